@@ -5,9 +5,9 @@
 //! here come after them.
 
 use policy::profile::{MissRatioCurve, STATE_BYTES_MAX};
-use policy::{Instruction, Key, Request, Unpinned, registry};
+use policy::{Instruction, LineKey, PolicyRequest, Unpinned, registry};
 use std::path::PathBuf;
-use trace::{Reader, Strictness};
+use trace::{Strictness, TraceReader};
 
 const BLOCK_BYTES: u64 = 4096;
 /// Sizes compared, as shares of the distinct blocks.
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         files.sort();
         for file in files {
             let mut stream = Vec::new();
-            for record in Reader::open(&file, None, Strictness::Lenient)? {
+            for record in TraceReader::open(&file, None, Strictness::Lenient)? {
                 let record = record?;
                 let volume = u64::from(record.volume) << 40;
                 stream.extend(record.blocks(BLOCK_BYTES).map(|block| volume ^ block));
@@ -84,7 +84,7 @@ fn compare(name: &str, stream: &[u64], one_in: u32) {
     for lines in sizes {
         let mut lru = registry::build("lru", lines, 1).expect("registered");
         let misses = stream.iter().filter(|block| {
-            let answer = lru.access(Key(**block), &Request::default(), &Unpinned);
+            let answer = lru.access(LineKey(**block), &PolicyRequest::default(), &Unpinned);
             !matches!(answer, Instruction::Hit(_))
         });
         let exact = misses.count() as f64 / stream.len() as f64;

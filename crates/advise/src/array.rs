@@ -2,7 +2,7 @@
 
 use block::{Extent, Fua, IoResult, Lba, Nanos, Sectors};
 use drives::catalogue::Drive;
-use drives::{Completed, Model, Op, Request, Wear};
+use drives::{Completed, DriveModel, DriveOp, DriveRequest, SsdWear};
 
 /// Bytes on one drive before the next.
 const STRIPE: Sectors = Sectors(128);
@@ -11,8 +11,8 @@ pub(crate) const ID_BITS: u32 = 40;
 
 /// Drives of one kind, striped. Addresses past their end start over: a trace of
 /// a larger device keeps its distances between requests but for that.
-pub(crate) struct Array {
-    drives: Vec<Box<dyn Model + Send>>,
+pub(crate) struct DriveStripe {
+    drives: Vec<Box<dyn DriveModel + Send>>,
     capacity: u64,
     in_flight: u32,
     busy_since: Nanos,
@@ -20,11 +20,11 @@ pub(crate) struct Array {
     bytes: u64,
 }
 
-impl Array {
-    pub(crate) fn new(drive: &Drive, drives: u32) -> IoResult<Array> {
+impl DriveStripe {
+    pub(crate) fn new(drive: &Drive, drives: u32) -> IoResult<DriveStripe> {
         let phase = |i: u32| f64::from(i) / f64::from(drives);
-        let model = |i| drive.model(phase(i), Wear::Steady);
-        Ok(Array {
+        let model = |i| drive.model(phase(i), SsdWear::Steady);
+        Ok(DriveStripe {
             drives: (0..drives).map(model).collect::<IoResult<_>>()?,
             capacity: drive.capacity().0 / STRIPE.0 * STRIPE.0,
             in_flight: 0,
@@ -41,7 +41,7 @@ impl Array {
         now: Nanos,
         id: u64,
         first: u32,
-        op: Op,
+        op: DriveOp,
         extent: Extent,
     ) -> u32 {
         self.bytes += extent.len.bytes();
@@ -62,7 +62,7 @@ impl Array {
                 (stripe % drives, stripe / drives * STRIPE.0 + at % STRIPE.0)
             };
             let place = Extent::new(Lba(start % self.capacity), Sectors(upto - at));
-            let request = Request {
+            let request = DriveRequest {
                 id: id | u64::from(first + pieces) << ID_BITS,
                 unit: 0,
                 op,
@@ -86,10 +86,10 @@ impl Array {
             self.busy_since = now;
         }
         for (drive, piece) in self.drives.iter_mut().zip(0u64..) {
-            let request = Request {
+            let request = DriveRequest {
                 id: id | piece << ID_BITS,
                 unit: 0,
-                op: Op::Flush,
+                op: DriveOp::Flush,
                 extent: Extent::new(Lba::ZERO, Sectors::ZERO),
                 fua: Fua::No,
             };

@@ -1,6 +1,6 @@
 //! The reasons why a volume is cached or not, as a page of one file with a heat map.
 
-use crate::page::{FIRST, GRID, INK, Page, SECOND, bytes, span, table, themed};
+use crate::page::{FIRST, GRID, HtmlPage, INK, SECOND, bytes, span, table, themed};
 use control::explained::Explained;
 use plotters::prelude::*;
 use std::error::Error;
@@ -17,7 +17,7 @@ type Drawn<T = ()> = Result<T, Box<dyn Error>>;
 /// The page.
 pub fn page(explained: &Explained) -> Drawn<String> {
     let policy = &explained.policy;
-    let mut page = Page::new(
+    let mut page = HtmlPage::new(
         &format!("Why volume {} is cached or not", explained.volume),
         &format!(
             "{}: {}. Policy: {}.",
@@ -163,17 +163,19 @@ fn draw(title: &str, values: &[f64], cell_bytes: u64, colour: RGBColor) -> Drawn
 mod tests {
     use super::*;
     use crate::page::assert_self_contained;
-    use control::explained::{Line, Policy, Range, Reason, Region};
+    use control::explained::{
+        ExplainedLine, ExplainedRange, ExplainedRegion, PolicyReport, ReasonCount,
+    };
 
     #[test]
     fn the_page_holds_everything_it_needs() {
-        let region = |n: u32| Region {
+        let region = |n: u32| ExplainedRegion {
             reads: n,
             writes: 0,
             idle_s: Some(1),
             resident: f64::from(n) / 200.0,
         };
-        let line = Line {
+        let line = ExplainedLine {
             start: 65536,
             len: 65536,
             valid: vec![(0, 16)],
@@ -195,14 +197,14 @@ mod tests {
             lines_used: 5,
             lines: 10,
             lost_devices: vec!["d was ejected (failed)".into()],
-            policy: Policy {
+            policy: PolicyReport {
                 name: "auto".into(),
                 active: Some("recency".into()),
                 active_for_s: Some(100.0),
                 changes: Some(1),
                 would_miss: vec![("recency".into(), 0.5)],
             },
-            reasons: vec![Reason {
+            reasons: vec![ReasonCount {
                 name: "rejected_sequential".into(),
                 count: 7,
                 help: "Why.".into(),
@@ -211,7 +213,7 @@ mod tests {
             regions: (0..200).map(region).collect(),
             region_bytes: 1 << 20,
             sampled: true,
-            range: Some(Range {
+            range: Some(ExplainedRange {
                 start: 65536,
                 end: 131_072,
                 lines_in_range: 1,

@@ -109,17 +109,17 @@ fn hexadecimal(RGBColor(r, g, b): RGBColor) -> String {
 }
 
 /// A page under construction.
-pub struct Page {
+pub struct HtmlPage {
     title: String,
     body: String,
 }
 
-impl Page {
+impl HtmlPage {
     /// A page with a title, and a line below the title.
-    pub fn new(title: &str, below: &str) -> Page {
+    pub fn new(title: &str, below: &str) -> HtmlPage {
         let (title, below) = (escape(title), escape(below));
         let body = format!("<h1>{title}</h1>\n<p class=\"soft\">{below}</p>\n");
-        Page { title, body }
+        HtmlPage { title, body }
     }
 
     /// A section; `inner` is markup.
@@ -155,7 +155,7 @@ impl Page {
 
     /// The whole file.
     pub fn finish(self) -> String {
-        let Page { title, body } = self;
+        let HtmlPage { title, body } = self;
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn names_of_users_stay_text() {
-        let mut page = Page::new("<b>&\"", "x");
+        let mut page = HtmlPage::new("<b>&\"", "x");
         page.facts(&[("<i>", "<script>".into())]);
         page.warnings(&["<u>".into()]);
         let page = page.finish() + &table(&["<a>"], &[(vec!["<td>".into()], true)], &[]);

@@ -4,19 +4,19 @@
 //! not ended. Its latency counts from the due time. A device that falls behind shows the delay,
 //! instead of slowing the load down.
 
-use block::{Device, Env, Fua, Gate, IoResult, Nanos, Shared};
+use block::{Device, Env, Fua, Gate, IoResult, Nanos, SharedBuf};
 use futures_util::future::join_all;
 use hdrhistogram::Histogram;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use trace::{Op, Reader, Record};
+use trace::{RecordOp, TraceReader, TraceRecord};
 
 /// Requests in flight at recorded times; later ones wait, and their wait counts.
 const IN_FLIGHT_MAX: u64 = 1024;
 
 /// Pace of the requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Pace {
+pub enum ReplayPace {
     /// Recorded times of the trace, so many times as fast.
     Recorded(f64),
     /// Number of requests at a time; each is sent when another has ended.
@@ -27,7 +27,7 @@ pub enum Pace {
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Pace of the requests.
-    pub pace: Pace,
+    pub pace: ReplayPace,
     /// Requests at the beginning that are sent but not counted.
     pub skip: u64,
     /// True to send writes.
@@ -38,7 +38,7 @@ pub struct Options {
 
 /// Result of a replay. Latencies are in nanoseconds, of requests that succeeded.
 #[derive(Clone, Debug)]
-pub struct Figures {
+pub struct ReplayFigures {
     /// Latency of reads.
     pub read_ns: Histogram<u64>,
     /// Latency of writes.
@@ -57,11 +57,11 @@ pub struct Figures {
     pub span: Nanos,
 }
 
-impl Default for Figures {
-    fn default() -> Figures {
+impl Default for ReplayFigures {
+    fn default() -> ReplayFigures {
         // Three digits are more than latencies repeat to.
         let histogram = || Histogram::new(3).expect("three digits are supported");
-        Figures {
+        ReplayFigures {
             read_ns: histogram(),
             write_ns: histogram(),
             bytes: 0,
@@ -78,18 +78,18 @@ impl Default for Figures {
 pub struct Replay<D, F, C> {
     env: Env,
     options: Options,
-    reader: RefCell<Reader>,
+    reader: RefCell<TraceReader>,
     /// The device of a volume.
     target: F,
     /// Called when counting begins.
     counting: C,
     /// Data of writes: cut to length.
-    data: Shared,
+    data: SharedBuf,
     read: Cell<u64>,
     began: Nanos,
     in_flight: Cell<u64>,
     trace_failure: RefCell<Option<String>>,
-    figures: RefCell<Figures>,
+    figures: RefCell<ReplayFigures>,
     _device: std::marker::PhantomData<D>,
 }
 
@@ -103,7 +103,7 @@ where
     /// `fill` makes the data of writes.
     pub async fn new(
         env: Env,
-        reader: Reader,
+        reader: TraceReader,
         options: Options,
         target: F,
         fill: impl FnOnce(&mut [u8]),
@@ -128,12 +128,12 @@ where
     }
 
     /// Sends the whole trace. `Err` is the reason why the trace could not be read on.
-    pub async fn run(self: Rc<Self>) -> Result<Figures, String> {
+    pub async fn run(self: Rc<Self>) -> Result<ReplayFigures, String> {
         match self.options.pace {
-            Pace::Depth(depth) => {
+            ReplayPace::Depth(depth) => {
                 join_all((0..depth).map(|_| self.work())).await;
             }
-            Pace::Recorded(speed) => self.send_at_times(speed).await,
+            ReplayPace::Recorded(speed) => self.send_at_times(speed).await,
         }
         if let Some(what) = self.trace_failure.take() {
             return Err(what);
@@ -149,7 +149,7 @@ where
     }
 
     /// The next request to send, and true if the request counts.
-    fn next(&self) -> Option<(Record, bool)> {
+    fn next(&self) -> Option<(TraceRecord, bool)> {
         loop {
             let over = self.env.timer.now().since(self.began) >= self.options.span_max;
             if over || self.trace_failure.borrow().is_some() {
@@ -161,7 +161,7 @@ where
                     if number == self.options.skip {
                         (self.counting)();
                     }
-                    if record.op == Op::Write && !self.options.writes {
+                    if record.op == RecordOp::Write && !self.options.writes {
                         self.figures.borrow_mut().writes_left_out += 1;
                         continue;
                     }
@@ -216,7 +216,7 @@ where
         }
     }
 
-    async fn send(&self, record: Record, due: Nanos, counts: bool) {
+    async fn send(&self, record: TraceRecord, due: Nanos, counts: bool) {
         let target = (self.target)(record.volume);
         let longest = Gate::<D>::BYTES_MAX as u64;
         let len = u64::from(record.len_bytes);
@@ -233,17 +233,23 @@ where
         } else if counts {
             figures.bytes += len;
             let histogram = match record.op {
-                Op::Read => &mut figures.read_ns,
-                Op::Write => &mut figures.write_ns,
+                RecordOp::Read => &mut figures.read_ns,
+                RecordOp::Write => &mut figures.write_ns,
             };
             histogram.record(took.0).expect("it grows as it must");
         }
     }
 
-    async fn send_piece(&self, target: &Gate<D>, op: Op, offset: u64, len: usize) -> IoResult {
+    async fn send_piece(
+        &self,
+        target: &Gate<D>,
+        op: RecordOp,
+        offset: u64,
+        len: usize,
+    ) -> IoResult {
         match op {
-            Op::Read => target.read(offset, len).await.map(drop),
-            Op::Write => target.write(offset, self.data.slice(0..len), Fua::No).await,
+            RecordOp::Read => target.read(offset, len).await.map(drop),
+            RecordOp::Write => target.write(offset, self.data.slice(0..len), Fua::No).await,
         }
     }
 }

@@ -16,14 +16,14 @@ pub mod replay;
 pub mod volume;
 
 pub use page::page;
-pub use price::{Cost, EXAMPLE as EXAMPLE_PRICES, PriceBook};
+pub use price::{EXAMPLE as EXAMPLE_PRICES, PoolCost, PriceBook};
 
 use crate::page::span;
-use crate::writeback::WriteBack;
+use crate::writeback::WriteBackGain;
 use block::Nanos;
 use policy::profile::{Profile, Profiler, blocks, part_bytes};
 use serde::Serialize;
-use trace::Record;
+use trace::TraceRecord;
 
 /// Least share of the largest size's hits that the recommended size has. The largest size holds all
 /// that was touched.
@@ -72,7 +72,7 @@ pub struct Estimate {
 
 /// One size of pool.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Outcome {
+pub struct SizeOutcome {
     /// Label of the size: `without`, `half`, `now`, `double`, `recommended`.
     pub label: &'static str,
     /// The size.
@@ -80,7 +80,7 @@ pub struct Outcome {
     /// Expected behaviour, if known.
     pub estimate: Option<Estimate>,
     /// Cost; none after an observation of less than an hour.
-    pub cost: Option<Cost>,
+    pub cost: Option<PoolCost>,
 }
 
 /// The advice.
@@ -99,7 +99,7 @@ pub struct Advice {
     /// Hits by size, the smallest first; the last size holds all that was touched.
     pub curve: Vec<Hits>,
     /// Sizes side by side.
-    pub sizes: Vec<Outcome>,
+    pub sizes: Vec<SizeOutcome>,
     /// Reasons against relying on this advice, and what is not known.
     pub warnings: Vec<String>,
     /// Requests, and the working set.
@@ -107,12 +107,12 @@ pub struct Advice {
     /// Prices of the costs.
     pub prices: PriceBook,
     /// Effect of write-back; none if the daemon does not count writes.
-    pub write_back: Option<WriteBack>,
+    pub write_back: Option<WriteBackGain>,
 }
 
 /// Subject of the advice.
 #[derive(Clone, Debug)]
-pub struct Subject {
+pub struct AdviceSubject {
     /// See [`Advice::source`].
     pub source: String,
     /// See [`Advice::basis`].
@@ -144,7 +144,7 @@ pub fn sizes(curve: &[Hits], line: u64, pool_bytes: Option<u64>) -> Vec<(&'stati
 
 /// The profile of a trace in lines of `line_bytes`.
 pub fn profile<E>(
-    records: impl Iterator<Item = Result<Record, E>>,
+    records: impl Iterator<Item = Result<TraceRecord, E>>,
     line_bytes: u64,
 ) -> Result<Profile, E> {
     let part_bytes = part_bytes(line_bytes);
@@ -155,8 +155,8 @@ pub fn profile<E>(
         let began = *first.get_or_insert(record.time);
         profiler.tick(Nanos(record.time.since(began).0));
         let op = match record.op {
-            trace::Op::Read => policy::Op::Read,
-            trace::Op::Write => policy::Op::Write,
+            trace::RecordOp::Read => policy::PolicyOp::Read,
+            trace::RecordOp::Write => policy::PolicyOp::Write,
         };
         let parts = record.blocks(part_bytes);
         for line in record.blocks(line_bytes) {
@@ -180,7 +180,7 @@ fn recommended(curve: &[Hits]) -> Option<&Hits> {
 pub fn advise(
     profile: Profile,
     curve: Vec<Hits>,
-    subject: Subject,
+    subject: AdviceSubject,
     estimates: &[Option<Estimate>],
     prices: PriceBook,
 ) -> Advice {
@@ -189,14 +189,14 @@ pub fn advise(
     let outcome = |((label, pool_bytes), estimate): ((&'static str, u64), &Option<Estimate>)| {
         let written = estimate.map(|e| e.pool_written_bytes_per_second);
         let is_known = profile.seconds >= SPAN_SECONDS_MIN;
-        Outcome {
+        SizeOutcome {
             label,
             pool_bytes,
             estimate: *estimate,
             cost: is_known.then(|| prices.cost(pool_bytes as f64, written)),
         }
     };
-    let outcomes: Vec<Outcome> = sizes.into_iter().zip(estimates).map(outcome).collect();
+    let outcomes: Vec<SizeOutcome> = sizes.into_iter().zip(estimates).map(outcome).collect();
     Advice {
         footprint_bytes: profile.footprint_bytes() as u64,
         cacheable_share: 1.0 - profile.plateau,
@@ -214,7 +214,7 @@ pub fn advise(
 
 impl Advice {
     /// The size recommended.
-    pub fn recommended(&self) -> &Outcome {
+    pub fn recommended(&self) -> &SizeOutcome {
         let found = self.sizes.iter().find(|size| size.label == "recommended");
         found.expect("it is among the sizes")
     }
@@ -229,7 +229,7 @@ impl Advice {
     }
 }
 
-fn warnings(profile: &Profile, curve: &[Hits], sizes: &[Outcome]) -> Vec<String> {
+fn warnings(profile: &Profile, curve: &[Hits], sizes: &[SizeOutcome]) -> Vec<String> {
     let mut warnings = Vec::new();
     if profile.seconds > 0.0 && profile.seconds < SPAN_SECONDS_MIN {
         warnings.push(format!(
@@ -267,7 +267,7 @@ fn warnings(profile: &Profile, curve: &[Hits], sizes: &[Outcome]) -> Vec<String>
                 .into(),
         );
     }
-    let saturated = |size: &&Outcome| size.estimate.is_some_and(|e| e.saturated);
+    let saturated = |size: &&SizeOutcome| size.estimate.is_some_and(|e| e.saturated);
     if let Some(size) = sizes.iter().rfind(saturated) {
         warnings.push(format!(
             "the origin cannot keep up with the times of the trace up to the size `{}`: its \
@@ -281,20 +281,24 @@ fn warnings(profile: &Profile, curve: &[Hits], sizes: &[Outcome]) -> Vec<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::Op;
+    use policy::PolicyOp;
 
     pub(super) fn loop_of(lines: u64, accesses: u64, timed: bool) -> Profile {
         let mut profiler = Profiler::new(4096, 1);
         for i in 0..accesses {
             profiler.tick(Nanos::from_secs(if timed { i } else { 0 }));
-            let op = if i % 4 == 0 { Op::Write } else { Op::Read };
+            let op = if i % 4 == 0 {
+                PolicyOp::Write
+            } else {
+                PolicyOp::Read
+            };
             profiler.access(i % lines, 1, op);
         }
         profiler.profile()
     }
 
-    fn subject(pool_bytes: Option<u64>) -> Subject {
-        Subject {
+    fn subject(pool_bytes: Option<u64>) -> AdviceSubject {
+        AdviceSubject {
             source: "test".into(),
             basis: "nothing".into(),
             policy: "lru".into(),

@@ -16,20 +16,20 @@ mod shown;
 mod verdict;
 mod volume;
 
-pub use found::{Journal, Log, Mode, WriteBack};
-pub use origin::Takes;
+pub use found::{JournalGain, LogGain, ModeGain, WriteBackGain};
+pub use origin::OriginTakes;
 pub use rates::{Intervals, Rate};
 pub(crate) use shown::section;
 pub use shown::{mode_rows, pattern, rate_rows};
 pub(crate) use volume::of_volume;
 
 use block::{IoResult, Nanos};
-use lane::{Lane, MAX_LAG, Sums};
+use lane::{CleanerLane, LaneSums, MAX_LAG};
 use layout::{BLOCK_BYTES, SEGMENT_BLOCKS};
-use origin::Origin;
+use origin::CleanedOrigin;
 use overwritten::Overwritten;
-use rates::{IntervalCounts, Rates};
-use trace::{Op, Record};
+use rates::{IntervalCounts, WriteRates};
+use trace::{RecordOp, TraceRecord};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
 const SEGMENT_BYTES: u64 = SEGMENT_BLOCKS as u64 * BLOCK;
@@ -58,17 +58,17 @@ pub struct Collector {
     flushes: u64,
     /// Volumes seen, [`VOLUMES_MAX`] at most.
     volumes: Vec<u32>,
-    rates: Rates,
+    rates: WriteRates,
     intervals: IntervalCounts,
     overwritten: Overwritten,
-    ordered: Lane,
-    windows: Lane,
+    ordered: CleanerLane,
+    windows: CleanerLane,
 }
 
 impl Collector {
     /// Creates a collector for an origin of such a rate; `Err` if its model has impossible
     /// parameters.
-    pub fn new(takes: &Takes) -> IoResult<Collector> {
+    pub fn new(takes: &OriginTakes) -> IoResult<Collector> {
         Ok(Collector {
             began: None,
             last: Nanos::ZERO,
@@ -77,16 +77,16 @@ impl Collector {
             forced: 0,
             flushes: 0,
             volumes: Vec::new(),
-            rates: Rates::default(),
+            rates: WriteRates::default(),
             intervals: IntervalCounts::default(),
             overwritten: Overwritten::new(MAX_LAG),
-            ordered: Lane::new(lane::Takes::Interval, Origin::new(takes)?),
-            windows: Lane::new(lane::Takes::Window, Origin::new(takes)?),
+            ordered: CleanerLane::new(lane::BatchTakes::Interval, CleanedOrigin::new(takes)?),
+            windows: CleanerLane::new(lane::BatchTakes::Window, CleanedOrigin::new(takes)?),
         })
     }
 
     /// Adds a request or a flush; none is earlier than the one before.
-    pub fn add(&mut self, record: &Record) {
+    pub fn add(&mut self, record: &TraceRecord) {
         let began = *self.began.get_or_insert(record.time);
         let now = record.time.since(began);
         self.last = now;
@@ -97,7 +97,7 @@ impl Collector {
             return;
         }
         self.requests += 1;
-        if record.op == Op::Read {
+        if record.op == RecordOp::Read {
             return;
         }
         let blocks = record.blocks(BLOCK);
@@ -131,14 +131,14 @@ impl Collector {
     }
 
     /// Returns the result.
-    pub fn finish(self) -> WriteBack {
+    pub fn finish(self) -> WriteBackGain {
         let seconds = self.last.as_secs_f64();
         let timed = seconds > 0.0;
         let [mean, busiest_second, busiest_30_seconds] = match timed {
             true => self.rates.finish(seconds),
             false => [Rate::default(); 3],
         };
-        let through = Mode {
+        let through = ModeGain {
             mode: "write-through",
             origin_writes_per_second: mean.writes_per_second,
             origin_bytes_per_second: mean.bytes_per_second,
@@ -148,7 +148,7 @@ impl Collector {
         let ordered = mode("ordered", seconds, self.ordered.finish(), PACED);
         let coalesced = mode("coalesced", seconds, self.windows.finish(), WINDOWS);
         let journaled = journaled(&coalesced);
-        let mut write_back = WriteBack {
+        let mut write_back = WriteBackGain {
             verdict: String::new(),
             seconds,
             requests: self.requests,
@@ -172,7 +172,12 @@ impl Collector {
 }
 
 /// A mode of which a batch has `1 / batches` of the room at most.
-fn mode(name: &'static str, seconds: f64, (sums, end): (Sums, Nanos), batches: u64) -> Mode {
+fn mode(
+    name: &'static str,
+    seconds: f64,
+    (sums, end): (LaneSums, Nanos),
+    batches: u64,
+) -> ModeGain {
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let carried_bytes = (sums.carried * BLOCK) as f64;
     let busy = sums.busy.as_secs_f64();
@@ -180,12 +185,12 @@ fn mode(name: &'static str, seconds: f64, (sums, end): (Sums, Nanos), batches: u
     let whole = seconds.max(end.as_secs_f64());
     let held_bytes_max = sums.log_owed_max * BLOCK;
     let batch_bytes_max = sums.log_batch_max * BLOCK;
-    Mode {
+    ModeGain {
         mode: name,
         origin_writes_per_second: sums.writes as f64 / whole,
         origin_bytes_per_second: carried_bytes / whole,
         origin_flushes_per_second: sums.flushes as f64 / whole,
-        log: Some(Log {
+        log: Some(LogGain {
             unpaced_share: share(sums.answered, sums.asked),
             behind_share: sums.behind.as_secs_f64() / whole,
             origin_busy: busy / whole,
@@ -212,13 +217,13 @@ fn device_bytes(held_bytes_max: u64, batch_bytes_max: u64, batches: u64) -> u64 
 }
 
 /// As `coalesced`, but with a journal that gets all writes before the origin.
-fn journaled(coalesced: &Mode) -> Mode {
-    let mut journaled = Mode {
+fn journaled(coalesced: &ModeGain) -> ModeGain {
+    let mut journaled = ModeGain {
         mode: "journaled",
         ..coalesced.clone()
     };
     let log = journaled.log.as_mut().expect("it is write-back");
-    log.journal = Some(Journal {
+    log.journal = Some(JournalGain {
         device_bytes: JOURNAL_BYTES,
         bytes_per_second: coalesced.origin_bytes_per_second,
         flushes_per_second: JOURNAL_FLUSHES as f64 * coalesced.origin_flushes_per_second,

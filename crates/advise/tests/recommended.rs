@@ -1,12 +1,12 @@
 //! The recommendation for recorded traces, by replay, where `HOTSET_SHARED` names the folder with
 //! the traces.
 
-use advise::sizing::replay::{Devices, hits, replay};
+use advise::sizing::replay::{ModelledDevices, hits, replay};
 use advise::sizing::{profile, sizes};
 use block::IoError;
 use drives::catalogue::Drive;
 use std::path::Path;
-use trace::{Reader, Record, Strictness};
+use trace::{Strictness, TraceReader, TraceRecord};
 
 const LINE_BYTES: u64 = 65_536;
 const TRACES: [&str; 5] = [
@@ -17,8 +17,8 @@ const TRACES: [&str; 5] = [
     "umass_websearch_s",
 ];
 
-fn records(path: &Path) -> impl Iterator<Item = Result<Record, IoError>> + use<> {
-    let reader = Reader::open(path, None, Strictness::Strict).unwrap();
+fn records(path: &Path) -> impl Iterator<Item = Result<TraceRecord, IoError>> + use<> {
+    let reader = TraceReader::open(path, None, Strictness::Strict).unwrap();
     reader.map(|record| Ok(record.unwrap()))
 }
 
@@ -28,7 +28,7 @@ fn the_recommended_size_hits_nearly_what_the_largest_does() {
         println!("skipped: HOTSET_SHARED does not name the folder of traces");
         return;
     };
-    let devices = Devices {
+    let devices = ModelledDevices {
         origin: Drive::named("ST3500320AS").unwrap(),
         origin_drives: 1,
         pool: Drive::named("Nytro 400").unwrap(),

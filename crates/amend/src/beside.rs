@@ -18,17 +18,17 @@ const NAMES_MAX: u32 = 100;
 const NOT_COPIED: [&str; 2] = ["security.", "trusted."];
 
 /// The file beside.
-pub(crate) struct Beside(PathBuf);
+pub(crate) struct DraftFile(PathBuf);
 
-impl Beside {
+impl DraftFile {
     /// Writes `text` beside the file at `path`, which is no link.
-    pub(crate) fn write(path: &Path, text: &str) -> io::Result<Beside> {
+    pub(crate) fn write(path: &Path, text: &str) -> io::Result<DraftFile> {
         let meta = fs::metadata(path)?;
         if meta.nlink() > 1 {
             let what = "it has other names, hard links, which would keep the old text";
             return Err(io::Error::new(ErrorKind::Unsupported, what));
         }
-        let (beside, mut file) = Beside::make(path)?;
+        let (beside, mut file) = DraftFile::make(path)?;
         let ours = file.metadata()?;
         if (ours.uid(), ours.gid()) != (meta.uid(), meta.gid()) {
             fchown(&file, Some(meta.uid()), Some(meta.gid()))?;
@@ -40,7 +40,7 @@ impl Beside {
         Ok(beside)
     }
 
-    fn make(path: &Path) -> io::Result<(Beside, File)> {
+    fn make(path: &Path) -> io::Result<(DraftFile, File)> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mut last = io::Error::from(ErrorKind::AlreadyExists);
         for n in 0..NAMES_MAX {
@@ -52,7 +52,7 @@ impl Beside {
                 .mode(0o600)
                 .open(&beside);
             match made {
-                Ok(file) => return Ok((Beside(beside), file)),
+                Ok(file) => return Ok((DraftFile(beside), file)),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => last = error,
                 Err(error) => return Err(error),
             }
@@ -67,7 +67,7 @@ impl Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for DraftFile {
     fn drop(&mut self) {
         // After the replacement the name is gone.
         let _ = fs::remove_file(&self.0);
@@ -191,7 +191,7 @@ mod tests {
         }
         let has_list = set(&path, c"system.posix_acl_access", &list);
         let has_note = set(&path, c"user.note", b"kept");
-        let beside = Beside::write(&path, "new").unwrap();
+        let beside = DraftFile::write(&path, "new").unwrap();
         beside.replace(&path).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
         assert_eq!(fs::read_to_string(&kept).unwrap(), "precious");
@@ -203,7 +203,7 @@ mod tests {
             assert_eq!(attribute(&file, c"user.note").unwrap(), b"kept");
         }
         fs::hard_link(&path, dir.path().join("other")).unwrap();
-        let refused = Beside::write(&path, "newer").err().unwrap();
+        let refused = DraftFile::write(&path, "newer").err().unwrap();
         assert!(refused.to_string().contains("hard links"), "{refused}");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 5);
     }

@@ -1,12 +1,12 @@
 //! A change as an edit of the file's text.
 
-use crate::form::Form;
+use crate::form::FileForm;
 use crate::sections::{
     add, append, append_new, contains, drop_if_empty, exchange, find, has_door, is_door, is_named,
     known, list, remove, remove_all, section, set, take,
 };
 use control::config::{self, Attach, Cleaning, Volume};
-use control::protocol::Request;
+use control::protocol::ControlRequest;
 use toml_edit::{DocumentMut, Item, Value};
 
 /// The roles of an array by number, and the device that has each.
@@ -17,10 +17,10 @@ pub type Roles = Vec<(u32, Option<String>)>;
 /// readable.
 pub fn edit(
     texts: &[&str],
-    request: &Request,
+    request: &ControlRequest,
     roles: &dyn Fn(&str) -> Roles,
 ) -> Result<(usize, String), String> {
-    let forms: Vec<Form> = texts.iter().map(|text| Form::of(text)).collect();
+    let forms: Vec<FileForm> = texts.iter().map(|text| FileForm::of(text)).collect();
     let files = texts.iter().zip(&forms).map(|(text, form)| {
         let file = form.plain(text).parse();
         file.map_err(|error| format!("it is no TOML ({error}); mend that, or use --temporary"))
@@ -30,7 +30,7 @@ pub fn edit(
     let mut file = files.swap_remove(at);
     let others = &files;
     match request {
-        Request::SetMode {
+        ControlRequest::SetMode {
             volume,
             mode,
             log,
@@ -63,14 +63,14 @@ pub fn edit(
                 set(table, "write_back", Cleaning::Journaled.name());
             }
         }
-        Request::SetOff { volume, off } => {
+        ControlRequest::SetOff { volume, off } => {
             let table = section(&mut file, "volume", volume)?;
             match off {
                 true => set(table, "off", true),
                 false => drop(table.remove("off")),
             }
         }
-        Request::ReplaceLog { volume, device, by } => {
+        ControlRequest::ReplaceLog { volume, device, by } => {
             let name = known(&mut file, others, by)?;
             let table = section(&mut file, "volume", volume)?;
             if table.get("journal").and_then(Item::as_str) == Some(device) {
@@ -79,7 +79,7 @@ pub fn edit(
                 exchange(list(table, "log")?, device, &name);
             }
         }
-        Request::AddVolume { volume, device } => {
+        ControlRequest::AddVolume { volume, device } => {
             if let Some(device) = device {
                 append_new(&mut file, others, device)?;
             }
@@ -88,7 +88,7 @@ pub fn edit(
             remove_all(&mut file, "volume", |table| is_named(table, name.as_str()))?;
             append(&mut file, "volume", volume)?;
         }
-        Request::RemoveVolume { volume } => {
+        ControlRequest::RemoveVolume { volume } => {
             let is_elsewhere = |file| {
                 ["attach", "listen"]
                     .iter()
@@ -106,27 +106,27 @@ pub fn edit(
                 }
             }
         }
-        Request::Attach { attach } => {
+        ControlRequest::Attach { attach } => {
             let volume = Attach::parse(attach)?.ublk.value;
             if !has_door(&file, "attach", volume.as_str()) {
                 append(&mut file, "attach", attach)?;
             }
         }
-        Request::AddPool { pool, devices } => {
+        ControlRequest::AddPool { pool, devices } => {
             for device in devices {
                 append_new(&mut file, others, device)?;
             }
             append(&mut file, "pool", pool)?;
         }
-        Request::RemovePool { pool } => remove(&mut file, "pool", pool)?,
-        Request::AddDevice { pool, device } => {
+        ControlRequest::RemovePool { pool } => remove(&mut file, "pool", pool)?,
+        ControlRequest::AddDevice { pool, device } => {
             let name = known(&mut file, others, device)?;
             add(list(section(&mut file, "pool", pool)?, "devices")?, &name);
         }
-        Request::RemoveDevice { pool, device } => {
+        ControlRequest::RemoveDevice { pool, device } => {
             take(list(section(&mut file, "pool", pool)?, "devices")?, device);
         }
-        Request::AddMember { array, device, .. } => {
+        ControlRequest::AddMember { array, device, .. } => {
             let name = known(&mut file, others, device)?;
             let table = section(&mut file, "array", array)?;
             let members = list(table, "members")?;
@@ -139,7 +139,7 @@ pub fn edit(
             }
         }
         // Until the exchange has ended a start needs both, and takes whichever has the role.
-        Request::ReplaceMember { array, device, .. } => {
+        ControlRequest::ReplaceMember { array, device, .. } => {
             let name = known(&mut file, others, device)?;
             let table = section(&mut file, "array", array)?;
             if !contains(list(table, "members")?, &name) {
@@ -147,7 +147,7 @@ pub fn edit(
             }
             drop_if_empty(table, "spares");
         }
-        Request::Exchanged {
+        ControlRequest::Exchanged {
             array,
             member,
             device,
@@ -172,17 +172,17 @@ pub fn edit(
 }
 
 /// Returns the index of the file with the section to change; a new section goes to the first file.
-fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
+fn holder(files: &[DocumentMut], request: &ControlRequest) -> Result<usize, String> {
     let (kind, name) = match request {
-        Request::SetMode { volume, .. }
-        | Request::SetOff { volume, .. }
-        | Request::ReplaceLog { volume, .. }
-        | Request::RemoveVolume { volume } => ("volume", volume.clone()),
-        Request::AddVolume { volume, .. } => {
+        ControlRequest::SetMode { volume, .. }
+        | ControlRequest::SetOff { volume, .. }
+        | ControlRequest::ReplaceLog { volume, .. }
+        | ControlRequest::RemoveVolume { volume } => ("volume", volume.clone()),
+        ControlRequest::AddVolume { volume, .. } => {
             let name = Volume::parse(volume)?.name.value;
             return Ok(find(files, "volume", name.as_str()).unwrap_or(0));
         }
-        Request::Attach { attach } => {
+        ControlRequest::Attach { attach } => {
             let volume = Attach::parse(attach)?.ublk.value;
             let has = |file: &DocumentMut| has_door(file, "attach", volume.as_str());
             let at = files.iter().position(has);
@@ -190,12 +190,12 @@ fn holder(files: &[DocumentMut], request: &Request) -> Result<usize, String> {
                 .or_else(|| find(files, "volume", volume.as_str()))
                 .unwrap_or(0));
         }
-        Request::AddDevice { pool, .. }
-        | Request::RemoveDevice { pool, .. }
-        | Request::RemovePool { pool } => ("pool", pool.clone()),
-        Request::AddMember { array, .. }
-        | Request::ReplaceMember { array, .. }
-        | Request::Exchanged { array, .. } => ("array", array.clone()),
+        ControlRequest::AddDevice { pool, .. }
+        | ControlRequest::RemoveDevice { pool, .. }
+        | ControlRequest::RemovePool { pool } => ("pool", pool.clone()),
+        ControlRequest::AddMember { array, .. }
+        | ControlRequest::ReplaceMember { array, .. }
+        | ControlRequest::Exchanged { array, .. } => ("array", array.clone()),
         _ => return Ok(0),
     };
     let is_inline = |file: &DocumentMut| {
@@ -249,7 +249,7 @@ mode = "write-through" # for now
 unix = "/run/hotset/nbd.sock"
 "#;
 
-    fn with(text: &str, request: Request) -> Result<String, String> {
+    fn with(text: &str, request: ControlRequest) -> Result<String, String> {
         let roles = |_: &str| vec![(0, Some("a".to_owned())), (1, Some("b".to_owned()))];
         edit(&[text], &request, &roles).map(|(_, after)| after)
     }
@@ -271,7 +271,7 @@ unix = "/run/hotset/nbd.sock"
 
     #[test]
     fn each_change_touches_its_own_lines_alone() {
-        let mode = Request::set_mode("web", "pass-through");
+        let mode = ControlRequest::set_mode("web", "pass-through");
         let after = with(TEXT, mode).unwrap();
         let expected = (
             vec!["mode = \"write-through\" # for now"],
@@ -279,7 +279,7 @@ unix = "/run/hotset/nbd.sock"
         );
         assert_eq!(changed(&after), expected);
 
-        let add = Request::AddDevice {
+        let add = ControlRequest::AddDevice {
             pool: "fast".into(),
             device: new("ssd1"),
         };
@@ -291,33 +291,33 @@ unix = "/run/hotset/nbd.sock"
         assert!(devices.eq(["ssd0", "ssd1"]), "{after}");
         assert_eq!(read.devices.len(), 3);
 
-        let volume = Request::AddVolume {
+        let volume = ControlRequest::AddVolume {
             volume: "name = \"b\"\norigin = \"x\"\npool = \"fast\"\n".into(),
             device: Some("name = \"x\"\npath = \"/x\"\n".into()),
         };
         let added = with(TEXT, volume).unwrap();
         assert!(changed(&added).0.is_empty());
-        let remove = Request::RemoveVolume { volume: "b".into() };
+        let remove = ControlRequest::RemoveVolume { volume: "b".into() };
         let removed = with(&added, remove).unwrap();
         assert!(!removed.contains("name = \"b\"") && removed.contains("name = \"x\""));
 
-        let pool = Request::AddPool {
+        let pool = ControlRequest::AddPool {
             pool: "name = \"p\"\ndevices = [\"archive\", \"y\"]\n".into(),
             devices: vec!["name = \"y\"\npath = \"/y\"\n".into()],
         };
         let added = with(TEXT, pool).unwrap();
         assert!(changed(&added).0.is_empty() && added.contains("/y"));
-        let removed = with(&added, Request::RemovePool { pool: "p".into() }).unwrap();
+        let removed = with(&added, ControlRequest::RemovePool { pool: "p".into() }).unwrap();
         assert!(!removed.contains("name = \"p\"") && removed.contains("name = \"y\""));
 
         // Until an exchange has ended, a start has both devices.
-        let replace = |member: &str, device| Request::ReplaceMember {
+        let replace = |member: &str, device| ControlRequest::ReplaceMember {
             array: "mirror".into(),
             member: member.into(),
             device,
             overwrite: true,
         };
-        let exchanged = |member: &str, device: &str| Request::Exchanged {
+        let exchanged = |member: &str, device: &str| ControlRequest::Exchanged {
             array: "mirror".into(),
             member: member.into(),
             device: device.into(),
@@ -350,13 +350,13 @@ unix = "/run/hotset/nbd.sock"
             lists(&with(TEXT, replace("0", named)).unwrap()),
             ["a b", ""]
         );
-        let spare = Request::AddMember {
+        let spare = ControlRequest::AddMember {
             array: "mirror".into(),
             device: new("d"),
             overwrite: true,
         };
         assert!(with(TEXT, spare).unwrap().contains("spares = [\"d\"]"));
-        let back = Request::AddMember {
+        let back = ControlRequest::AddMember {
             array: "mirror".into(),
             device: NamedOrNew::Named("b".into()),
             overwrite: false,
@@ -368,7 +368,7 @@ unix = "/run/hotset/nbd.sock"
 
     #[test]
     fn a_volume_has_its_log_in_the_file_while_another_mode_is_on_too() {
-        let on = |log, journal| Request::SetMode {
+        let on = |log, journal| ControlRequest::SetMode {
             volume: "web".into(),
             mode: "write-back".into(),
             log,
@@ -386,7 +386,7 @@ unix = "/run/hotset/nbd.sock"
         ];
         assert!(expected.iter().all(|line| come.contains(line)), "{come:?}");
         assert_eq!(with(&written, on(Vec::new(), None)).unwrap(), written);
-        let off = with(&written, Request::set_mode("web", "write-through")).unwrap();
+        let off = with(&written, ControlRequest::set_mode("web", "write-through")).unwrap();
         let through = "mode = \"write-through\" # for now";
         assert_eq!(
             off,
@@ -395,7 +395,7 @@ unix = "/run/hotset/nbd.sock"
         let journaled = with(&off, on(log(), Some(new("j")))).unwrap();
         let volume = &config::parse(&journaled, &mut Vec::new()).volumes[0];
         assert_eq!(volume.write_back.value, Cleaning::Journaled);
-        let replace = |device: &str, by| Request::ReplaceLog {
+        let replace = |device: &str, by| ControlRequest::ReplaceLog {
             volume: "web".into(),
             device: device.into(),
             by,
@@ -410,7 +410,7 @@ unix = "/run/hotset/nbd.sock"
     fn a_volume_that_is_off_keeps_its_mode_in_the_file() {
         let turn = |text: &str, off| {
             let volume = "web".into();
-            with(text, Request::SetOff { volume, off }).unwrap()
+            with(text, ControlRequest::SetOff { volume, off }).unwrap()
         };
         let off = turn(TEXT, true);
         assert_eq!(changed(&off), (vec![], vec!["off = true"]));
@@ -422,7 +422,7 @@ unix = "/run/hotset/nbd.sock"
             "pool = \"fast\"\noff = false\nmode",
         );
         assert_eq!(turn(&said, true), said.replace("off = false", "off = true"));
-        let other = with(&off, Request::set_mode("web", "write-around")).unwrap();
+        let other = with(&off, ControlRequest::set_mode("web", "write-around")).unwrap();
         assert_eq!(other, TEXT.replace("\"write-through\"", "\"write-around\""));
     }
 
@@ -433,7 +433,7 @@ unix = "/run/hotset/nbd.sock"
         let rest = "# the pool\n[[pool]]\nname = \"fast\"\ndevices = [\"s\"]\n";
         let gone = |text: &str| {
             let volume = "v".into();
-            with(text, Request::RemoveVolume { volume }).unwrap()
+            with(text, ControlRequest::RemoveVolume { volume }).unwrap()
         };
         assert_eq!(
             gone(&format!("{heading}{first}{rest}")),
@@ -449,11 +449,11 @@ unix = "/run/hotset/nbd.sock"
         let add = |text: &str, name: &str| {
             let device = NamedOrNew::Named(name.into());
             let pool = "p".into();
-            with(text, Request::AddDevice { pool, device }).unwrap()
+            with(text, ControlRequest::AddDevice { pool, device }).unwrap()
         };
         let take = |text: &str, name: &str| {
             let (pool, device) = ("p".into(), name.into());
-            with(text, Request::RemoveDevice { pool, device }).unwrap()
+            with(text, ControlRequest::RemoveDevice { pool, device }).unwrap()
         };
         let one = text("\n  \"a\", # fast\n\n  # room for more\n");
         let two = text("\n  \"a\", # fast\n  \"b\",\n\n  # room for more\n");
@@ -470,7 +470,7 @@ unix = "/run/hotset/nbd.sock"
 
     #[test]
     fn a_volume_goes_with_its_doors() {
-        let attach = |depth: &str| Request::Attach {
+        let attach = |depth: &str| ControlRequest::Attach {
             attach: format!("ublk = \"web\"\n{depth}"),
         };
         let attached = with(TEXT, attach("depth = 7\n")).unwrap();
@@ -482,7 +482,7 @@ unix = "/run/hotset/nbd.sock"
              [[listen]]\nvhost_user = \"/x/web.sock\"\n\
              [[listen]]\nvhost_user = \"/x/a.sock\"\nvolume = \"web\"\n\
              [[listen]]\nvhost_user = \"/x/web\"\nvolume = \"other\"\n";
-        let remove = Request::RemoveVolume {
+        let remove = ControlRequest::RemoveVolume {
             volume: "web".into(),
         };
         let after = with(&format!("{TEXT}{doors}"), remove.clone()).unwrap();
@@ -506,7 +506,7 @@ unix = "/run/hotset/nbd.sock"
     #[test]
     fn of_several_files_the_one_that_has_the_section_changes() {
         let more = "# Mail.\n[[pool]]\nname = \"small\"\ndevices = []\n";
-        let add = |pool: &str, device| Request::AddDevice {
+        let add = |pool: &str, device| ControlRequest::AddDevice {
             pool: pool.into(),
             device,
         };
@@ -519,7 +519,7 @@ unix = "/run/hotset/nbd.sock"
         let old = NamedOrNew::New("name = \"ssd0\"\npath = \"/dev/nvme0n1\"\n".into());
         let (at, after) = edit(&[TEXT, more], &add("small", old), &roles).unwrap();
         assert!(at == 1 && !after.contains("[[device]]"), "{after}");
-        let volume = Request::AddVolume {
+        let volume = ControlRequest::AddVolume {
             volume: "name = \"b\"\norigin = \"x\"\npool = \"small\"\n".into(),
             device: None,
         };
@@ -528,8 +528,8 @@ unix = "/run/hotset/nbd.sock"
 
     #[test]
     fn what_the_file_does_not_have_is_refused() {
-        let mode = |volume: &str, mode: &str| Request::set_mode(volume, mode);
-        let other = Request::AddDevice {
+        let mode = |volume: &str, mode: &str| ControlRequest::set_mode(volume, mode);
+        let other = ControlRequest::AddDevice {
             pool: "fast".into(),
             device: new("archive"),
         };
@@ -553,16 +553,16 @@ unix = "/run/hotset/nbd.sock"
         #[test]
         fn any_file_is_edited_or_refused(text in "(\\[\\[(volume|pool|device|array)\\]\\]\n|name = \"w\"\n|devices = .{0,8}\n|.{0,12}\n){0,8}") {
             for request in [
-                Request::set_mode("w", "pass-through"),
-                Request::SetMode {
+                ControlRequest::set_mode("w", "pass-through"),
+                ControlRequest::SetMode {
                     volume: "w".into(),
                     mode: "write-back".into(),
                     log: vec![new("s"), new("t")],
                     journal: Some(new("u")),
                 },
-                Request::RemoveVolume { volume: "w".into() },
-                Request::AddDevice { pool: "w".into(), device: new("s") },
-                Request::RemoveDevice { pool: "w".into(), device: "s".into() },
+                ControlRequest::RemoveVolume { volume: "w".into() },
+                ControlRequest::AddDevice { pool: "w".into(), device: new("s") },
+                ControlRequest::RemoveDevice { pool: "w".into(), device: "s".into() },
             ] {
                 if let Ok(after) = with(&text, request) {
                     let mut problems = Vec::new();

@@ -1,7 +1,7 @@
 //! The form of a file outside its TOML, which a change keeps.
 
 /// A byte order mark, and line ends.
-pub(crate) struct Form {
+pub(crate) struct FileForm {
     has_mark: bool,
     /// Every line ends in a carriage return too.
     has_returns: bool,
@@ -10,12 +10,12 @@ pub(crate) struct Form {
 /// The byte order mark.
 const MARK: char = '\u{feff}';
 
-impl Form {
+impl FileForm {
     /// The form of `text`.
-    pub(crate) fn of(text: &str) -> Form {
+    pub(crate) fn of(text: &str) -> FileForm {
         let has_returns =
             text.contains("\r\n") && text.matches("\r\n").count() == text.matches('\n').count();
-        Form {
+        FileForm {
             has_mark: text.starts_with(MARK),
             has_returns,
         }
@@ -57,12 +57,12 @@ mod tests {
             "a\r\nb\r\n",
             "\u{feff}a\r\nb\r\n",
         ] {
-            let form = Form::of(text);
+            let form = FileForm::of(text);
             assert_eq!(form.plain(text), "a\nb\n");
             assert_eq!(form.apply("a\nb\n"), text);
         }
         // A file with both kinds of line ends keeps each line.
         let mixed = "a\r\nb\n";
-        assert_eq!(Form::of(mixed).plain(mixed), mixed);
+        assert_eq!(FileForm::of(mixed).plain(mixed), mixed);
     }
 }

@@ -18,10 +18,10 @@ mod sections;
 
 pub use edit::{Roles, edit};
 
-use beside::Beside;
+use beside::DraftFile;
 use control::check::new_problems_of;
-use control::files::Files;
-use control::protocol::Request;
+use control::files::ConfigurationFiles;
+use control::protocol::ControlRequest;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,7 +31,7 @@ const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Checks that a daemon would start with the files if the one at `at` had the text `after`.
-fn agrees(files: &Files, at: usize, after: &str) -> Result<(), String> {
+fn agrees(files: &ConfigurationFiles, at: usize, after: &str) -> Result<(), String> {
     let file = files.iter().nth(at).expect("one of these");
     let changed = files.with(&file.path, after.to_owned());
     match new_problems_of(files, &changed).first() {
@@ -44,7 +44,7 @@ fn agrees(files: &Files, at: usize, after: &str) -> Result<(), String> {
 }
 
 /// Checks that the files are those that the daemon has read.
-fn as_read(running: &Files, files: &Files) -> Result<(), String> {
+fn as_read(running: &ConfigurationFiles, files: &ConfigurationFiles) -> Result<(), String> {
     let remedy = "and nothing was changed; run `hotset reload` first, or use --temporary";
     let mut read = running.iter();
     for file in files.iter() {
@@ -77,11 +77,11 @@ pub struct Draft {
     name: PathBuf,
     /// The path without links.
     path: PathBuf,
-    beside: Beside,
+    beside: DraftFile,
     before: String,
     after: String,
     /// All files as read.
-    files: Files,
+    files: ConfigurationFiles,
     /// A descriptor that is given up for the last look at the file: the change may take the others.
     spare: File,
     /// The lock of the file's directory, against other changes.
@@ -93,8 +93,8 @@ impl Draft {
     /// read as `running`. `roles` names the roles of an array.
     pub fn prepare(
         main: &Path,
-        running: &Files,
-        request: &Request,
+        running: &ConfigurationFiles,
+        request: &ControlRequest,
         roles: &dyn Fn(&str) -> Roles,
     ) -> Result<Draft, String> {
         Draft::drawn(main, |files| {
@@ -109,7 +109,7 @@ impl Draft {
 
     fn drawn(
         main: &Path,
-        edit: impl FnOnce(&Files) -> Result<(usize, String), String>,
+        edit: impl FnOnce(&ConfigurationFiles) -> Result<(usize, String), String>,
     ) -> Result<Draft, String> {
         let fails = |path: &Path, what: &str, error: std::io::Error| {
             let path = path.display();
@@ -121,14 +121,15 @@ impl Draft {
         };
         let real = fs::canonicalize(main).map_err(|error| fails(main, "read", error))?;
         let lock = lock(directory(&real)).map_err(|error| fails(&real, "locked", error))?;
-        let files = Files::read(main).map_err(|(path, error)| fails(&path, "read", error))?;
+        let files =
+            ConfigurationFiles::read(main).map_err(|(path, error)| fails(&path, "read", error))?;
         let edited = edit(&files).map_err(|why| format!("{} {why}", main.display()));
         let (at, after) = edited?;
         let file = files.iter().nth(at).expect("one of these").clone();
         // A link stays a link.
         let path =
             fs::canonicalize(&file.path).map_err(|error| fails(&file.path, "read", error))?;
-        let beside = Beside::write(&path, &after);
+        let beside = DraftFile::write(&path, &after);
         let beside = beside.map_err(|error| fails(&file.path, "written", error))?;
         let spare = File::open(&path).map_err(|error| fails(&file.path, "read", error))?;
         Ok(Draft {
@@ -144,7 +145,7 @@ impl Draft {
     }
 
     /// Replaces the file by the new text. Returns all files with it, or the cause of the failure.
-    pub fn commit(self) -> Result<Files, String> {
+    pub fn commit(self) -> Result<ConfigurationFiles, String> {
         let path = self.name.display();
         drop(self.spare);
         let now = fs::read_to_string(&self.path)
@@ -200,7 +201,7 @@ mod tests {
     use control::protocol::NamedOrNew;
     use std::os::unix::fs::PermissionsExt;
 
-    fn text(files: &Files) -> String {
+    fn text(files: &ConfigurationFiles) -> String {
         files.iter().next().unwrap().text.clone()
     }
 
@@ -224,12 +225,12 @@ mod tests {
             device("ssd", ""),
             device("free", "read_only = true\n"),
         );
-        let files = Files::from(&text);
-        let volume = |more: &str, device: Option<String>| Request::AddVolume {
+        let files = ConfigurationFiles::from(&text);
+        let volume = |more: &str, device: Option<String>| ControlRequest::AddVolume {
             volume: format!("name = \"n\"\n{more}"),
             device,
         };
-        let add = |device| Request::AddDevice {
+        let add = |device| ControlRequest::AddDevice {
             pool: "fast".into(),
             device,
         };
@@ -237,7 +238,7 @@ mod tests {
             |name: &str| NamedOrNew::Named(name.into()),
             |name: &str| NamedOrNew::New(device(name, "")),
         );
-        let remove = Request::RemoveVolume {
+        let remove = ControlRequest::RemoveVolume {
             volume: "web".into(),
         };
         let on = |origin: &str, pool: &str| format!("origin = \"{origin}\"\npool = \"{pool}\"\n");
@@ -266,7 +267,7 @@ mod tests {
                 "names a device gone that does not exist",
             ),
             (
-                Request::RemovePool {
+                ControlRequest::RemovePool {
                     pool: "fast".into(),
                 },
                 "names a pool fast",
@@ -334,7 +335,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..5 {
-                        let more = |files: &Files| Ok((0, text(files) + "x"));
+                        let more = |files: &ConfigurationFiles| Ok((0, text(files) + "x"));
                         let draft = Draft::drawn(&path, more).unwrap();
                         draft.commit().unwrap();
                     }

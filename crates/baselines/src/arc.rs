@@ -10,8 +10,8 @@
 //! Invariants, c = live slots:
 //!     |T1| + |B1| <= c,  |T1| + |T2| + |B1| + |B2| <= 2c,  p <= c
 
-use policy::lines::{Lines, ListPolicy};
-use policy::{Index, Key, Pins, Slot};
+use policy::lines::{LineArena, ListPolicy};
+use policy::{Index, LineKey, SlotNumber, VictimVeto};
 
 const T1: usize = 0;
 const T2: usize = 1;
@@ -21,7 +21,7 @@ const B2: usize = 3;
 /// Adaptive replacement cache.
 #[derive(Clone, Debug)]
 pub struct Arc<I> {
-    lines: Lines<I>,
+    lines: LineArena<I>,
     /// The paper's p: the target length of T1.
     target: f64,
     /// The newcomer was a ghost in B2.
@@ -32,7 +32,7 @@ impl<I: Index> Arc<I> {
     /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> Arc<I> {
         Arc {
-            lines: Lines::new(universe, slots, Self::ghosts_max(slots)),
+            lines: LineArena::new(universe, slots, Self::ghosts_max(slots)),
             target: 0.0,
             from_b2: false,
         }
@@ -59,11 +59,11 @@ impl<I: Index> ListPolicy for Arc<I> {
 
     const RESIDENT: &'static [usize] = &[T1, T2];
 
-    fn lines(&self) -> &Lines<I> {
+    fn lines(&self) -> &LineArena<I> {
         &self.lines
     }
 
-    fn lines_mut(&mut self) -> &mut Lines<I> {
+    fn lines_mut(&mut self) -> &mut LineArena<I> {
         &mut self.lines
     }
 
@@ -79,7 +79,7 @@ impl<I: Index> ListPolicy for Arc<I> {
     }
 
     /// REPLACE of the paper.
-    fn evict(&mut self, ghost: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
+    fn evict(&mut self, ghost: bool, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)> {
         let from_b2 = ghost && self.from_b2;
         let t1 = f64::from(self.len(T1));
         let over = t1 > self.target || (from_b2 && t1 == self.target);

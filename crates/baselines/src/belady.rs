@@ -4,8 +4,8 @@
 //! Belady, "A study of replacement algorithms for a virtual-storage computer",
 //! IBM Systems Journal 1966. Every miss is admitted, as in the paper.
 
-use policy::lines::{Lines, ListPolicy, META_BITS, PINNED_MAX};
-use policy::{Index, Key, Pins, Slot};
+use policy::lines::{LineArena, ListPolicy, META_BITS, PINNED_MAX};
+use policy::{Index, LineKey, SlotNumber, VictimVeto};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const LIST: usize = 0;
 /// The offline optimum.
 #[derive(Clone, Debug)]
 pub struct Belady<I> {
-    lines: Lines<I>,
+    lines: LineArena<I>,
     /// Index of the next access to the line of each access.
     next_use: Arc<Vec<u32>>,
     accesses: usize,
@@ -32,7 +32,7 @@ impl<I: Index> Belady<I> {
     /// of access `i`, or [`NEVER`].
     pub fn new(universe: I::Universe, slots: u32, next_use: Arc<Vec<u32>>) -> Belady<I> {
         Belady {
-            lines: Lines::new(universe, slots, 0),
+            lines: LineArena::new(universe, slots, 0),
             next_use,
             accesses: 0,
             heap: BinaryHeap::new(),
@@ -56,11 +56,11 @@ impl<I: Index> Belady<I> {
 impl<I: Index> ListPolicy for Belady<I> {
     type Index = I;
 
-    fn lines(&self) -> &Lines<I> {
+    fn lines(&self) -> &LineArena<I> {
         &self.lines
     }
 
-    fn lines_mut(&mut self) -> &mut Lines<I> {
+    fn lines_mut(&mut self) -> &mut LineArena<I> {
         &mut self.lines
     }
 
@@ -68,7 +68,7 @@ impl<I: Index> ListPolicy for Belady<I> {
         self.used(node);
     }
 
-    fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
+    fn evict(&mut self, _: bool, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)> {
         let mut pinned = Vec::new();
         let mut found = None;
         while pinned.len() < PINNED_MAX as usize {

@@ -3,34 +3,34 @@
 //! Corbató, "A paging experiment with the Multics system", MIT Project MAC 1968.
 //! The circle is kept as a list: passing a line moves it to the front.
 
-use policy::lines::{Lines, ListPolicy, PINNED_MAX};
-use policy::{Index, Key, Pins, Slot};
+use policy::lines::{LineArena, ListPolicy, PINNED_MAX};
+use policy::{Index, LineKey, SlotNumber, VictimVeto};
 
 const LIST: usize = 0;
 
 /// Second-chance FIFO, one reference bit a line.
 #[derive(Clone, Debug)]
-pub struct Clock<I> {
-    lines: Lines<I>,
+pub struct SecondChance<I> {
+    lines: LineArena<I>,
 }
 
-impl<I: Index> Clock<I> {
+impl<I: Index> SecondChance<I> {
     /// A policy for up to `slots` lines.
-    pub fn new(universe: I::Universe, slots: u32) -> Clock<I> {
-        Clock {
-            lines: Lines::new(universe, slots, 0),
+    pub fn new(universe: I::Universe, slots: u32) -> SecondChance<I> {
+        SecondChance {
+            lines: LineArena::new(universe, slots, 0),
         }
     }
 }
 
-impl<I: Index> ListPolicy for Clock<I> {
+impl<I: Index> ListPolicy for SecondChance<I> {
     type Index = I;
 
-    fn lines(&self) -> &Lines<I> {
+    fn lines(&self) -> &LineArena<I> {
         &self.lines
     }
 
-    fn lines_mut(&mut self) -> &mut Lines<I> {
+    fn lines_mut(&mut self) -> &mut LineArena<I> {
         &mut self.lines
     }
 
@@ -39,7 +39,7 @@ impl<I: Index> ListPolicy for Clock<I> {
         self.lines.set_meta(node, 1);
     }
 
-    fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
+    fn evict(&mut self, _: bool, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)> {
         let mut pinned = 0;
         while pinned < PINNED_MAX {
             let node = self.lines.back(LIST)?;

@@ -8,8 +8,8 @@
 //! window is the small queue's share, as in the measured baselines; the paper's
 //! default is half of that share.
 
-use policy::lines::{Lines, ListPolicy, META_BITS, PINNED_MAX};
-use policy::{Index, Key, Pins, Slot};
+use policy::lines::{LineArena, ListPolicy, META_BITS, PINNED_MAX};
+use policy::{Index, LineKey, SlotNumber, VictimVeto};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
@@ -23,7 +23,7 @@ const SERIAL_MASK: u32 = (1 << (META_BITS - SERIAL_SHIFT)) - 1;
 /// CLOCK with a small queue, a ghost queue and a correlation window.
 #[derive(Clone, Debug)]
 pub struct Clock2QPlus<I> {
-    lines: Lines<I>,
+    lines: LineArena<I>,
     small_max: u32,
     ghost_max: u32,
     window: u32,
@@ -38,7 +38,7 @@ impl<I: Index> Clock2QPlus<I> {
     /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> Clock2QPlus<I> {
         let mut policy = Clock2QPlus {
-            lines: Lines::new(universe, slots, Self::ghosts_max(slots)),
+            lines: LineArena::new(universe, slots, Self::ghosts_max(slots)),
             small_max: 0,
             ghost_max: 0,
             window: 0,
@@ -64,11 +64,11 @@ impl<I: Index> ListPolicy for Clock2QPlus<I> {
 
     const RESIDENT: &'static [usize] = &[SMALL, MAIN];
 
-    fn lines(&self) -> &Lines<I> {
+    fn lines(&self) -> &LineArena<I> {
         &self.lines
     }
 
-    fn lines_mut(&mut self) -> &mut Lines<I> {
+    fn lines_mut(&mut self) -> &mut LineArena<I> {
         &mut self.lines
     }
 
@@ -85,7 +85,7 @@ impl<I: Index> ListPolicy for Clock2QPlus<I> {
         }
     }
 
-    fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
+    fn evict(&mut self, _: bool, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)> {
         self.filled = true;
         let mut pinned = 0;
         let mut from_main = self.lines.len(MAIN) > self.main_max();

@@ -1,6 +1,6 @@
 //! An array indexed by key, for simulations over dense block numbers.
 
-use policy::{Index, Key};
+use policy::{Index, LineKey};
 
 const ABSENT: u32 = u32::MAX;
 
@@ -20,26 +20,26 @@ impl Index for DenseIndex {
         }
     }
 
-    fn grow(&mut self, _nodes: u32, _key_of: impl Fn(u32) -> Key) {}
+    fn grow(&mut self, _nodes: u32, _key_of: impl Fn(u32) -> LineKey) {}
 
     #[inline]
-    fn get(&self, key: Key, _key_of: impl Fn(u32) -> Key) -> Option<u32> {
+    fn get(&self, key: LineKey, _key_of: impl Fn(u32) -> LineKey) -> Option<u32> {
         let node = self.nodes[key.0 as usize];
         (node != ABSENT).then_some(node)
     }
 
     #[inline]
-    fn get_near(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32> {
+    fn get_near(&self, key: LineKey, key_of: impl Fn(u32) -> LineKey) -> Option<u32> {
         self.get(key, key_of)
     }
 
     #[inline]
-    fn insert(&mut self, key: Key, node: u32) {
+    fn insert(&mut self, key: LineKey, node: u32) {
         self.nodes[key.0 as usize] = node;
     }
 
     #[inline]
-    fn remove(&mut self, key: Key, _node: u32) {
+    fn remove(&mut self, key: LineKey, _node: u32) {
         self.nodes[key.0 as usize] = ABSENT;
     }
 }

@@ -11,8 +11,8 @@
 //!     the bottom of S is an LIR line, unless there is none
 //!     resident HIR lines = Q;  ghosts are in S and in the queue of ghosts
 
-use policy::lines::{Lines, ListPolicy, PINNED_MAX};
-use policy::{Index, Key, Pins, Slot};
+use policy::lines::{LineArena, ListPolicy, PINNED_MAX};
+use policy::{Index, LineKey, SlotNumber, VictimVeto};
 
 /// S; its nodes are linked by their own links.
 const STACK: usize = 0;
@@ -25,39 +25,39 @@ const GHOSTS_PER_SLOT: u32 = 2;
 /// Low inter-reference recency set.
 #[derive(Clone, Debug)]
 pub struct Lirs<I> {
-    lines: Lines<I>,
+    lines: LineArena<I>,
     /// Q and the ghosts, through links of their own: a line is in one of them
     /// and in S at once.
-    links: Vec<Link>,
-    queue: Queue,
-    ghosts: Queue,
+    links: Vec<LirsLink>,
+    queue: LirsQueue,
+    ghosts: LirsQueue,
     lir: u32,
     lir_max: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Link {
+struct LirsLink {
     older: u32,
     newer: u32,
 }
 
 /// A FIFO queue through [`Lirs::links`].
 #[derive(Clone, Copy, Debug)]
-struct Queue {
+struct LirsQueue {
     oldest: u32,
     newest: u32,
     len: u32,
 }
 
-impl Queue {
-    const EMPTY: Queue = Queue {
+impl LirsQueue {
+    const EMPTY: LirsQueue = LirsQueue {
         oldest: NONE,
         newest: NONE,
         len: 0,
     };
 
-    fn push(&mut self, links: &mut [Link], id: u32) {
-        links[id as usize] = Link {
+    fn push(&mut self, links: &mut [LirsLink], id: u32) {
+        links[id as usize] = LirsLink {
             older: self.newest,
             newer: NONE,
         };
@@ -69,8 +69,8 @@ impl Queue {
         self.len += 1;
     }
 
-    fn unlink(&mut self, links: &mut [Link], id: u32) {
-        let Link { older, newer } = links[id as usize];
+    fn unlink(&mut self, links: &mut [LirsLink], id: u32) {
+        let LirsLink { older, newer } = links[id as usize];
         match older {
             NONE => self.oldest = newer,
             older => links[older as usize].newer = newer,
@@ -87,10 +87,10 @@ impl<I: Index> Lirs<I> {
     /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> Lirs<I> {
         let mut policy = Lirs {
-            lines: Lines::new(universe, slots, Self::ghosts_max(slots)),
+            lines: LineArena::new(universe, slots, Self::ghosts_max(slots)),
             links: Vec::new(),
-            queue: Queue::EMPTY,
-            ghosts: Queue::EMPTY,
+            queue: LirsQueue::EMPTY,
+            ghosts: LirsQueue::EMPTY,
             lir: 0,
             lir_max: 0,
         };
@@ -158,7 +158,7 @@ impl<I: Index> Lirs<I> {
         self.prune();
     }
 
-    fn oldest_unpinned(&self, pins: &dyn Pins) -> Option<u32> {
+    fn oldest_unpinned(&self, pins: &dyn VictimVeto) -> Option<u32> {
         let mut node = self.queue.oldest;
         for _ in 0..PINNED_MAX {
             if node == NONE {
@@ -176,11 +176,11 @@ impl<I: Index> Lirs<I> {
 impl<I: Index> ListPolicy for Lirs<I> {
     type Index = I;
 
-    fn lines(&self) -> &Lines<I> {
+    fn lines(&self) -> &LineArena<I> {
         &self.lines
     }
 
-    fn lines_mut(&mut self) -> &mut Lines<I> {
+    fn lines_mut(&mut self) -> &mut LineArena<I> {
         &mut self.lines
     }
 
@@ -206,7 +206,7 @@ impl<I: Index> ListPolicy for Lirs<I> {
         }
     }
 
-    fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
+    fn evict(&mut self, _: bool, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)> {
         let mut node = self.oldest_unpinned(pins);
         for _ in 0..PINNED_MAX {
             if node.is_some() || self.lir == 0 {
@@ -294,7 +294,7 @@ impl<I: Index> ListPolicy for Lirs<I> {
 
     fn resized(&mut self) {
         let (live, total) = (self.lines.slots().live(), self.lines.slots().total());
-        let link = Link {
+        let link = LirsLink {
             older: NONE,
             newer: NONE,
         };

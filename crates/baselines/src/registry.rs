@@ -4,7 +4,7 @@
 use crate::DenseIndex;
 use crate::arc::Arc;
 use crate::belady::Belady;
-use crate::clock::Clock;
+use crate::clock::SecondChance;
 use crate::clock2q_plus::Clock2QPlus;
 use crate::lirs::Lirs;
 use crate::s3fifo::S3Fifo;
@@ -15,7 +15,7 @@ use policy::registry::CHANCE_MIN;
 use policy::{Auto, Expert, HashIndex, Index, Lru, Policy};
 
 /// Code that runs over any named policy, compiled for each.
-pub trait Visit {
+pub trait PolicyVisitor {
     /// Result of the visit.
     type Output;
     /// Runs with the policy named.
@@ -29,7 +29,7 @@ macro_rules! policies {
             pub const $list: &[&str] = &[$($name),*];
         )*
 
-        fn with<I: Index + 'static, V: Visit>(
+        fn with<I: Index + 'static, V: PolicyVisitor>(
             name: &str,
             universe: I::Universe,
             slots: u32,
@@ -49,7 +49,7 @@ policies! {
     "auto" => |u, s| Auto::<I>::new(u, s, 0.0);
     "auto-endurance" => |u, s| Auto::<I>::new(u, s, CHANCE_MIN);
     "lru" => Lru::<I>::new;
-    "clock" => Clock::<I>::new;
+    "clock" => SecondChance::<I>::new;
     "2q" => TwoQ::<I>::new;
     "arc" => Arc::<I>::new;
     "sieve" => Sieve::<I>::new;
@@ -69,7 +69,7 @@ policies! {
 
 struct IntoBox;
 
-impl Visit for IntoBox {
+impl PolicyVisitor for IntoBox {
     type Output = Box<dyn Policy>;
     fn visit<P: Policy + 'static>(self, policy: P) -> Box<dyn Policy> {
         Box::new(policy)
@@ -84,18 +84,28 @@ pub fn build(name: &str, slots: u32, seed: u64) -> Option<Box<dyn Policy>> {
 
 /// Runs `visit` with the policy called `name` over the keys `0 .. keys`, for
 /// simulation without virtual calls.
-pub fn visit_dense<V: Visit>(name: &str, slots: u32, keys: u32, visit: V) -> Option<V::Output> {
+pub fn visit_dense<V: PolicyVisitor>(
+    name: &str,
+    slots: u32,
+    keys: u32,
+    visit: V,
+) -> Option<V::Output> {
     with::<DenseIndex, V>(name, keys, slots, visit)
 }
 
 /// Runs `visit` with the policy called `name` over any keys.
-pub fn visit_hashed<V: Visit>(name: &str, slots: u32, seed: u64, visit: V) -> Option<V::Output> {
+pub fn visit_hashed<V: PolicyVisitor>(
+    name: &str,
+    slots: u32,
+    seed: u64,
+    visit: V,
+) -> Option<V::Output> {
     with::<HashIndex, V>(name, seed, slots, visit)
 }
 
 /// Runs `visit` with Belady's optimum over the keys `0 .. keys`; `next_use` as
 /// for [`Belady::new`].
-pub fn visit_belady<V: Visit>(
+pub fn visit_belady<V: PolicyVisitor>(
     slots: u32,
     keys: u32,
     next_use: std::sync::Arc<Vec<u32>>,

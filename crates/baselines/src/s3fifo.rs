@@ -7,8 +7,8 @@
 //! leaves the small queue for the main one if it was hit more than once, and
 //! the main queue reinserts while its two-bit counter lasts.
 
-use policy::lines::{Lines, ListPolicy, PINNED_MAX};
-use policy::{Index, Key, Pins, Slot};
+use policy::lines::{LineArena, ListPolicy, PINNED_MAX};
+use policy::{Index, LineKey, SlotNumber, VictimVeto};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
@@ -21,7 +21,7 @@ const HITS_TO_STAY: u32 = 2;
 /// Simple, scalable FIFO queues.
 #[derive(Clone, Debug)]
 pub struct S3Fifo<I> {
-    lines: Lines<I>,
+    lines: LineArena<I>,
     small_max: u32,
 }
 
@@ -29,7 +29,7 @@ impl<I: Index> S3Fifo<I> {
     /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> S3Fifo<I> {
         let mut policy = S3Fifo {
-            lines: Lines::new(universe, slots, Self::ghosts_max(slots)),
+            lines: LineArena::new(universe, slots, Self::ghosts_max(slots)),
             small_max: 0,
         };
         policy.resized();
@@ -46,7 +46,7 @@ impl<I: Index> S3Fifo<I> {
     }
 
     /// One step over the oldest line of the small queue.
-    fn step_small(&mut self, pins: &dyn Pins) -> Option<(Slot, Key)> {
+    fn step_small(&mut self, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)> {
         let node = self.lines.pop_back(SMALL)?;
         let hits = self.lines.meta(node);
         if hits >= HITS_TO_STAY || self.lines.pinned(node, pins) {
@@ -60,7 +60,7 @@ impl<I: Index> S3Fifo<I> {
     }
 
     /// One step over the oldest line of the main queue.
-    fn step_main(&mut self, pins: &dyn Pins) -> Option<(Slot, Key)> {
+    fn step_main(&mut self, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)> {
         let node = self.lines.pop_back(MAIN)?;
         let hits = self.lines.meta(node);
         if hits > 0 || self.lines.pinned(node, pins) {
@@ -76,11 +76,11 @@ impl<I: Index> ListPolicy for S3Fifo<I> {
 
     const RESIDENT: &'static [usize] = &[SMALL, MAIN];
 
-    fn lines(&self) -> &Lines<I> {
+    fn lines(&self) -> &LineArena<I> {
         &self.lines
     }
 
-    fn lines_mut(&mut self) -> &mut Lines<I> {
+    fn lines_mut(&mut self) -> &mut LineArena<I> {
         &mut self.lines
     }
 
@@ -96,7 +96,7 @@ impl<I: Index> ListPolicy for S3Fifo<I> {
         }
     }
 
-    fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
+    fn evict(&mut self, _: bool, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)> {
         // A line is passed over once for each of its hits, a pinned line once.
         let steps = u64::from(self.lines.slots().live()) * u64::from(HITS_MAX + 2);
         let mut pinned = 0;

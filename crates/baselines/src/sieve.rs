@@ -6,15 +6,15 @@
 //!
 //! Invariant: the hand is a node of the list, or `None` for the oldest.
 
-use policy::lines::{Lines, ListPolicy, PINNED_MAX};
-use policy::{Index, Key, Pins, Slot};
+use policy::lines::{LineArena, ListPolicy, PINNED_MAX};
+use policy::{Index, LineKey, SlotNumber, VictimVeto};
 
 const LIST: usize = 0;
 
 /// SIEVE, one reference bit a line.
 #[derive(Clone, Debug)]
 pub struct Sieve<I> {
-    lines: Lines<I>,
+    lines: LineArena<I>,
     hand: Option<u32>,
 }
 
@@ -22,7 +22,7 @@ impl<I: Index> Sieve<I> {
     /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> Sieve<I> {
         Sieve {
-            lines: Lines::new(universe, slots, 0),
+            lines: LineArena::new(universe, slots, 0),
             hand: None,
         }
     }
@@ -31,11 +31,11 @@ impl<I: Index> Sieve<I> {
 impl<I: Index> ListPolicy for Sieve<I> {
     type Index = I;
 
-    fn lines(&self) -> &Lines<I> {
+    fn lines(&self) -> &LineArena<I> {
         &self.lines
     }
 
-    fn lines_mut(&mut self) -> &mut Lines<I> {
+    fn lines_mut(&mut self) -> &mut LineArena<I> {
         &mut self.lines
     }
 
@@ -44,7 +44,7 @@ impl<I: Index> ListPolicy for Sieve<I> {
         self.lines.set_meta(node, 1);
     }
 
-    fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
+    fn evict(&mut self, _: bool, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)> {
         let mut pinned = 0;
         let mut at = self.hand.or(self.lines.back(LIST))?;
         while pinned < PINNED_MAX {

@@ -5,7 +5,7 @@
 //! update); ageing after Einziger, Friedman and Manes, "TinyLFU: a highly
 //! efficient cache admission policy", ACM Transactions on Storage 2017.
 
-use policy::{Key, mix};
+use policy::{LineKey, mix};
 
 const ROWS: u32 = 4;
 const COUNT_MAX: u64 = 15;
@@ -46,7 +46,7 @@ impl Sketch {
     }
 
     /// Word and bit shift of the counters of `key`.
-    fn places(&self, key: Key) -> [(usize, u32); ROWS as usize] {
+    fn places(&self, key: LineKey) -> [(usize, u32); ROWS as usize] {
         let hash = mix(key.0);
         let mut step = 0u64;
         [(); ROWS as usize].map(|()| {
@@ -61,7 +61,7 @@ impl Sketch {
     }
 
     /// Counts one access.
-    pub(crate) fn add(&mut self, key: Key) {
+    pub(crate) fn add(&mut self, key: LineKey) {
         let places = self.places(key);
         let least = self.least(&places);
         if least < COUNT_MAX {
@@ -86,7 +86,7 @@ impl Sketch {
     }
 
     /// Recent frequency of `key`, at most 15.
-    pub(crate) fn estimate(&self, key: Key) -> u64 {
+    pub(crate) fn estimate(&self, key: LineKey) -> u64 {
         self.least(&self.places(key))
     }
 }
@@ -100,15 +100,15 @@ mod tests {
         let mut sketch = Sketch::new(1000);
         for round in 0..5 {
             for key in 0..100 {
-                sketch.add(Key(key));
+                sketch.add(LineKey(key));
             }
-            sketch.add(Key(1_000_000 + round));
+            sketch.add(LineKey(1_000_000 + round));
         }
-        assert!((0..100).all(|key| sketch.estimate(Key(key)) == 5));
-        assert!((0..5).all(|round| sketch.estimate(Key(1_000_000 + round)) == 1));
+        assert!((0..100).all(|key| sketch.estimate(LineKey(key)) == 5));
+        assert!((0..5).all(|round| sketch.estimate(LineKey(1_000_000 + round)) == 1));
         for key in 10_000..30_000 {
-            sketch.add(Key(key));
+            sketch.add(LineKey(key));
         }
-        assert!((0..100).all(|key| sketch.estimate(Key(key)) <= 3));
+        assert!((0..100).all(|key| sketch.estimate(LineKey(key)) <= 3));
     }
 }

@@ -6,8 +6,8 @@
 //! policy", ACM Transactions on Storage 2017.
 
 use crate::sketch::Sketch;
-use policy::lines::{Lines, ListPolicy};
-use policy::{Index, Key, Pins, Slot};
+use policy::lines::{LineArena, ListPolicy};
+use policy::{Index, LineKey, SlotNumber, VictimVeto};
 
 const WINDOW: usize = 0;
 const PROBATION: usize = 1;
@@ -16,7 +16,7 @@ const PROTECTED: usize = 2;
 /// Window TinyLFU.
 #[derive(Clone, Debug)]
 pub struct WTinyLfu<I> {
-    lines: Lines<I>,
+    lines: LineArena<I>,
     sketch: Sketch,
     window_percent: u32,
     window_max: u32,
@@ -27,7 +27,7 @@ impl<I: Index> WTinyLfu<I> {
     /// A policy for up to `slots` lines, `window_percent` of them the window.
     pub fn new(universe: I::Universe, slots: u32, window_percent: u32) -> WTinyLfu<I> {
         let mut policy = WTinyLfu {
-            lines: Lines::new(universe, slots, 0),
+            lines: LineArena::new(universe, slots, 0),
             sketch: Sketch::new(slots),
             window_percent,
             window_max: 0,
@@ -57,11 +57,11 @@ impl<I: Index> ListPolicy for WTinyLfu<I> {
 
     const RESIDENT: &'static [usize] = &[PROBATION, WINDOW, PROTECTED];
 
-    fn lines(&self) -> &Lines<I> {
+    fn lines(&self) -> &LineArena<I> {
         &self.lines
     }
 
-    fn lines_mut(&mut self) -> &mut Lines<I> {
+    fn lines_mut(&mut self) -> &mut LineArena<I> {
         &mut self.lines
     }
 
@@ -76,7 +76,7 @@ impl<I: Index> ListPolicy for WTinyLfu<I> {
         }
     }
 
-    fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
+    fn evict(&mut self, _: bool, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)> {
         let lines = &self.lines;
         let victim = lines
             .oldest(PROBATION, pins)

@@ -5,8 +5,8 @@
 //! replacement algorithm", VLDB 1994, with the paper's Kin = 25% and Kout = 50%
 //! of the slots.
 
-use policy::lines::{Lines, ListPolicy};
-use policy::{Index, Key, Pins, Slot};
+use policy::lines::{LineArena, ListPolicy};
+use policy::{Index, LineKey, SlotNumber, VictimVeto};
 
 /// A1in of the paper.
 const RECENT: usize = 0;
@@ -18,7 +18,7 @@ const GHOST: usize = 2;
 /// Two queues and a ghost queue.
 #[derive(Clone, Debug)]
 pub struct TwoQ<I> {
-    lines: Lines<I>,
+    lines: LineArena<I>,
     recent_max: u32,
     ghost_max: u32,
 }
@@ -27,7 +27,7 @@ impl<I: Index> TwoQ<I> {
     /// A policy for up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> TwoQ<I> {
         let mut policy = TwoQ {
-            lines: Lines::new(universe, slots, Self::ghosts_max(slots)),
+            lines: LineArena::new(universe, slots, Self::ghosts_max(slots)),
             recent_max: 0,
             ghost_max: 0,
         };
@@ -41,11 +41,11 @@ impl<I: Index> ListPolicy for TwoQ<I> {
 
     const RESIDENT: &'static [usize] = &[RECENT, HOT];
 
-    fn lines(&self) -> &Lines<I> {
+    fn lines(&self) -> &LineArena<I> {
         &self.lines
     }
 
-    fn lines_mut(&mut self) -> &mut Lines<I> {
+    fn lines_mut(&mut self) -> &mut LineArena<I> {
         &mut self.lines
     }
 
@@ -60,7 +60,7 @@ impl<I: Index> ListPolicy for TwoQ<I> {
         }
     }
 
-    fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
+    fn evict(&mut self, _: bool, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)> {
         let lines = &mut self.lines;
         let order = if lines.len(RECENT) > self.recent_max || lines.len(HOT) == 0 {
             [RECENT, HOT]

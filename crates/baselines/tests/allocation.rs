@@ -1,7 +1,7 @@
 //! No access allocates once a policy is built.
 
 use baselines::registry;
-use policy::{Key, Op, Request, Unpinned};
+use policy::{LineKey, PolicyOp, PolicyRequest, Unpinned};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -36,14 +36,18 @@ fn no_access_allocates() {
         for i in 0..100_000u64 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let key = if i % 3 == 0 { i } else { (x >> 40) % 3000 };
-            let request = Request {
-                op: if x & 1 == 0 { Op::Read } else { Op::Write },
+            let request = PolicyRequest {
+                op: if x & 1 == 0 {
+                    PolicyOp::Read
+                } else {
+                    PolicyOp::Write
+                },
                 len_bytes: 4096,
-                ..Request::default()
+                ..PolicyRequest::default()
             };
-            policy.access(Key(key), &request, &Unpinned);
+            policy.access(LineKey(key), &request, &Unpinned);
             if i % 1000 == 0 {
-                policy.remove(Key(key));
+                policy.remove(LineKey(key));
             }
         }
         assert_eq!(ALLOCATIONS.get(), before, "{name} allocated");

@@ -1,10 +1,10 @@
-//! Aligned buffers: `Buf` is written by one holder, `Shared` read by many.
+//! Aligned buffers: `Buf` is written by one holder, `SharedBuf` read by many.
 //!
 //! Both are views of one pool allocation. A `Buf` splits into disjoint parts
-//! that rejoin; a `Shared` is cloned and sliced freely. Neither ever copies.
+//! that rejoin; a `SharedBuf` is cloned and sliced freely. Neither ever copies.
 //!
 //! Invariants:
-//!     no two live `Buf`s overlap, and no `Buf` overlaps a `Shared`
+//!     no two live `Buf`s overlap, and no `Buf` overlaps a `SharedBuf`
 //!     the allocation returns to its pool when its last view is dropped
 
 use crate::pool::arena::Arena;
@@ -22,7 +22,7 @@ struct View {
     arena: NonNull<Arena>,
 }
 
-// SAFETY: the bytes are reached exclusively (`Buf`) or only read (`Shared`);
+// SAFETY: the bytes are reached exclusively (`Buf`) or only read (`SharedBuf`);
 // the count is atomic, and the arena accepts releases from any thread.
 unsafe impl Send for View {}
 // SAFETY: through `&View` bytes are only read.
@@ -123,8 +123,8 @@ impl Buf {
     }
 
     /// Gives up writing, so that several may read.
-    pub fn share(self) -> Shared {
-        Shared(self.0)
+    pub fn share(self) -> SharedBuf {
+        SharedBuf(self.0)
     }
 
     /// Address of the bytes, for a driver that hands them to the kernel.
@@ -154,17 +154,17 @@ impl fmt::Debug for Buf {
 }
 
 /// A read-only view of a buffer, cheap to clone and slice.
-pub struct Shared(View);
+pub struct SharedBuf(View);
 
-impl Shared {
+impl SharedBuf {
     /// A view of a part of this one.
     #[inline]
-    pub fn slice(&self, range: Range<usize>) -> Shared {
-        Shared(self.0.part(range))
+    pub fn slice(&self, range: Range<usize>) -> SharedBuf {
+        SharedBuf(self.0.part(range))
     }
 
     /// The buffer back for writing, if no other view of its allocation is left.
-    pub fn unshare(self) -> Result<Buf, Shared> {
+    pub fn unshare(self) -> Result<Buf, SharedBuf> {
         if self.0.is_sole() {
             let this = ManuallyDrop::new(self);
             // SAFETY: `this` is never used or dropped again, so the view moves.
@@ -175,20 +175,20 @@ impl Shared {
     }
 }
 
-impl Clone for Shared {
-    fn clone(&self) -> Shared {
+impl Clone for SharedBuf {
+    fn clone(&self) -> SharedBuf {
         self.slice(0..self.0.len as usize)
     }
 }
 
-impl Deref for Shared {
+impl Deref for SharedBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         self.0.bytes()
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SharedBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Shared({} bytes)", self.0.len)
     }

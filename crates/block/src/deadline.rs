@@ -12,10 +12,10 @@
 //!
 //! Not here: the fate of a device after its deadline.
 
-use crate::buf::{Buf, Shared};
+use crate::buf::{Buf, SharedBuf};
 use crate::device::{Content, Device, Geometry};
 use crate::env::{Env, Sleep, Timer, first_of};
-use crate::error::{IoResult, Kind};
+use crate::error::{IoErrorKind, IoResult};
 use crate::units::{Extent, Fua, Lba, Nanos};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -101,7 +101,7 @@ impl<D: Device> WithDeadline<D> {
 
     fn silent(&self) -> IoResult {
         let what = "has not answered in time; see to it or its controller";
-        Err(self.device.geometry().error(Kind::Timeout, what))
+        Err(self.device.geometry().error(IoErrorKind::Timeout, what))
     }
 }
 
@@ -119,7 +119,7 @@ impl<D: Device> Device for WithDeadline<D> {
         }
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.within(self.device.write(at, data, fua)).await
     }
 

@@ -1,7 +1,7 @@
 //! The interface of every disk, array, cache, filter and network client.
 
-use crate::buf::{Buf, Shared};
-use crate::error::{IoError, IoResult, Kind};
+use crate::buf::{Buf, SharedBuf};
+use crate::error::{IoError, IoErrorKind, IoResult};
 use crate::units::{Extent, Fua, Lba, Sectors};
 use std::future::Future;
 use std::pin::Pin;
@@ -76,14 +76,17 @@ impl Geometry {
         } else {
             "not on the device's logical blocks"
         };
-        self.error(Kind::Invalid, what).at(extent)
+        self.error(IoErrorKind::Invalid, what).at(extent)
     }
 
     /// The extent of a transfer of `bytes` at `at`, checked.
     #[inline]
     pub fn transfer(&self, at: Lba, bytes: usize) -> IoResult<Extent> {
         let Some(len) = Sectors::from_bytes(bytes as u64) else {
-            return Err(self.error(Kind::Invalid, "a length that is no multiple of 512 bytes"));
+            return Err(self.error(
+                IoErrorKind::Invalid,
+                "a length that is no multiple of 512 bytes",
+            ));
         };
         let extent = Extent::new(at, len);
         self.check(extent)?;
@@ -91,7 +94,7 @@ impl Geometry {
     }
 
     /// An error on this device.
-    pub fn error(&self, kind: Kind, what: &'static str) -> IoError {
+    pub fn error(&self, kind: IoErrorKind, what: &'static str) -> IoError {
         IoError::new(kind, what).on(self.name.to_string())
     }
 }
@@ -134,7 +137,7 @@ pub trait Device: 'static {
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult);
 
     /// Writes `data` to `at`.
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult;
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult;
 
     /// Makes `extent` read as zeroes.
     async fn zero(&self, extent: Extent) -> IoResult;
@@ -162,7 +165,7 @@ pub type Fut<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 trait DynDevice {
     fn geometry(&self) -> &Geometry;
     fn read(&self, at: Lba, buf: Buf) -> Fut<'_, (Buf, IoResult)>;
-    fn write(&self, at: Lba, data: Shared, fua: Fua) -> Fut<'_, IoResult>;
+    fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> Fut<'_, IoResult>;
     fn zero(&self, extent: Extent) -> Fut<'_, IoResult>;
     fn flush(&self) -> Fut<'_, IoResult>;
     fn discard(&self, extent: Extent) -> Fut<'_, IoResult>;
@@ -180,7 +183,7 @@ impl<D: Device> DynDevice for D {
     fn read(&self, at: Lba, buf: Buf) -> Fut<'_, (Buf, IoResult)> {
         Box::pin(Device::read(self, at, buf))
     }
-    fn write(&self, at: Lba, data: Shared, fua: Fua) -> Fut<'_, IoResult> {
+    fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> Fut<'_, IoResult> {
         Box::pin(Device::write(self, at, data, fua))
     }
     fn zero(&self, extent: Extent) -> Fut<'_, IoResult> {
@@ -218,7 +221,7 @@ impl Device for BoxDevice {
     fn read(&self, at: Lba, buf: Buf) -> Fut<'_, (Buf, IoResult)> {
         self.0.read(at, buf)
     }
-    fn write(&self, at: Lba, data: Shared, fua: Fua) -> Fut<'_, IoResult> {
+    fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> Fut<'_, IoResult> {
         self.0.write(at, data, fua)
     }
     fn zero(&self, extent: Extent) -> Fut<'_, IoResult> {
@@ -242,7 +245,7 @@ impl<D: Device> Device for Rc<D> {
     fn read(&self, at: Lba, buf: Buf) -> impl Future<Output = (Buf, IoResult)> {
         D::read(self, at, buf)
     }
-    fn write(&self, at: Lba, data: Shared, fua: Fua) -> impl Future<Output = IoResult> {
+    fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> impl Future<Output = IoResult> {
         D::write(self, at, data, fua)
     }
     fn zero(&self, extent: Extent) -> impl Future<Output = IoResult> {

@@ -8,7 +8,7 @@
 //!     a buffer handed in with an operation comes back with its completion
 //!     `now` never goes back, and `park(d)` returns no later than required
 
-use crate::buf::{Buf, Shared};
+use crate::buf::{Buf, SharedBuf};
 use crate::device::Geometry;
 use crate::error::IoResult;
 use crate::pool::Pool;
@@ -25,7 +25,7 @@ pub struct Token(pub u64);
 pub struct TargetId(pub u32);
 
 impl TargetId {
-    /// The target of [`Op::Connect`], which has none yet.
+    /// The target of [`DriverOp::Connect`], which has none yet.
     pub const NONE: TargetId = TargetId(u32::MAX);
 }
 
@@ -41,11 +41,11 @@ pub enum Address {
 /// An operation. Disk operations lie inside the disk and on its logical blocks; otherwise they fail
 /// with `Invalid` and change nothing.
 #[derive(Debug)]
-pub enum Op {
+pub enum DriverOp {
     /// Fills the buffer from the disk.
     Read(Lba, Buf),
     /// Writes the bytes to the disk.
-    Write(Lba, Shared, Fua),
+    Write(Lba, SharedBuf, Fua),
     /// Makes the extent read as zeroes.
     Zero(Extent),
     /// Makes durable every write acknowledged before this was submitted.
@@ -59,20 +59,22 @@ pub enum Op {
     /// Receives at least one byte; completes with how many, 0 at end of stream.
     Recv(Buf),
     /// Sends every byte of every part, in order.
-    Send(Vec<Shared>),
+    Send(Vec<SharedBuf>),
     /// Answers the request that a port's tag holds, if any, and waits for its next.
     Next(Tag, Option<Answer>),
     /// Brings the bytes of the write that a port's tag holds.
     Take(Tag, Buf),
 }
 
-impl Op {
+impl DriverOp {
     /// The buffers of an operation that is not performed, returned.
     #[inline]
     pub fn into_payload(self) -> Payload {
         match self {
-            Op::Read(_, buf) | Op::Recv(buf) | Op::Take(_, buf) => Payload::Buf(buf),
-            Op::Send(mut parts) => {
+            DriverOp::Read(_, buf) | DriverOp::Recv(buf) | DriverOp::Take(_, buf) => {
+                Payload::Buf(buf)
+            }
+            DriverOp::Send(mut parts) => {
                 parts.clear();
                 Payload::Parts(parts)
             }
@@ -84,13 +86,13 @@ impl Op {
 /// The buffers of an operation, returned.
 #[derive(Debug, Default)]
 pub enum Payload {
-    /// The operation owned nothing, or a `Shared`, which is dropped.
+    /// The operation owned nothing, or a `SharedBuf`, which is dropped.
     #[default]
     None,
     /// The buffer of a read, receive or take. After an error its bytes are unspecified.
     Buf(Buf),
     /// The vector of a send, empty, for use again.
-    Parts(Vec<Shared>),
+    Parts(Vec<SharedBuf>),
     /// The request that a wait for the next one returned.
     Request(Request),
 }
@@ -125,7 +127,7 @@ pub trait Driver: 'static {
 
     /// Begins `op` on `target`. The operation completes exactly once, later, even without a waiter.
     /// Never blocks and never completes inside the call.
-    fn submit(&mut self, token: Token, target: TargetId, op: Op);
+    fn submit(&mut self, token: Token, target: TargetId, op: DriverOp);
 
     /// Appends due completions to `done`. If there are none, blocks (in a simulation: lets the
     /// world move) until a completion, an unpark, or `deadline`. A deadline in the past makes the
@@ -154,7 +156,7 @@ pub trait Driver: 'static {
 
 /// The host's next step for a shard.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Progress {
+pub enum TurnProgress {
     /// There is more to do now.
     Ready,
     /// Nothing to do until a completion, an unpark, or this time. From here to
@@ -165,9 +167,9 @@ pub enum Progress {
 }
 
 /// A shard from its host's view: `turn` and `park` alternate.
-pub trait Turn {
+pub trait ShardTurn {
     /// Runs every task that can run now.
-    fn turn(&mut self) -> Progress;
+    fn turn(&mut self) -> TurnProgress;
     /// Collects completions from the driver, waiting until `deadline` at most.
     fn park(&mut self, deadline: Nanos);
 }
@@ -185,5 +187,5 @@ pub trait Host {
     /// done (or, in a simulation, until the power is cut).
     fn run<B>(&mut self, shards: u32, boot: B)
     where
-        B: Fn(ShardId, Self::Driver) -> Box<dyn Turn> + Send + Sync + 'static;
+        B: Fn(ShardId, Self::Driver) -> Box<dyn ShardTurn> + Send + Sync + 'static;
 }

@@ -1,6 +1,6 @@
 //! State that is encoded to devices, and may be acted on only once the devices have it.
 //!
-//! The state is changed in memory; from time to time an [`Image`] of the state is taken and written
+//! The state is changed in memory; from time to time an [`StateImage`] of the state is taken and written
 //! to all holders. The possible contents of a device are known at every instant: the last image
 //! that all have, and each that was begun since. A fact is certain if all of these say it.
 //!
@@ -29,7 +29,7 @@ pub struct Proof(());
 
 /// The images that holders may have.
 #[derive(Debug)]
-struct Held<T> {
+struct HeldImages<T> {
     version: Version,
     state: T,
 }
@@ -45,13 +45,13 @@ pub struct Durable<T> {
     writing: Cell<bool>,
     /// True if the first of `held` is on all holders.
     complete: Cell<bool>,
-    held: RefCell<Vec<Held<T>>>,
+    held: RefCell<Vec<HeldImages<T>>>,
 }
 
 /// A state at the begin of its write. Encode it before anything is awaited.
 #[must_use]
 #[derive(Debug)]
-pub struct Image<'a, T> {
+pub struct StateImage<'a, T> {
     durable: &'a Durable<T>,
     version: Version,
     number: u64,
@@ -119,16 +119,16 @@ impl<T: Clone> Durable<T> {
     /// # Panics
     ///
     /// If another image is being written.
-    pub fn begin(&self) -> Image<'_, T> {
+    pub fn begin(&self) -> StateImage<'_, T> {
         assert!(!self.writing.replace(true), "one image at a time");
         self.number.set(self.number.get() + 1);
         let (version, state) = (self.version.get(), self.now().clone());
         self.taken.set(Some(version));
-        self.held.borrow_mut().push(Held {
+        self.held.borrow_mut().push(HeldImages {
             version,
             state: state.clone(),
         });
-        Image {
+        StateImage {
             durable: self,
             version,
             number: self.number.get(),
@@ -158,7 +158,7 @@ impl<T: Clone> Durable<T> {
     }
 }
 
-impl<T> Image<'_, T> {
+impl<T> StateImage<'_, T> {
     /// The number of earlier images, those of earlier lives included.
     pub fn number(&self) -> u64 {
         self.number
@@ -181,7 +181,7 @@ impl<T> Image<'_, T> {
     }
 }
 
-impl<T> Deref for Image<'_, T> {
+impl<T> Deref for StateImage<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -189,7 +189,7 @@ impl<T> Deref for Image<'_, T> {
     }
 }
 
-impl<T> Drop for Image<'_, T> {
+impl<T> Drop for StateImage<'_, T> {
     fn drop(&mut self) {
         self.durable.writing.set(false);
         if !self.written {

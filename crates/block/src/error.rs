@@ -12,7 +12,7 @@ use std::fmt;
 /// failed read never changes anything.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum IoErrorKind {
     /// The caller's fault: misaligned, out of range, too large. Nothing changed.
     Invalid,
     /// The medium cannot read or write these sectors. Bytes may have changed.
@@ -39,39 +39,39 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl IoErrorKind {
     /// True if a write that failed so may have changed bytes of its extent.
     pub const fn data_may_have_changed(self) -> bool {
         match self {
-            Kind::Invalid
-            | Kind::Corrupt
-            | Kind::ReadOnly
-            | Kind::Denied
-            | Kind::Busy
-            | Kind::Unsupported => false,
-            Kind::Media
-            | Kind::Gone
-            | Kind::Timeout
-            | Kind::NoSpace
-            | Kind::Stream
-            | Kind::Other => true,
+            IoErrorKind::Invalid
+            | IoErrorKind::Corrupt
+            | IoErrorKind::ReadOnly
+            | IoErrorKind::Denied
+            | IoErrorKind::Busy
+            | IoErrorKind::Unsupported => false,
+            IoErrorKind::Media
+            | IoErrorKind::Gone
+            | IoErrorKind::Timeout
+            | IoErrorKind::NoSpace
+            | IoErrorKind::Stream
+            | IoErrorKind::Other => true,
         }
     }
 
     /// True if a device that cannot be opened or read for this counts as absent, where others have
     /// its data. A device in use is waited for.
     pub const fn is_absence(self) -> bool {
-        !matches!(self, Kind::Busy)
+        !matches!(self, IoErrorKind::Busy)
     }
 }
 
 /// The kind of a failure, its place and its source.
 #[derive(Debug)]
-pub struct IoError(Box<Inner>);
+pub struct IoError(Box<ErrorParts>);
 
 #[derive(Debug)]
-struct Inner {
-    kind: Kind,
+struct ErrorParts {
+    kind: IoErrorKind,
     what: Cow<'static, str>,
     device: Option<Cow<'static, str>>,
     extent: Option<Extent>,
@@ -83,8 +83,8 @@ pub type IoResult<T = ()> = Result<T, IoError>;
 
 impl IoError {
     /// An error of `kind`, described by a clause such as "read past the end".
-    pub fn new(kind: Kind, what: impl Into<Cow<'static, str>>) -> IoError {
-        IoError(Box::new(Inner {
+    pub fn new(kind: IoErrorKind, what: impl Into<Cow<'static, str>>) -> IoError {
+        IoError(Box::new(ErrorParts {
             kind,
             what: what.into(),
             device: None,
@@ -115,7 +115,7 @@ impl IoError {
     }
 
     /// The kind to match on.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> IoErrorKind {
         self.0.kind
     }
 
@@ -131,7 +131,7 @@ impl IoError {
 
     /// A copy with the same kind and text, for a second waiter on one operation.
     pub fn duplicate(&self) -> IoError {
-        IoError(Box::new(Inner {
+        IoError(Box::new(ErrorParts {
             kind: self.0.kind,
             what: self.0.what.clone(),
             device: self.0.device.clone(),
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn prints_device_place_and_cause() {
-        let e = IoError::new(Kind::Media, "unreadable")
+        let e = IoError::new(IoErrorKind::Media, "unreadable")
             .at(Extent::new(Lba(8), Sectors(1)))
             .on("disk-a")
             .on("pool")

@@ -20,7 +20,7 @@ pub struct FlushErrors {
 
 /// The number of failures that an observer has had.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
-pub struct Seen(u64);
+pub struct SeenFailures(u64);
 
 impl FlushErrors {
     /// A flush has failed: writes acknowledged before may be lost.
@@ -30,14 +30,14 @@ impl FlushErrors {
     }
 
     /// An observer that has had all so far.
-    pub fn sample(&self) -> Seen {
-        Seen(self.count.get())
+    pub fn sample(&self) -> SeenFailures {
+        SeenFailures(self.count.get())
     }
 
     /// An observer that had the newest failure gets it once more: a write lost with it had not been
     /// acknowledged yet.
-    pub fn report_again(&self, observer: &Cell<Seen>) {
-        let before = Seen(self.count.get().saturating_sub(1));
+    pub fn report_again(&self, observer: &Cell<SeenFailures>) {
+        let before = SeenFailures(self.count.get().saturating_sub(1));
         observer.set(observer.get().min(before));
     }
 
@@ -46,7 +46,7 @@ impl FlushErrors {
     /// records its own failure.
     pub async fn report_to(
         &self,
-        observer: &Cell<Seen>,
+        observer: &Cell<SeenFailures>,
         flush: impl Future<Output = IoResult>,
     ) -> IoResult {
         let before = observer.get();
@@ -63,7 +63,7 @@ impl FlushErrors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Kind;
+    use crate::error::IoErrorKind;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
@@ -75,7 +75,7 @@ mod tests {
     }
 
     fn lost() -> IoError {
-        IoError::new(Kind::Gone, "lost")
+        IoError::new(IoErrorKind::Gone, "lost")
     }
 
     #[test]

@@ -14,10 +14,10 @@
 //! Not here: requests over [`Gate::BYTES_MAX`], and their limit in number; a frontend splits
 //! requests and bounds them, for only the frontend knows its memory.
 
-use crate::buf::{Buf, Shared};
+use crate::buf::{Buf, SharedBuf};
 use crate::device::{Content, Device};
 use crate::env::{Env, Persist};
-use crate::error::{IoError, IoResult, Kind};
+use crate::error::{IoError, IoErrorKind, IoResult};
 use crate::pool::BUF_BYTES_MAX;
 use crate::range_lock::{Access, Acquire, Guard, RangeLock};
 use crate::units::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
@@ -25,7 +25,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 /// A device from its clients' view; clones are the same boundary.
-pub struct Gate<D>(Rc<Inner<D>>);
+pub struct Gate<D>(Rc<GateShared<D>>);
 
 impl<D> Clone for Gate<D> {
     fn clone(&self) -> Gate<D> {
@@ -33,19 +33,19 @@ impl<D> Clone for Gate<D> {
     }
 }
 
-struct Inner<D> {
+struct GateShared<D> {
     device: D,
     lock: RangeLock,
     env: Env,
 }
 
 /// The whole blocks that hold a range of bytes.
-struct Cover {
+struct CoveringBlocks {
     blocks: Extent,
     inside: Range<usize>,
 }
 
-impl Cover {
+impl CoveringBlocks {
     fn is_exact(&self) -> bool {
         self.inside.start == 0 && self.inside.end as u64 == self.blocks.len.bytes()
     }
@@ -69,7 +69,7 @@ impl<D: Device> Gate<D> {
 
     /// The boundary of `device`.
     pub fn new(device: D, env: Env) -> Gate<D> {
-        Gate(Rc::new(Inner {
+        Gate(Rc::new(GateShared {
             device,
             lock: RangeLock::new(),
             env,
@@ -88,12 +88,12 @@ impl<D: Device> Gate<D> {
 
     /// The `len` bytes at `offset`.
     #[inline]
-    pub fn read(&self, offset: u64, len: usize) -> impl Future<Output = IoResult<Shared>> {
+    pub fn read(&self, offset: u64, len: usize) -> impl Future<Output = IoResult<SharedBuf>> {
         self.0.read(offset, len)
     }
 
     /// Writes `data` at `offset`. Carried through once polled.
-    pub async fn write(&self, offset: u64, data: Shared, fua: Fua) -> IoResult {
+    pub async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
         self.persist(async move |gate| gate.write(offset, data, fua).await)
             .await
     }
@@ -143,7 +143,7 @@ impl<D: Device> Gate<D> {
 
     fn persist(
         &self,
-        work: impl AsyncFnOnce(&Inner<D>) -> IoResult + 'static,
+        work: impl AsyncFnOnce(&GateShared<D>) -> IoResult + 'static,
     ) -> Persist<IoResult> {
         let inner = self.0.clone();
         let spawn = &self.0.env.spawn;
@@ -151,8 +151,8 @@ impl<D: Device> Gate<D> {
     }
 }
 
-impl<D: Device> Inner<D> {
-    async fn read(&self, offset: u64, len: usize) -> IoResult<Shared> {
+impl<D: Device> GateShared<D> {
+    async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
         let (cover, _guard) = self.locked(offset, len, Access::Shared).await?;
         let buf = self.memory(&cover);
         let (buf, result) = self.device.read(cover.blocks.start, buf).await;
@@ -165,7 +165,7 @@ impl<D: Device> Inner<D> {
         })
     }
 
-    async fn write(&self, offset: u64, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
         let exclusive = Access::Exclusive;
         let (cover, _guard) = self.locked(offset, data.len(), exclusive).await?;
         if cover.is_exact() {
@@ -204,7 +204,7 @@ impl<D: Device> Inner<D> {
         offset: u64,
         len: usize,
         access: Access,
-    ) -> IoResult<(Cover, Guard<'_>)> {
+    ) -> IoResult<(CoveringBlocks, Guard<'_>)> {
         loop {
             let cover = self.cover(offset, len)?;
             let guard = self.lock.lock(cover.blocks, access).await;
@@ -231,13 +231,18 @@ impl<D: Device> Inner<D> {
     }
 
     /// Memory for whole blocks, which the frontend has accounted for.
-    fn memory(&self, cover: &Cover) -> Buf {
+    fn memory(&self, cover: &CoveringBlocks) -> Buf {
         self.env.pool.take(cover.blocks.len.bytes() as usize)
     }
 
     /// Reads the bytes that stay of the blocks at the ends, lets `change` write the bytes inside,
     /// writes them all back. The caller holds the range.
-    async fn merge(&self, cover: &Cover, fua: Fua, change: impl FnOnce(&mut [u8])) -> IoResult {
+    async fn merge(
+        &self,
+        cover: &CoveringBlocks,
+        fua: Fua,
+        change: impl FnOnce(&mut [u8]),
+    ) -> IoResult {
         let overwritten = cover.between(self.device.geometry().block);
         let mut parts = Vec::new();
         let (head, rest) = self.memory(cover).split_at(overwritten.start);
@@ -266,11 +271,11 @@ impl<D: Device> Inner<D> {
     }
 
     /// The parts of blocks at the ends of a range with the whole blocks `inner`.
-    fn edges(&self, offset: u64, len: u64, inner: Option<Extent>) -> Vec<Cover> {
+    fn edges(&self, offset: u64, len: u64, inner: Option<Extent>) -> Vec<CoveringBlocks> {
         let (end, outer) = (offset + len, self.outer_blocks(offset, len));
         let cover = |blocks: Extent, from: u64, to: u64| {
             let start = blocks.start.byte();
-            Cover {
+            CoveringBlocks {
                 blocks,
                 inside: (from - start) as usize..(to - start) as usize,
             }
@@ -291,18 +296,18 @@ impl<D: Device> Inner<D> {
     }
 
     #[inline]
-    fn cover(&self, offset: u64, len: usize) -> IoResult<Cover> {
+    fn cover(&self, offset: u64, len: usize) -> IoResult<CoveringBlocks> {
         self.bounds(offset, len as u64)?;
         if len > Gate::<D>::BYTES_MAX {
             let error = self
                 .device
                 .geometry()
-                .error(Kind::Invalid, "a request over 2 MiB");
+                .error(IoErrorKind::Invalid, "a request over 2 MiB");
             return Err(error);
         }
         let blocks = self.outer_blocks(offset, len as u64);
         let start = (offset - blocks.start.byte()) as usize;
-        Ok(Cover {
+        Ok(CoveringBlocks {
             blocks,
             inside: start..start + len,
         })
@@ -325,7 +330,7 @@ impl<D: Device> Inner<D> {
         let name = self.device.geometry().name.to_string();
         let size = self.bytes();
         let what = format!("bytes {offset}+{len} are empty or past the end at {size}");
-        IoError::new(Kind::Invalid, what).on(name)
+        IoError::new(IoErrorKind::Invalid, what).on(name)
     }
 
     #[inline]

@@ -11,12 +11,12 @@
 //! region is cleared; the time before that, and the number of regions marked at once, so that marks
 //! cost little.
 
-use crate::{Durable, Image, Proof, Regions};
+use crate::{Durable, Proof, Regions, StateImage};
 use std::cell::{Ref, RefCell};
 
 /// The writes in a region.
 #[derive(Clone, Copy, Debug, Default)]
-struct Writes {
+struct RegionWrites {
     in_flight: u32,
     /// Time at which the last of them ended, by the user's clock.
     ended: u64,
@@ -26,7 +26,7 @@ struct Writes {
 #[derive(Debug)]
 pub struct Intent {
     marked: Durable<Regions>,
-    writes: RefCell<Vec<Writes>>,
+    writes: RefCell<Vec<RegionWrites>>,
 }
 
 impl Intent {
@@ -34,7 +34,7 @@ impl Intent {
     pub fn new(regions: usize) -> Intent {
         Intent {
             marked: Durable::found(Regions::none(regions), 0),
-            writes: RefCell::new(vec![Writes::default(); regions]),
+            writes: RefCell::new(vec![RegionWrites::default(); regions]),
         }
     }
 
@@ -96,7 +96,7 @@ impl Intent {
 
     /// The bitmap to be written now to every holder. From its begin on no region outside the bitmap
     /// may be written.
-    pub fn image(&self) -> Image<'_, Regions> {
+    pub fn image(&self) -> StateImage<'_, Regions> {
         self.marked.begin()
     }
 

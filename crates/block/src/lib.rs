@@ -33,17 +33,17 @@ mod signal;
 mod stream;
 mod units;
 
-pub use buf::{Buf, Shared};
+pub use buf::{Buf, SharedBuf};
 pub use deadline::{Deadline, WithDeadline};
 pub use device::{BoxDevice, Content, Device, Fut, Geometry};
 pub use driver::{
-    Address, Completion, Driver, Host, Op, Payload, Progress, ShardId, TargetId, Token, Turn,
-    Unpark,
+    Address, Completion, Driver, DriverOp, Host, Payload, ShardId, ShardTurn, TargetId, Token,
+    TurnProgress, Unpark,
 };
-pub use durable::{Durable, Image, Proof, Version};
+pub use durable::{Durable, Proof, StateImage, Version};
 pub use env::{Env, Executor, Persist, Sleep, Spawn, Timer, TimerKey};
-pub use error::{IoError, IoResult, Kind};
-pub use flush_errors::{FlushErrors, Seen};
+pub use error::{IoError, IoErrorKind, IoResult};
+pub use flush_errors::{FlushErrors, SeenFailures};
 pub use gate::Gate;
 pub use in_flight::{Entered, InFlight};
 pub use intent::Intent;

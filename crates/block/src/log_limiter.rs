@@ -9,7 +9,7 @@ use crate::Nanos;
 const LINES_MAX: u32 = 5;
 
 #[derive(Clone, Copy, Default)]
-struct Tally {
+struct LineTally {
     /// Beginning of its period; none runs if `lines` is 0.
     since: Nanos,
     lines: u32,
@@ -17,11 +17,11 @@ struct Tally {
 }
 
 /// Limits lines of `N` kinds.
-pub struct LogLimiter<const N: usize>([Tally; N]);
+pub struct LogLimiter<const N: usize>([LineTally; N]);
 
 impl<const N: usize> Default for LogLimiter<N> {
     fn default() -> LogLimiter<N> {
-        LogLimiter([Tally::default(); N])
+        LogLimiter([LineTally::default(); N])
     }
 }
 

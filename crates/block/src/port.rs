@@ -1,6 +1,6 @@
 //! The other side of a block device: requests of a kernel, or a guest, to a device served here.
 
-use crate::buf::{Buf, Shared};
+use crate::buf::{Buf, SharedBuf};
 use crate::error::IoResult;
 use crate::units::{Extent, Fua};
 
@@ -46,7 +46,7 @@ impl Request {
 }
 
 /// The answer to a request: its success, and all the bytes of a read that succeeded.
-pub type Answer = IoResult<Option<Shared>>;
+pub type Answer = IoResult<Option<SharedBuf>>;
 
 /// The requests of a block device that is served here.
 ///

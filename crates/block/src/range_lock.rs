@@ -28,29 +28,29 @@ pub enum Access {
 /// The lock over one device's sectors.
 #[derive(Default)]
 pub struct RangeLock {
-    state: RefCell<State>,
+    state: RefCell<LockState>,
 }
 
 #[derive(Default)]
-struct State {
+struct LockState {
     /// A held range keeps its place until its release.
-    held: Vec<Option<Entry>>,
+    held: Vec<Option<LockEntry>>,
     vacant: Vec<usize>,
     /// The number of held ranges that are exclusive.
     exclusive: usize,
-    waiting: VecDeque<(Entry, Waker)>,
+    waiting: VecDeque<(LockEntry, Waker)>,
     next_id: u64,
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct LockEntry {
     id: u64,
     extent: Extent,
     access: Access,
 }
 
-impl Entry {
-    fn conflicts(&self, other: &Entry) -> bool {
+impl LockEntry {
+    fn conflicts(&self, other: &LockEntry) -> bool {
         (self.access == Access::Exclusive || other.access == Access::Exclusive)
             && self.extent.overlaps(other.extent)
     }
@@ -105,11 +105,11 @@ impl RangeLock {
     }
 }
 
-impl State {
+impl LockState {
     /// True if `entry` conflicts with a held range or with one of the first
     /// `ahead` waiters.
     #[inline]
-    fn is_blocked(&self, entry: &Entry, ahead: usize) -> bool {
+    fn is_blocked(&self, entry: &LockEntry, ahead: usize) -> bool {
         let alone = entry.access == Access::Shared && self.exclusive == 0;
         !alone && self.held.iter().flatten().any(|e| e.conflicts(entry))
             || self
@@ -120,7 +120,7 @@ impl State {
     }
 
     #[inline]
-    fn hold(&mut self, entry: Entry) -> usize {
+    fn hold(&mut self, entry: LockEntry) -> usize {
         self.exclusive += usize::from(entry.access == Access::Exclusive);
         match self.vacant.pop() {
             Some(place) => {
@@ -173,7 +173,7 @@ impl<'a> Future for Acquire<'a> {
         let Some(id) = self.id else {
             let id = state.next_id;
             state.next_id += 1;
-            let entry = Entry {
+            let entry = LockEntry {
                 id,
                 extent: self.extent,
                 access: self.access,
@@ -281,7 +281,7 @@ mod tests {
     /// The rule itself: a request holds its range unless an earlier one, not ended yet, conflicts.
     #[test]
     fn whatever_comes_and_goes_the_rule_holds() {
-        type Request<'a> = (Entry, Option<Pin<Box<Acquire<'a>>>>, Option<Guard<'a>>);
+        type Request<'a> = (LockEntry, Option<Pin<Box<Acquire<'a>>>>, Option<Guard<'a>>);
         let lock = RangeLock::new();
         let mut live: Vec<Request> = Vec::new();
         let (mut x, mut granted, mut refused) = (5u64, 0, 0);
@@ -296,7 +296,7 @@ mod tests {
             if live.len() < 12 && pick(2) == 0 {
                 let extent = e(pick(20), 1 + pick(6));
                 let access = [Access::Shared, Access::Shared, Access::Exclusive][pick(3) as usize];
-                let entry = Entry { id, extent, access };
+                let entry = LockEntry { id, extent, access };
                 let mut wait = Box::pin(lock.lock(extent, access));
                 let guard = poll(&mut wait);
                 live.push((entry, guard.is_none().then_some(wait), guard));

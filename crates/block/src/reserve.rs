@@ -13,7 +13,7 @@
 //! layer at most. Grants are served in order of arrival.
 
 use crate::buf::Buf;
-use crate::error::{IoError, IoResult, Kind};
+use crate::error::{IoError, IoErrorKind, IoResult};
 use crate::pool::Pool;
 use crate::semaphore::Semaphore;
 use std::cell::Cell;
@@ -25,9 +25,9 @@ const SHARE: usize = 16;
 
 /// Memory set aside; clones are the same.
 #[derive(Clone)]
-pub struct Reserve(Rc<Inner>);
+pub struct Reserve(Rc<ReserveShared>);
 
-struct Inner {
+struct ReserveShared {
     pool: Pool,
     bytes: usize,
     free: Semaphore,
@@ -49,11 +49,11 @@ impl Reserve {
                 left >> 20,
                 need.div_ceil(1 << 20)
             );
-            return Err(IoError::new(Kind::Invalid, what));
+            return Err(IoError::new(IoErrorKind::Invalid, what));
         }
         let bytes = least.max((half * 2 / SHARE).min(left / 2));
         reserved.fetch_add(bytes, Relaxed);
-        Ok(Reserve(Rc::new(Inner {
+        Ok(Reserve(Rc::new(ReserveShared {
             pool: pool.clone(),
             bytes,
             free: Semaphore::new(bytes),
@@ -73,7 +73,7 @@ impl Reserve {
     }
 }
 
-impl Drop for Inner {
+impl Drop for ReserveShared {
     fn drop(&mut self) {
         self.pool.reserved().fetch_sub(self.bytes, Relaxed);
     }
@@ -82,7 +82,7 @@ impl Drop for Inner {
 /// A part of a reserve. The buffers taken from a grant are dropped before the grant, except for
 /// those that a device keeps.
 pub struct Grant {
-    inner: Rc<Inner>,
+    inner: Rc<ReserveShared>,
     bytes: usize,
     left: Cell<usize>,
 }
@@ -126,7 +126,7 @@ mod tests {
         let second = Reserve::new(&pool, 20 << 20, "b").unwrap();
         assert_eq!(second.0.bytes, 20 << 20);
         let error = Reserve::new(&pool, 9 << 20, "array c").err().unwrap();
-        assert_eq!(error.kind(), Kind::Invalid);
+        assert_eq!(error.kind(), IoErrorKind::Invalid);
         let text = error.to_string();
         assert!(text.contains("array c needs 9 MiB"), "{text}");
         assert!(text.contains("`buffers` of `[daemon]` to 66 MiB"), "{text}");

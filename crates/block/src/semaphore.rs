@@ -43,7 +43,7 @@ impl Semaphore {
         Permit {
             semaphore: self,
             units,
-            stage: Stage::New,
+            stage: PermitStage::New,
         }
     }
 
@@ -75,16 +75,16 @@ impl Semaphore {
     }
 
     #[cold]
-    fn queue(&self, stage: &mut Stage, waker: &Waker) {
+    fn queue(&self, stage: &mut PermitStage, waker: &Waker) {
         match *stage {
-            Stage::Queued(ticket) => {
+            PermitStage::Queued(ticket) => {
                 let place = self.place(ticket);
                 self.waiting.borrow_mut()[place].1.clone_from(waker);
             }
             _ => {
                 let ticket = self.tickets.replace(self.tickets.get() + 1);
                 self.waiting.borrow_mut().push_back((ticket, waker.clone()));
-                *stage = Stage::Queued(ticket);
+                *stage = PermitStage::Queued(ticket);
             }
         }
     }
@@ -99,7 +99,7 @@ impl Semaphore {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum PermitStage {
     New,
     Queued(u64),
     Held,
@@ -109,19 +109,19 @@ enum Stage {
 pub struct Permit<'a> {
     semaphore: &'a Semaphore,
     units: usize,
-    stage: Stage,
+    stage: PermitStage,
 }
 
 impl Permit<'_> {
     /// True if the demand is in the queue.
     pub fn is_queued(&self) -> bool {
-        matches!(self.stage, Stage::Queued(_))
+        matches!(self.stage, PermitStage::Queued(_))
     }
 
     /// Keeps the units in hand until [`Semaphore::release`].
     pub fn forget(mut self) {
-        assert!(self.stage == Stage::Held, "awaited before");
-        self.stage = Stage::New;
+        assert!(self.stage == PermitStage::Held, "awaited before");
+        self.stage = PermitStage::New;
     }
 }
 
@@ -137,9 +137,9 @@ impl Future for Permit<'_> {
             .front()
             .map(|(ticket, _)| *ticket);
         let is_next = match self.stage {
-            Stage::New => first.is_none(),
-            Stage::Queued(ticket) => first == Some(ticket),
-            Stage::Held => return Poll::Ready(()),
+            PermitStage::New => first.is_none(),
+            PermitStage::Queued(ticket) => first == Some(ticket),
+            PermitStage::Held => return Poll::Ready(()),
         };
         let free = semaphore.free.get();
         if !is_next || free < self.units {
@@ -147,8 +147,8 @@ impl Future for Permit<'_> {
             return Poll::Pending;
         }
         semaphore.free.set(free - self.units);
-        let stage = std::mem::replace(&mut self.stage, Stage::Held);
-        if let Stage::Queued(ticket) = stage {
+        let stage = std::mem::replace(&mut self.stage, PermitStage::Held);
+        if let PermitStage::Queued(ticket) = stage {
             semaphore.leave(ticket);
         }
         Poll::Ready(())
@@ -159,9 +159,9 @@ impl Drop for Permit<'_> {
     #[inline]
     fn drop(&mut self) {
         match self.stage {
-            Stage::New => (),
-            Stage::Queued(ticket) => self.semaphore.leave(ticket),
-            Stage::Held => self.semaphore.release(self.units),
+            PermitStage::New => (),
+            PermitStage::Queued(ticket) => self.semaphore.leave(ticket),
+            PermitStage::Held => self.semaphore.release(self.units),
         }
     }
 }

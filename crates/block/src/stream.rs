@@ -1,6 +1,6 @@
 //! Byte streams, as layers above the seam see them.
 
-use crate::buf::{Buf, Shared};
+use crate::buf::{Buf, SharedBuf};
 use crate::driver::Address;
 use crate::error::IoResult;
 
@@ -15,7 +15,7 @@ pub trait Stream: 'static {
     async fn recv(&self, buf: Buf) -> (Buf, IoResult<usize>);
 
     /// Sends every part, in order. The vector comes back empty, to be reused.
-    async fn send(&self, parts: Vec<Shared>) -> (Vec<Shared>, IoResult);
+    async fn send(&self, parts: Vec<SharedBuf>) -> (Vec<SharedBuf>, IoResult);
 
     /// True if the peer is known to have ended its side by now; bytes sent before may be left to
     /// receive. Never waits.

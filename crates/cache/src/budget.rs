@@ -26,7 +26,7 @@ const GROWTH_PARTS: u64 = 512;
 const FLOOR_PARTS: u64 = 64;
 
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct PromotionBudget {
     in_flight: Cell<u64>,
     in_flight_max: u64,
     /// The bytes that may be in flight now, as far as the devices keep up.
@@ -42,9 +42,9 @@ pub(crate) struct Budget {
     refilled: Cell<Nanos>,
 }
 
-impl Budget {
-    pub(crate) fn new(in_flight_max: u64, rate: Option<u64>, now: Nanos) -> Rc<Budget> {
-        Rc::new(Budget {
+impl PromotionBudget {
+    pub(crate) fn new(in_flight_max: u64, rate: Option<u64>, now: Nanos) -> Rc<PromotionBudget> {
+        Rc::new(PromotionBudget {
             in_flight: Cell::new(0),
             in_flight_max,
             window: Cell::new(in_flight_max),
@@ -69,7 +69,7 @@ impl Budget {
     }
 
     /// Leave to promote `bytes`.
-    pub(crate) fn promote(self: &Rc<Self>, bytes: u64) -> Result<Permit, Counter> {
+    pub(crate) fn promote(self: &Rc<Self>, bytes: u64) -> Result<PromotionPermit, Counter> {
         self.room(bytes)?;
         self.allowance
             .set(self.allowance.get().saturating_sub(bytes));
@@ -78,7 +78,7 @@ impl Budget {
 
     /// Permits `bytes` of a client's write to a resident line: they replace bytes in the pool, so
     /// they do not count against the rate.
-    pub(crate) fn update(self: &Rc<Self>, bytes: u64) -> Result<Permit, Counter> {
+    pub(crate) fn update(self: &Rc<Self>, bytes: u64) -> Result<PromotionPermit, Counter> {
         if !self.fits(bytes) {
             return Err(Counter::RejectedInFlight);
         }
@@ -117,9 +117,9 @@ impl Budget {
         }
     }
 
-    fn grant(self: &Rc<Self>, bytes: u64) -> Permit {
+    fn grant(self: &Rc<Self>, bytes: u64) -> PromotionPermit {
         self.in_flight.set(self.in_flight.get() + bytes);
-        Permit {
+        PromotionPermit {
             budget: self.clone(),
             bytes,
         }
@@ -139,28 +139,28 @@ impl Budget {
 
 /// Leave to have bytes in flight to the pool, until dropped.
 #[derive(Debug)]
-pub(crate) struct Permit {
-    budget: Rc<Budget>,
+pub(crate) struct PromotionPermit {
+    budget: Rc<PromotionBudget>,
     bytes: u64,
 }
 
-impl Permit {
+impl PromotionPermit {
     /// Takes leave for `bytes` out of this one.
-    pub(crate) fn split(&mut self, bytes: u64) -> Permit {
+    pub(crate) fn split(&mut self, bytes: u64) -> PromotionPermit {
         assert!(
             bytes <= self.bytes,
             "{bytes} out of a permit for {}",
             self.bytes
         );
         self.bytes -= bytes;
-        Permit {
+        PromotionPermit {
             budget: self.budget.clone(),
             bytes,
         }
     }
 }
 
-impl Drop for Permit {
+impl Drop for PromotionPermit {
     fn drop(&mut self) {
         let budget = &self.budget;
         budget.in_flight.set(budget.in_flight.get() - self.bytes);
@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn the_window_is_halved_once_for_what_was_in_flight_and_grows_where_it_is_in_the_way() {
-        let budget = Budget::new(1024, None, Nanos::ZERO);
-        let window = |budget: &Budget| budget.window.get();
+        let budget = PromotionBudget::new(1024, None, Nanos::ZERO);
+        let window = |budget: &PromotionBudget| budget.window.get();
         for _ in 0..=TICKS_MAX {
             budget.adapt(true);
         }
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn permits_bound_what_is_in_flight() {
-        let budget = Budget::new(100, None, Nanos::ZERO);
+        let budget = PromotionBudget::new(100, None, Nanos::ZERO);
         let mut whole = budget.promote(100).expect("room");
         assert_eq!(budget.room(1), Err(Counter::RejectedInFlight));
         let part = whole.split(30);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn the_rate_holds_over_time_and_spares_updates() {
-        let budget = Budget::new(1 << 30, Some(1000), Nanos::ZERO);
+        let budget = PromotionBudget::new(1 << 30, Some(1000), Nanos::ZERO);
         let mut granted = 0;
         for ms in 0..10_000 {
             budget.refill(Nanos::from_millis(ms));

@@ -10,11 +10,11 @@
 //!
 //! The memory used here depends on the operations in flight, not on the pool's size.
 
-use crate::budget::Permit;
-use crate::contents::Contents;
-use crate::lines::Run;
+use crate::budget::PromotionPermit;
+use crate::contents::PoolContents;
+use crate::lines::BlockRun;
 use crate::watchdog::TICKS_MAX;
-use policy::Slot;
+use policy::SlotNumber;
 use slab::Slab;
 use std::ops::Range;
 use std::task::Waker;
@@ -22,33 +22,33 @@ use std::task::Waker;
 /// The number of operations in flight on each slot. Slots that are equal modulo the table's size
 /// are counted together: one busy slot pins them all, which costs another choice of victim and
 /// nothing else.
-pub(crate) struct Pins(Box<[u32; PINS]>);
+pub(crate) struct SlotPins(Box<[u32; PINS]>);
 const PINS: usize = 4096;
 
-impl Pins {
-    fn of(&mut self, slot: Slot) -> &mut u32 {
+impl SlotPins {
+    fn of(&mut self, slot: SlotNumber) -> &mut u32 {
         &mut self.0[slot.0 as usize % PINS]
     }
 }
 
-impl policy::Pins for Pins {
-    fn pinned(&self, slot: Slot) -> bool {
+impl policy::VictimVeto for SlotPins {
+    fn pinned(&self, slot: SlotNumber) -> bool {
         self.0[slot.0 as usize % PINS] != 0
     }
 }
 
-struct Hit {
-    slot: Slot,
-    run: Run,
+struct PinnedHit {
+    slot: SlotNumber,
+    run: BlockRun,
     tick: u32,
     torn: bool,
     late: bool,
     waker: Option<Waker>,
 }
 
-struct Write {
-    slot: Slot,
-    run: Run,
+struct SlotWrite {
+    slot: SlotNumber,
+    run: BlockRun,
     tick: u32,
     /// The writes that the device had answered by then.
     answered: u64,
@@ -56,13 +56,13 @@ struct Write {
     poisoned: bool,
     /// Given back when the device has answered, or answers nothing any more, so that one
     /// that hangs does not keep others from being promoted to.
-    permit: Option<Permit>,
+    permit: Option<PromotionPermit>,
 }
 
 pub(crate) struct Busy {
-    pub(crate) pins: Pins,
-    hits: Slab<Hit>,
-    writes: Slab<Write>,
+    pub(crate) pins: SlotPins,
+    hits: Slab<PinnedHit>,
+    writes: Slab<SlotWrite>,
     tick: u32,
     /// Number of ticks to come for which a write counts as slow not long ago.
     slow: u32,
@@ -71,7 +71,7 @@ pub(crate) struct Busy {
 /// A pool write that has reached the time limit of its device, perhaps once more.
 pub(crate) struct LateWrite {
     pub(crate) id: usize,
-    pub(crate) slot: Slot,
+    pub(crate) slot: SlotNumber,
     /// The writes that the device had answered when the wait began.
     pub(crate) answered: u64,
     /// True if the write was not reported before.
@@ -79,15 +79,15 @@ pub(crate) struct LateWrite {
 }
 
 /// An operation that has just become late.
-pub(crate) enum Late {
-    Hit(Slot),
+pub(crate) enum LateOperation {
+    Hit(SlotNumber),
     Write(LateWrite),
 }
 
 impl Busy {
     pub(crate) fn new() -> Busy {
         Busy {
-            pins: Pins(Box::new([0; PINS])),
+            pins: SlotPins(Box::new([0; PINS])),
             hits: Slab::new(),
             writes: Slab::new(),
             tick: 0,
@@ -99,9 +99,9 @@ impl Busy {
         self.hits.is_empty() && self.writes.is_empty()
     }
 
-    pub(crate) fn begin_hit(&mut self, slot: Slot, run: Run) -> usize {
+    pub(crate) fn begin_hit(&mut self, slot: SlotNumber, run: BlockRun) -> usize {
         *self.pins.of(slot) += 1;
-        self.hits.insert(Hit {
+        self.hits.insert(PinnedHit {
             slot,
             run,
             tick: self.tick,
@@ -134,18 +134,18 @@ impl Busy {
     /// has answered so far.
     pub(crate) fn begin_write(
         &mut self,
-        slot: Slot,
-        run: Run,
-        permit: Permit,
+        slot: SlotNumber,
+        run: BlockRun,
+        permit: PromotionPermit,
         answered: u64,
     ) -> usize {
-        if policy::Pins::pinned(&self.pins, slot) {
+        if policy::VictimVeto::pinned(&self.pins, slot) {
             for (_, hit) in &mut self.hits {
                 hit.torn |= hit.slot == slot && hit.run.overlaps(run);
             }
         }
         *self.pins.of(slot) += 1;
-        self.writes.insert(Write {
+        self.writes.insert(SlotWrite {
             slot,
             run,
             tick: self.tick,
@@ -189,8 +189,8 @@ impl Busy {
     }
 
     /// True if a pool write to blocks of `run` is in flight.
-    pub(crate) fn is_written(&self, slot: Slot, run: Run) -> bool {
-        policy::Pins::pinned(&self.pins, slot)
+    pub(crate) fn is_written(&self, slot: SlotNumber, run: BlockRun) -> bool {
+        policy::VictimVeto::pinned(&self.pins, slot)
             && self
                 .writes
                 .iter()
@@ -198,8 +198,8 @@ impl Busy {
     }
 
     /// Poisons the pool writes to blocks of `run`.
-    pub(crate) fn poison(&mut self, slot: Slot, run: Run) {
-        if policy::Pins::pinned(&self.pins, slot) {
+    pub(crate) fn poison(&mut self, slot: SlotNumber, run: BlockRun) {
+        if policy::VictimVeto::pinned(&self.pins, slot) {
             for (_, write) in &mut self.writes {
                 write.poisoned |= write.slot == slot && write.run.overlaps(run);
             }
@@ -214,7 +214,7 @@ impl Busy {
     }
 
     /// Panics if a block is valid that is being written, or a pin is wrong.
-    pub(crate) fn check(&self, contents: &Contents) {
+    pub(crate) fn check(&self, contents: &PoolContents) {
         let mut pins = [0; PINS];
         for (_, hit) in &self.hits {
             pins[hit.slot.0 as usize % PINS] += 1;
@@ -233,14 +233,14 @@ impl Busy {
     }
 
     /// Ends a period, and passes the operations that are late now to `late`.
-    pub(crate) fn tick(&mut self, mut late: impl FnMut(Late)) {
+    pub(crate) fn tick(&mut self, mut late: impl FnMut(LateOperation)) {
         self.tick = self.tick.wrapping_add(1);
         self.slow = self.slow.saturating_sub(1);
         let now = self.tick;
         for (_, hit) in &mut self.hits {
             if !hit.late && now.wrapping_sub(hit.tick) > TICKS_MAX {
                 hit.late = true;
-                late(Late::Hit(hit.slot));
+                late(LateOperation::Hit(hit.slot));
                 if let Some(waker) = hit.waker.take() {
                     waker.wake();
                 }
@@ -248,7 +248,7 @@ impl Busy {
         }
         for (id, write) in &mut self.writes {
             if write.permit.is_some() && now.wrapping_sub(write.tick) > TICKS_MAX {
-                late(Late::Write(LateWrite {
+                late(LateOperation::Write(LateWrite {
                     id,
                     slot: write.slot,
                     answered: write.answered,
@@ -262,36 +262,36 @@ impl Busy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Budget;
+    use crate::budget::PromotionBudget;
     use block::Nanos;
-    use policy::Pins as _;
+    use policy::VictimVeto as _;
 
-    const SLOT: Slot = Slot(7);
+    const SLOT: SlotNumber = SlotNumber(7);
 
-    fn run(first: u32, count: u32) -> Run {
-        Run { first, count }
+    fn run(first: u32, count: u32) -> BlockRun {
+        BlockRun { first, count }
     }
 
     #[test]
     fn writes_tear_the_hits_they_overlap_and_no_other() {
-        let budget = Budget::new(1 << 20, None, Nanos::ZERO);
+        let budget = PromotionBudget::new(1 << 20, None, Nanos::ZERO);
         let mut busy = Busy::new();
         let (a, b) = (
             busy.begin_hit(SLOT, run(0, 2)),
             busy.begin_hit(SLOT, run(2, 1)),
         );
-        let other = busy.begin_hit(Slot(8), run(0, 16));
+        let other = busy.begin_hit(SlotNumber(8), run(0, 16));
         let write = busy.begin_write(SLOT, run(1, 1), budget.promote(4096).unwrap(), 0);
         assert!(busy.is_torn(a) && !busy.is_torn(b) && !busy.is_torn(other));
         assert!(busy.is_written(SLOT, run(0, 2)) && !busy.is_written(SLOT, run(2, 14)));
         busy.poison(SLOT, run(2, 3));
-        busy.poison(Slot(8), run(0, 16));
+        busy.poison(SlotNumber(8), run(0, 16));
         assert!(!busy.is_poisoned(write));
         busy.poison(SLOT, run(0, 3));
         assert!(busy.is_poisoned(write));
         busy.end_hit(a);
         busy.end_hit(b);
-        assert!(busy.pins.pinned(SLOT) && busy.pins.pinned(Slot(8)));
+        assert!(busy.pins.pinned(SLOT) && busy.pins.pinned(SlotNumber(8)));
         busy.end_write(write);
         assert!(!busy.pins.pinned(SLOT));
         assert!(budget.room(1 << 20).is_ok(), "its permit came back");
@@ -299,22 +299,22 @@ mod tests {
 
     #[test]
     fn operations_become_late_once_and_writes_again_that_are_waited_for() {
-        let budget = Budget::new(4096, None, Nanos::ZERO);
+        let budget = PromotionBudget::new(4096, None, Nanos::ZERO);
         let mut busy = Busy::new();
         let hit = busy.begin_hit(SLOT, run(0, 1));
-        let write = busy.begin_write(Slot(9), run(0, 1), budget.promote(4096).unwrap(), 3);
+        let write = busy.begin_write(SlotNumber(9), run(0, 1), budget.promote(4096).unwrap(), 3);
         let (mut hits, mut writes) = (Vec::new(), Vec::new());
         for tick in 1..20 {
             let mut late = Vec::new();
             busy.tick(|operation| late.push(operation));
             for operation in late {
                 match operation {
-                    Late::Hit(_) => hits.push(tick),
-                    Late::Write(late) if late.first => {
+                    LateOperation::Hit(_) => hits.push(tick),
+                    LateOperation::Write(late) if late.first => {
                         writes.push((tick, late.answered));
                         busy.wait_on(late.id, 5);
                     }
-                    Late::Write(late) => {
+                    LateOperation::Write(late) => {
                         writes.push((tick, late.answered));
                         busy.answered(late.id);
                     }
@@ -335,7 +335,7 @@ mod tests {
     /// device ejected, which had answered long before.
     #[test]
     fn a_write_that_the_device_has_answered_is_never_late() {
-        let budget = Budget::new(4096, None, Nanos::ZERO);
+        let budget = PromotionBudget::new(4096, None, Nanos::ZERO);
         let mut busy = Busy::new();
         let write = busy.begin_write(SLOT, run(0, 1), budget.promote(4096).unwrap(), 0);
         busy.answered(write);

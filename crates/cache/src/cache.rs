@@ -1,20 +1,20 @@
 //! A cache: the devices of its pool and the volumes that share them.
 
-use crate::budget::Budget;
+use crate::budget::PromotionBudget;
 use crate::busy::Busy;
 use crate::config::Config;
-use crate::contents::Contents;
-use crate::core::Core;
-use crate::counters::{Counter, Counters, Snapshot};
-use crate::devices::{DeviceId, DeviceReport, DeviceState, Devices, Room};
-use crate::durable::{Durable, NewStore};
-use crate::history::History;
-use crate::lines::{Shape, VOLUME_IDS};
-use crate::pool_device::PoolDevice;
-use crate::resting::Resting;
-use crate::state::State;
+use crate::contents::PoolContents;
+use crate::core::CacheCore;
+use crate::counters::{CacheCounters, Counter, CounterSnapshot};
+use crate::devices::{DeviceId, DeviceReport, DeviceState, NewDeviceRoom, PoolDevices};
+use crate::durable::{NewStore, PoolMetadata};
+use crate::history::GhostHistory;
+use crate::lines::{LineShape, VOLUME_IDS};
+use crate::pool_device::NewPoolDevice;
+use crate::resting::RestingLines;
+use crate::state::CacheState;
 use crate::watchdog::{PERIODS_PER_LIMIT, Watchdog, watch};
-use block::{Device, Env, IoError, IoResult, Kind, Nanos};
+use block::{Device, Env, IoError, IoErrorKind, IoResult, Nanos};
 use policy::Policy;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -30,7 +30,7 @@ const BUFFERS_PER_FILL: u64 = 8;
 /// A pool of devices and the volumes cached on the pool; clones are the same cache.
 ///
 /// A cache belongs to one shard. Its devices are of one type, so that a hit is a direct call.
-pub struct Cache<P: Device>(pub(crate) Rc<Core<P>>);
+pub struct Cache<P: Device>(pub(crate) Rc<CacheCore<P>>);
 
 impl<P: Device> Clone for Cache<P> {
     fn clone(&self) -> Self {
@@ -51,27 +51,27 @@ impl<P: Device> Cache<P> {
         config: Config,
         policy: Box<dyn Policy>,
         env: Env,
-        durable: Option<Rc<Durable>>,
+        durable: Option<Rc<PoolMetadata>>,
     ) -> IoResult<Cache<P>> {
         config.check()?;
-        let shape = Shape::new(config.line_bytes);
+        let shape = LineShape::new(config.line_bytes);
         let in_flight_max = config
             .fill_in_flight_bytes_max
             .min(env.pool.total_bytes() as u64 / BUFFERS_PER_FILL);
-        let counters = Rc::new(Counters::new());
-        let state = State {
+        let counters = Rc::new(CacheCounters::new());
+        let state = CacheState {
             shape,
             policy,
-            contents: Contents::new(shape, durable.is_some()),
+            contents: PoolContents::new(shape, durable.is_some()),
             busy: Busy::new(),
-            devices: Devices::new(),
-            resting: Resting::default(),
-            budget: Budget::new(in_flight_max, config.fill_bytes_per_s, env.timer.now()),
-            history: History::new(env.timer.clone()),
+            devices: PoolDevices::new(),
+            resting: RestingLines::default(),
+            budget: PromotionBudget::new(in_flight_max, config.fill_bytes_per_s, env.timer.now()),
+            history: GhostHistory::new(env.timer.clone()),
             counters: counters.clone(),
             durable: durable.clone(),
         };
-        let core = Rc::new(Core {
+        let core = Rc::new(CacheCore {
             shape,
             state: RefCell::new(state),
             counters,
@@ -91,14 +91,14 @@ impl<P: Device> Cache<P> {
 
     /// Puts a device into a pool that remembers nothing. Its bytes are
     /// overwritten. See [`Cache::join`] for a pool that remembers.
-    pub fn add_device(&self, device: PoolDevice<P>) -> IoResult<DeviceId> {
+    pub fn add_device(&self, device: NewPoolDevice<P>) -> IoResult<DeviceId> {
         self.add_member(device, None)
     }
 
     /// Puts a device into the pool, with the state of its metadata in `store`.
     pub(crate) fn add_member(
         &self,
-        device: PoolDevice<P>,
+        device: NewPoolDevice<P>,
         store: Option<NewStore>,
     ) -> IoResult<DeviceId> {
         let lines = device.lines(self.0.shape)?;
@@ -109,16 +109,16 @@ impl<P: Device> Cache<P> {
         let Some(room) = state.devices.place(lines) else {
             let geometry = device.device.geometry();
             return Err(geometry.error(
-                Kind::Invalid,
+                IoErrorKind::Invalid,
                 "too many lines in one pool: choose longer ones",
             ));
         };
         let slots = match room {
-            Room::Reused(slots) => {
+            NewDeviceRoom::Reused(slots) => {
                 state.policy.revive(std::slice::from_ref(&slots));
                 slots
             }
-            Room::Added(slots) => {
+            NewDeviceRoom::Added(slots) => {
                 state.policy.grow(slots.end);
                 state.contents.grow(slots.end);
                 slots
@@ -141,7 +141,7 @@ impl<P: Device> Cache<P> {
             let mut state = core.state.borrow_mut();
             let Some(member) = state.devices.take(id) else {
                 let what = format!("the pool has no device {}", id.0);
-                return Err(IoError::new(Kind::Invalid, what));
+                return Err(IoError::new(IoErrorKind::Invalid, what));
             };
             state.retire(&member, DeviceState::Leaving);
             state.counters.count(Counter::DevicesRemoved);
@@ -173,7 +173,7 @@ impl<P: Device> Cache<P> {
         if layout::fitting(name) != name {
             let most = layout::NAME_BYTES_MAX;
             let what = format!("a pool remembers names of at most {most} bytes: shorten it");
-            return Err(IoError::new(Kind::Invalid, what).on(name.to_owned()));
+            return Err(IoError::new(IoErrorKind::Invalid, what).on(name.to_owned()));
         }
         let room = self.0.volumes_max(durable);
         durable.volume_id(name, sectors, room).ok_or_else(|| {
@@ -181,7 +181,7 @@ impl<P: Device> Cache<P> {
                 "the pool has no room to remember another volume than {room}: remove one first, or \
                  use larger pool devices"
             );
-            IoError::new(Kind::Invalid, what)
+            IoError::new(IoErrorKind::Invalid, what)
         })
     }
 
@@ -192,7 +192,7 @@ impl<P: Device> Cache<P> {
         };
         durable.renumber(old).ok_or_else(|| {
             let what = "the pool's volume IDs are exhausted: format it";
-            IoError::new(Kind::Invalid, what)
+            IoError::new(IoErrorKind::Invalid, what)
         })
     }
 
@@ -200,18 +200,18 @@ impl<P: Device> Cache<P> {
         let id = self.0.next_volume.get();
         if id == VOLUME_IDS {
             let what = "this cache's volume IDs are exhausted: restart it";
-            return Err(IoError::new(Kind::Invalid, what));
+            return Err(IoError::new(IoErrorKind::Invalid, what));
         }
         self.0.next_volume.set(id + 1);
         Ok(id)
     }
 
-    pub(crate) fn core(&self) -> &Core<P> {
+    pub(crate) fn core(&self) -> &CacheCore<P> {
         &self.0
     }
 
     /// The counters of this cache and its volumes since the cache was made.
-    pub fn counters(&self) -> Snapshot {
+    pub fn counters(&self) -> CounterSnapshot {
         let mut sum = self.0.counters.snapshot();
         for volume in self.0.volume_counters.borrow().iter() {
             sum.merge(&volume.snapshot());

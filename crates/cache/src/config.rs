@@ -1,7 +1,7 @@
 //! The settings of a cache, with the reason of each default.
 
 use crate::lines::BLOCK_BYTES;
-use block::{IoError, IoResult, Kind, Nanos};
+use block::{IoError, IoErrorKind, IoResult, Nanos};
 
 /// The shape and the bounds of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub const LINE_BYTES_MAX: u32 = 1 << 20;
 impl Config {
     /// Refuses a configuration that no cache can be built from, naming the remedy.
     pub fn check(&self) -> IoResult {
-        let refuse = |what: String| Err(IoError::new(Kind::Invalid, what));
+        let refuse = |what: String| Err(IoError::new(IoErrorKind::Invalid, what));
         if !self.line_bytes.is_power_of_two()
             || !(LINE_BYTES_MIN..=LINE_BYTES_MAX).contains(&self.line_bytes)
         {
@@ -126,7 +126,7 @@ mod tests {
         for config in bad {
             assert_eq!(
                 config.check().unwrap_err().kind(),
-                Kind::Invalid,
+                IoErrorKind::Invalid,
                 "{config:?}"
             );
         }

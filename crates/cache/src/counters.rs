@@ -15,7 +15,7 @@ macro_rules! counters {
         }
 
         impl Counter {
-            /// Every counter, in the order of [`Snapshot::iter`].
+            /// Every counter, in the order of [`CounterSnapshot::iter`].
             pub const ALL: &[Counter] = &[$(Counter::$variant,)*];
 
             /// A stable identifier for metrics and reports.
@@ -94,11 +94,11 @@ counters! {
 }
 
 /// A set of counters.
-pub(crate) struct Counters([Cell<u64>; Counter::ALL.len()]);
+pub(crate) struct CacheCounters([Cell<u64>; Counter::ALL.len()]);
 
-impl Counters {
-    pub(crate) fn new() -> Counters {
-        Counters(std::array::from_fn(|_| Cell::new(0)))
+impl CacheCounters {
+    pub(crate) fn new() -> CacheCounters {
+        CacheCounters(std::array::from_fn(|_| Cell::new(0)))
     }
 
     #[inline]
@@ -112,22 +112,22 @@ impl Counters {
         self.add(counter, 1);
     }
 
-    pub(crate) fn absorb(&self, other: &Snapshot) {
+    pub(crate) fn absorb(&self, other: &CounterSnapshot) {
         for (counter, n) in other.iter() {
             self.add(counter, n);
         }
     }
 
-    pub(crate) fn snapshot(&self) -> Snapshot {
-        Snapshot(std::array::from_fn(|i| self.0[i].get()))
+    pub(crate) fn snapshot(&self) -> CounterSnapshot {
+        CounterSnapshot(std::array::from_fn(|i| self.0[i].get()))
     }
 }
 
 /// The counters at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Snapshot([u64; Counter::ALL.len()]);
+pub struct CounterSnapshot([u64; Counter::ALL.len()]);
 
-impl Snapshot {
+impl CounterSnapshot {
     /// The value of one counter.
     pub fn get(&self, counter: Counter) -> u64 {
         self.0[counter as usize]
@@ -139,7 +139,7 @@ impl Snapshot {
     }
 
     /// Adds `other` to each counter.
-    pub fn merge(&mut self, other: &Snapshot) {
+    pub fn merge(&mut self, other: &CounterSnapshot) {
         for (sum, n) in self.0.iter_mut().zip(other.0) {
             *sum += n;
         }
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn sets_add_up() {
-        let (a, b) = (Counters::new(), Counters::new());
+        let (a, b) = (CacheCounters::new(), CacheCounters::new());
         a.count(Counter::Writes);
         b.add(Counter::Writes, 4);
         b.absorb(&a.snapshot());

@@ -7,12 +7,12 @@
 //! Slots are numbered through all devices, a contiguous range for each, so a
 //! new pool fills its devices one after the other.
 
-use crate::durable::Store;
-use crate::health::{Fault, Health};
-use crate::lines::{BLOCK_SECTORS, Shape};
-use crate::pool_device::{PoolDevice, SLOTS_MAX};
+use crate::durable::MemberStore;
+use crate::health::{DeviceFault, DeviceHealth};
+use crate::lines::{BLOCK_SECTORS, LineShape};
+use crate::pool_device::{NewPoolDevice, SLOTS_MAX};
 use block::{Device, InFlight, Lba, Sectors};
-use policy::Slot;
+use policy::SlotNumber;
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ pub enum DeviceState {
     /// The device serves.
     Online,
     /// No longer, because of faults, the last of which was this.
-    Ejected(Fault),
+    Ejected(DeviceFault),
     /// The device is being removed.
     Leaving,
 }
@@ -54,25 +54,25 @@ pub struct DeviceReport {
     pub faults: u64,
 }
 
-pub(crate) struct Member<P> {
+pub(crate) struct PoolMember<P> {
     pub(crate) id: DeviceId,
     pub(crate) device: P,
     pub(crate) controller: Arc<str>,
     pub(crate) slots: Range<u32>,
-    pub(crate) health: Health,
+    pub(crate) health: DeviceHealth,
     pub(crate) state: Cell<DeviceState>,
     /// Operations in flight that the engine waits for.
     pub(crate) operations: InFlight,
     /// The pool's metadata on the device, if any.
-    pub(crate) store: Option<Store>,
+    pub(crate) store: Option<MemberStore>,
     start: Lba,
-    shape: Shape,
+    shape: LineShape,
 }
 
-impl<P: Device> Member<P> {
+impl<P: Device> PoolMember<P> {
     /// Place of a block of one of its slots.
     #[inline]
-    pub(crate) fn at(&self, slot: Slot, block: u32) -> Lba {
+    pub(crate) fn at(&self, slot: SlotNumber, block: u32) -> Lba {
         let blocks =
             (u64::from(slot.0 - self.slots.start) << self.shape.shift()) + u64::from(block);
         self.start + Sectors(blocks * BLOCK_SECTORS)
@@ -98,24 +98,24 @@ impl<P: Device> Member<P> {
     }
 }
 
-pub(crate) struct Devices<P> {
-    members: Vec<Rc<Member<P>>>,
+pub(crate) struct PoolDevices<P> {
+    members: Vec<Rc<PoolMember<P>>>,
     vacant: Vec<Range<u32>>,
     total: u32,
     next_id: u32,
 }
 
 /// Place of a new device's slots.
-pub(crate) enum Room {
+pub(crate) enum NewDeviceRoom {
     /// The slots of a device that left.
     Reused(Range<u32>),
     /// After all others.
     Added(Range<u32>),
 }
 
-impl<P: Device> Devices<P> {
-    pub(crate) fn new() -> Devices<P> {
-        Devices {
+impl<P: Device> PoolDevices<P> {
+    pub(crate) fn new() -> PoolDevices<P> {
+        PoolDevices {
             members: Vec::new(),
             vacant: Vec::new(),
             total: 0,
@@ -124,36 +124,36 @@ impl<P: Device> Devices<P> {
     }
 
     /// Finds room for `lines` slots; `None` if there would be too many.
-    pub(crate) fn place(&mut self, lines: u32) -> Option<Room> {
+    pub(crate) fn place(&mut self, lines: u32) -> Option<NewDeviceRoom> {
         if let Some(i) = self.vacant.iter().position(|r| r.end - r.start >= lines) {
             let range = self.vacant.remove(i);
             let used = range.start..range.start + lines;
             if used.end < range.end {
                 self.vacant.push(used.end..range.end);
             }
-            return Some(Room::Reused(used));
+            return Some(NewDeviceRoom::Reused(used));
         }
         let total = self.total.checked_add(lines).filter(|t| *t <= SLOTS_MAX)?;
         let range = self.total..total;
         self.total = total;
-        Some(Room::Added(range))
+        Some(NewDeviceRoom::Added(range))
     }
 
     pub(crate) fn add(
         &mut self,
-        device: PoolDevice<P>,
+        device: NewPoolDevice<P>,
         slots: Range<u32>,
-        shape: Shape,
-        store: Option<Store>,
+        shape: LineShape,
+        store: Option<MemberStore>,
     ) -> DeviceId {
         let id = DeviceId(self.next_id);
         self.next_id += 1;
-        self.members.push(Rc::new(Member {
+        self.members.push(Rc::new(PoolMember {
             id,
             device: device.device,
             controller: device.controller,
             slots,
-            health: Health::default(),
+            health: DeviceHealth::default(),
             state: Cell::new(DeviceState::Online),
             operations: InFlight::default(),
             start: match &store {
@@ -168,17 +168,18 @@ impl<P: Device> Devices<P> {
 
     /// The device that `slot` is on.
     #[inline]
-    pub(crate) fn of(&self, slot: Slot) -> Option<&Rc<Member<P>>> {
+    pub(crate) fn of(&self, slot: SlotNumber) -> Option<&Rc<PoolMember<P>>> {
         self.members.iter().find(|m| m.slots.contains(&slot.0))
     }
 
-    pub(crate) fn get(&self, id: DeviceId) -> Option<Rc<Member<P>>> {
+    pub(crate) fn get(&self, id: DeviceId) -> Option<Rc<PoolMember<P>>> {
         self.members.iter().find(|member| member.id == id).cloned()
     }
 
     /// The devices that serve and keep their lines.
-    pub(crate) fn kept(&self) -> Vec<Rc<Member<P>>> {
-        let kept = |m: &&Rc<Member<P>>| m.store.is_some() && m.state.get() == DeviceState::Online;
+    pub(crate) fn kept(&self) -> Vec<Rc<PoolMember<P>>> {
+        let kept =
+            |m: &&Rc<PoolMember<P>>| m.store.is_some() && m.state.get() == DeviceState::Online;
         self.members.iter().filter(kept).cloned().collect()
     }
 
@@ -189,7 +190,7 @@ impl<P: Device> Devices<P> {
 
     /// Devices that serve and do not have their lines in use yet.
     pub(crate) fn cold(&self) -> usize {
-        let cold = |m: &&Rc<Member<P>>| {
+        let cold = |m: &&Rc<PoolMember<P>>| {
             let cold = m.store.as_ref().is_some_and(|store| !store.warm.get());
             cold && m.state.get() == DeviceState::Online
         };
@@ -197,7 +198,7 @@ impl<P: Device> Devices<P> {
     }
 
     /// Takes a device out of the list; its range is vacated later.
-    pub(crate) fn take(&mut self, id: DeviceId) -> Option<Rc<Member<P>>> {
+    pub(crate) fn take(&mut self, id: DeviceId) -> Option<Rc<PoolMember<P>>> {
         let i = self.members.iter().position(|m| m.id == id)?;
         Some(self.members.remove(i))
     }

@@ -1,11 +1,11 @@
 //! Why a line of a volume is cached or not.
 
 use crate::history::Noted;
-use crate::lines::{BLOCK_SECTORS, Run};
+use crate::lines::{BLOCK_SECTORS, BlockRun};
 use crate::volume::Volume;
 use crate::{DeviceId, DeviceState};
 use block::{Device, Extent, Lba, Sectors};
-use policy::{Explanation, Slot};
+use policy::{Explanation, SlotNumber};
 use std::ops::Range;
 
 /// Place of a line in the pool.
@@ -37,7 +37,7 @@ impl<P: Device> Volume<P> {
     }
 
     /// The volume and the line that a key of [`crate::Decision`] stands for.
-    pub fn owner(&self, key: policy::Key) -> (u32, u64) {
+    pub fn owner(&self, key: policy::LineKey) -> (u32, u64) {
         self.0.core.shape.owner(key)
     }
 
@@ -82,11 +82,11 @@ impl<P: Device> Volume<P> {
         runs.iter().map(|run| run.end - run.start).sum()
     }
 
-    fn valid(&self, contents: &crate::contents::Contents, slot: Slot) -> Vec<Range<u32>> {
+    fn valid(&self, contents: &crate::contents::PoolContents, slot: SlotNumber) -> Vec<Range<u32>> {
         let blocks = (self.line().0 / BLOCK_SECTORS) as u32;
         let (mut first, mut runs) = (0, Vec::new());
         while first < blocks {
-            let run = Run {
+            let run = BlockRun {
                 first,
                 count: blocks - first,
             };

@@ -4,11 +4,11 @@
 //! the slot, and a write may have overtaken the read. Both are checked again before the pool write;
 //! a later client write poisons the pool write.
 
-use crate::budget::Permit;
+use crate::budget::PromotionPermit;
 use crate::counters::Counter;
 use crate::flights::ReadFlight;
-use crate::inner::Inner;
-use crate::lines::{BLOCK_BYTES, Part};
+use crate::inner::CacheShared;
+use crate::lines::{BLOCK_BYTES, LinePart};
 use crate::pool_write::PoolWrite;
 use block::{Buf, Device};
 use std::ops::Range;
@@ -17,11 +17,11 @@ use std::rc::Rc;
 /// Starts a promotion for each resident line of `blocks`, with the contents `bytes`. Copies them,
 /// waits for nothing.
 pub(crate) fn promote<P: Device>(
-    volume: &Rc<Inner<P>>,
+    volume: &Rc<CacheShared<P>>,
     flight: ReadFlight,
     blocks: Range<u64>,
     bytes: &[u8],
-    mut permit: Permit,
+    mut permit: PromotionPermit,
 ) {
     if flight.is_overwritten() {
         volume.counters.count(Counter::RejectedOverwritten);
@@ -66,11 +66,11 @@ pub(crate) fn promote<P: Device>(
 
 /// Writes one line's part to the pool, or returns the reason why not.
 async fn fill<P: Device>(
-    volume: &Rc<Inner<P>>,
+    volume: &Rc<CacheShared<P>>,
     flight: &ReadFlight,
-    part: Part,
+    part: LinePart,
     copy: Buf,
-    permit: Permit,
+    permit: PromotionPermit,
 ) -> Result<(), Counter> {
     let core = &volume.core;
     let write = {
@@ -94,7 +94,7 @@ async fn fill<P: Device>(
 }
 
 /// Gives up the lines of `blocks` that were to be filled and now hold nothing.
-pub(crate) fn give_up<P: Device>(volume: &Inner<P>, blocks: Range<u64>) {
+pub(crate) fn give_up<P: Device>(volume: &CacheShared<P>, blocks: Range<u64>) {
     let mut state = volume.core.state.borrow_mut();
     for part in volume.core.shape.parts(volume.id(), blocks) {
         state.drop_if_empty(part.key, &volume.counters);

@@ -17,14 +17,14 @@ use std::ops::Range;
 use std::rc::Rc;
 
 #[derive(Default)]
-pub(crate) struct Flights {
-    reads: RefCell<Slab<Read>>,
+pub(crate) struct OriginOpsInFlight {
+    reads: RefCell<Slab<OriginRead>>,
     writes: RefCell<Slab<Range<u64>>>,
     /// Writes in flight.
     pub(crate) writing: InFlight,
 }
 
-struct Read {
+struct OriginRead {
     blocks: Range<u64>,
     in_flight: bool,
     overwritten: bool,
@@ -37,13 +37,13 @@ struct Joiner {
     reply: oneshot::Sender<(Buf, bool)>,
 }
 
-impl Read {
+impl OriginRead {
     fn is_joinable(&self) -> bool {
         self.in_flight && !self.overwritten
     }
 }
 
-impl Flights {
+impl OriginOpsInFlight {
     /// Splits missing `blocks` into runs that join a read in flight (`true`) and
     /// runs that must be read.
     pub(crate) fn split(&self, blocks: Range<u64>, mut run: impl FnMut(Range<u64>, bool)) {
@@ -71,7 +71,7 @@ impl Flights {
         buf: Buf,
     ) -> Result<oneshot::Receiver<(Buf, bool)>, Buf> {
         let mut reads = self.reads.borrow_mut();
-        let covers = |r: &Read| {
+        let covers = |r: &OriginRead| {
             r.is_joinable() && r.blocks.start <= blocks.start && blocks.end <= r.blocks.end
         };
         let Some((_, read)) = reads.iter_mut().find(|(_, r)| covers(r)) else {
@@ -89,7 +89,7 @@ impl Flights {
             .borrow()
             .iter()
             .any(|(_, w)| overlap(w, &blocks));
-        let id = self.reads.borrow_mut().insert(Read {
+        let id = self.reads.borrow_mut().insert(OriginRead {
             blocks,
             in_flight: true,
             overwritten,
@@ -117,7 +117,7 @@ impl Flights {
 /// An origin read from its start to the end of its promotion. Dropped while in flight, it sends its
 /// joiners to the origin themselves.
 pub(crate) struct ReadFlight {
-    flights: Rc<Flights>,
+    flights: Rc<OriginOpsInFlight>,
     id: usize,
 }
 
@@ -160,7 +160,7 @@ impl Drop for ReadFlight {
 
 /// A client's change in flight.
 pub(crate) struct WriteFlight {
-    flights: Rc<Flights>,
+    flights: Rc<OriginOpsInFlight>,
     id: usize,
 }
 
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
     use block::Pool;
 
-    fn split(flights: &Flights, blocks: Range<u64>) -> Vec<(Range<u64>, bool)> {
+    fn split(flights: &OriginOpsInFlight, blocks: Range<u64>) -> Vec<(Range<u64>, bool)> {
         let mut runs = Vec::new();
         flights.split(blocks, |run, join| runs.push((run, join)));
         runs
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn missing_runs_join_what_is_in_flight() {
-        let flights = Rc::new(Flights::default());
+        let flights = Rc::new(OriginOpsInFlight::default());
         assert_eq!(split(&flights, 0..10), [(0..10, false)]);
         let a = flights.begin_read(4..6);
         let _b = flights.begin_read(8..20);
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_write_ends_joining_and_promotion_however_they_overlap() {
-        let flights = Rc::new(Flights::default());
+        let flights = Rc::new(OriginOpsInFlight::default());
         let before = flights.begin_read(0..4);
         let beside = flights.begin_read(4..8);
         let write = flights.begin_write(3..4);
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn those_who_join_get_the_bytes_or_their_buffer_back() {
         let pool = Pool::new(4 << 20);
-        let flights = Rc::new(Flights::default());
+        let flights = Rc::new(OriginOpsInFlight::default());
         let join = |blocks: Range<u64>| {
             let buf = pool.try_get(bytes_of(&blocks)).unwrap();
             flights.join(blocks, buf)

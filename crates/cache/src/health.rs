@@ -13,7 +13,7 @@
 //! ms, one client at depth 1 waits through 16 hits, 2 s, before the device is out; at depth 16, 0.1
 //! s.
 
-use block::{Kind, Nanos};
+use block::{IoErrorKind, Nanos};
 use std::cell::Cell;
 
 /// The span over which faults are counted.
@@ -25,7 +25,7 @@ pub(crate) const OPERATIONS_PER_FAULT: u64 = 100;
 
 /// The fault of a pool device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Fault {
+pub enum DeviceFault {
     /// The device is lost: unplugged, or its link is down.
     Gone,
     /// An operation failed.
@@ -36,29 +36,29 @@ pub enum Fault {
     Corrupt,
 }
 
-impl Fault {
-    pub(crate) fn of(kind: Kind) -> Fault {
-        if kind == Kind::Gone {
-            Fault::Gone
+impl DeviceFault {
+    pub(crate) fn of(kind: IoErrorKind) -> DeviceFault {
+        if kind == IoErrorKind::Gone {
+            DeviceFault::Gone
         } else {
-            Fault::Error
+            DeviceFault::Error
         }
     }
 
     /// A stable identifier for reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Fault::Gone => "gone",
-            Fault::Error => "error",
-            Fault::Late => "late",
-            Fault::Corrupt => "corrupt",
+            DeviceFault::Gone => "gone",
+            DeviceFault::Error => "error",
+            DeviceFault::Late => "late",
+            DeviceFault::Corrupt => "corrupt",
         }
     }
 }
 
 /// The record of one device.
 #[derive(Default)]
-pub(crate) struct Health {
+pub(crate) struct DeviceHealth {
     window_start: Cell<Nanos>,
     faults: Cell<u32>,
     operations: Cell<u64>,
@@ -67,7 +67,7 @@ pub(crate) struct Health {
     faults_ever: Cell<u64>,
 }
 
-impl Health {
+impl DeviceHealth {
     #[inline]
     pub(crate) fn operation(&self) {
         self.operations.set(self.operations.get() + 1);
@@ -92,7 +92,7 @@ impl Health {
     }
 
     /// Records a fault; true if the device is to be ejected.
-    pub(crate) fn fault(&self, fault: Fault, now: Nanos) -> bool {
+    pub(crate) fn fault(&self, fault: DeviceFault, now: Nanos) -> bool {
         if now.since(self.window_start.get()) > WINDOW {
             self.window_start.set(now);
             self.faults.set(0);
@@ -101,7 +101,7 @@ impl Health {
         self.faults.set(self.faults.get() + 1);
         self.faults_ever.set(self.faults_ever.get() + 1);
         let faults = self.faults.get();
-        fault == Fault::Gone
+        fault == DeviceFault::Gone
             || faults >= FAULTS_MAX
                 && u64::from(faults) * OPERATIONS_PER_FAULT >= self.operations.get()
     }
@@ -113,29 +113,29 @@ mod tests {
 
     #[test]
     fn gone_ejects_at_once_and_others_by_their_rate() {
-        assert!(Health::default().fault(Fault::Gone, Nanos::ZERO));
-        let health = Health::default();
+        assert!(DeviceHealth::default().fault(DeviceFault::Gone, Nanos::ZERO));
+        let health = DeviceHealth::default();
         for _ in 1..FAULTS_MAX {
-            assert!(!health.fault(Fault::Late, Nanos::ZERO));
+            assert!(!health.fault(DeviceFault::Late, Nanos::ZERO));
         }
-        assert!(health.fault(Fault::Late, Nanos::ZERO));
+        assert!(health.fault(DeviceFault::Late, Nanos::ZERO));
         assert_eq!(health.faults_ever(), u64::from(FAULTS_MAX));
     }
 
     #[test]
     fn faults_far_apart_do_not_eject() {
-        let health = Health::default();
+        let health = DeviceHealth::default();
         for s in 0..1000 {
-            assert!(!health.fault(Fault::Error, Nanos::from_secs(s)));
+            assert!(!health.fault(DeviceFault::Error, Nanos::from_secs(s)));
         }
     }
 
     #[test]
     fn few_faults_among_many_operations_do_not_eject() {
-        let health = Health::default();
+        let health = DeviceHealth::default();
         for _ in 0..1000 {
             (0..200).for_each(|_| health.operation());
-            assert!(!health.fault(Fault::Corrupt, Nanos::from_secs(1)));
+            assert!(!health.fault(DeviceFault::Corrupt, Nanos::from_secs(1)));
         }
     }
 }

@@ -1,33 +1,33 @@
 //! The state that the paths of a volume share.
 
-use crate::core::Core;
-use crate::counters::Counters;
-use crate::flights::Flights;
+use crate::core::CacheCore;
+use crate::counters::CacheCounters;
+use crate::flights::OriginOpsInFlight;
 use crate::freeze::Freeze;
-use crate::modes::Mode;
-use crate::origin::Origin;
+use crate::modes::CacheMode;
+use crate::origin::CachedOrigin;
 use crate::sequential::Sequential;
-use crate::writes::Writes;
-use block::{Device, Extent, Geometry, IoResult, Kind, Lba};
+use crate::writes::OriginDurability;
+use block::{Device, Extent, Geometry, IoErrorKind, IoResult, Lba};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-pub(crate) struct Inner<P: Device> {
-    pub(crate) core: Rc<Core<P>>,
+pub(crate) struct CacheShared<P: Device> {
+    pub(crate) core: Rc<CacheCore<P>>,
     pub(crate) freeze: Freeze,
-    pub(crate) origin: Origin,
+    pub(crate) origin: CachedOrigin,
     pub(crate) geometry: Geometry,
     /// Blocks from here on do not fit whole into the volume, or have no key.
     pub(crate) cacheable_end: Lba,
-    pub(crate) flights: Rc<Flights>,
+    pub(crate) flights: Rc<OriginOpsInFlight>,
     pub(crate) sequential: RefCell<Sequential>,
-    pub(crate) counters: Rc<Counters>,
-    pub(crate) writes: Rc<Writes>,
-    pub(crate) mode: Cell<Mode>,
+    pub(crate) counters: Rc<CacheCounters>,
+    pub(crate) writes: Rc<OriginDurability>,
+    pub(crate) mode: Cell<CacheMode>,
     pub(crate) closed: Cell<bool>,
 }
 
-impl<P: Device> Inner<P> {
+impl<P: Device> CacheShared<P> {
     /// The part of the keys of its lines.
     #[inline]
     pub(crate) fn id(&self) -> u32 {
@@ -43,7 +43,9 @@ impl<P: Device> Inner<P> {
     #[inline]
     pub(crate) fn check_open(&self) -> IoResult {
         if self.closed.get() {
-            return Err(self.geometry.error(Kind::Gone, "the volume was removed"));
+            return Err(self
+                .geometry
+                .error(IoErrorKind::Gone, "the volume was removed"));
         }
         Ok(())
     }
@@ -60,7 +62,7 @@ impl<P: Device> Inner<P> {
     }
 }
 
-impl<P: Device> Drop for Inner<P> {
+impl<P: Device> Drop for CacheShared<P> {
     fn drop(&mut self) {
         let mut live = self.core.volume_counters.borrow_mut();
         live.retain(|counters| !Rc::ptr_eq(counters, &self.counters));

@@ -5,7 +5,7 @@
 
 use block::{Extent, Lba, Sectors};
 use layout::LINE_BITS;
-use policy::{Key, Parts};
+use policy::{LineKey, LineParts};
 use std::ops::Range;
 
 pub(crate) use layout::{BLOCK_BYTES, BLOCK_SECTORS};
@@ -14,7 +14,7 @@ pub(crate) use layout::{BLOCK_BYTES, BLOCK_SECTORS};
 pub(crate) const VOLUME_IDS: u32 = 1 << (64 - LINE_BITS);
 
 /// The volume and the line that a key names.
-pub(crate) fn split_key(key: Key) -> (u32, u64) {
+pub(crate) fn split_key(key: LineKey) -> (u32, u64) {
     ((key.0 >> LINE_BITS) as u32, key.0 & ((1 << LINE_BITS) - 1))
 }
 
@@ -47,34 +47,34 @@ pub(crate) fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 
 /// A run of blocks inside one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Run {
+pub(crate) struct BlockRun {
     /// The first block, counted from the start of the line.
     pub(crate) first: u32,
     pub(crate) count: u32,
 }
 
-impl Run {
-    pub(crate) fn overlaps(self, other: Run) -> bool {
+impl BlockRun {
+    pub(crate) fn overlaps(self, other: BlockRun) -> bool {
         self.first < other.first + other.count && other.first < self.first + self.count
     }
 }
 
 /// The part of one line that a request touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Part {
-    pub(crate) key: Key,
-    pub(crate) run: Run,
+pub(crate) struct LinePart {
+    pub(crate) key: LineKey,
+    pub(crate) run: BlockRun,
 }
 
 /// The blocks of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct LineShape {
     shift: u32,
 }
 
-impl Shape {
-    pub(crate) fn new(line_bytes: u32) -> Shape {
-        Shape {
+impl LineShape {
+    pub(crate) fn new(line_bytes: u32) -> LineShape {
+        LineShape {
             shift: (line_bytes as usize / BLOCK_BYTES).trailing_zeros(),
         }
     }
@@ -98,7 +98,7 @@ impl Shape {
 
     /// The lines that `blocks` of a volume touch, in order.
     #[inline]
-    pub(crate) fn parts(self, volume: u32, blocks: Range<u64>) -> impl Iterator<Item = Part> {
+    pub(crate) fn parts(self, volume: u32, blocks: Range<u64>) -> impl Iterator<Item = LinePart> {
         let mut at = blocks.start;
         std::iter::from_fn(move || {
             if at >= blocks.end {
@@ -106,9 +106,9 @@ impl Shape {
             }
             let line = at >> self.shift;
             let end = blocks.end.min((line + 1) << self.shift);
-            let part = Part {
+            let part = LinePart {
                 key: self.key(volume, line),
-                run: Run {
+                run: BlockRun {
                     first: (at - (line << self.shift)) as u32,
                     count: (end - at) as u32,
                 },
@@ -119,18 +119,18 @@ impl Shape {
     }
 
     /// The key of a line of a volume.
-    pub(crate) fn key(self, volume: u32, line: u64) -> Key {
-        Key(u64::from(volume) << LINE_BITS | line)
+    pub(crate) fn key(self, volume: u32, line: u64) -> LineKey {
+        LineKey(u64::from(volume) << LINE_BITS | line)
     }
 
     /// The parts of its line that a run of blocks touches, as policies have them.
     #[inline]
-    pub(crate) fn touched(self, run: Run) -> Parts {
-        Parts::of(run.first, run.count, self.shift)
+    pub(crate) fn touched(self, run: BlockRun) -> LineParts {
+        LineParts::of(run.first, run.count, self.shift)
     }
 
     /// The volume and the line that a key stands for.
-    pub(crate) fn owner(self, key: Key) -> (u32, u64) {
+    pub(crate) fn owner(self, key: LineKey) -> (u32, u64) {
         ((key.0 >> LINE_BITS) as u32, key.0 & ((1 << LINE_BITS) - 1))
     }
 
@@ -140,11 +140,16 @@ impl Shape {
     }
 
     /// The part of the line `key` that `blocks` of a volume touch.
-    pub(crate) fn part_of(self, volume: u32, blocks: &Range<u64>, key: Key) -> Option<Run> {
+    pub(crate) fn part_of(
+        self,
+        volume: u32,
+        blocks: &Range<u64>,
+        key: LineKey,
+    ) -> Option<BlockRun> {
         let (owner, line) = self.owner(key);
         let start = (line << self.shift).max(blocks.start);
         let end = ((line + 1) << self.shift).min(blocks.end);
-        (owner == volume && start < end).then(|| Run {
+        (owner == volume && start < end).then(|| BlockRun {
             first: (start - (line << self.shift)) as u32,
             count: (end - start) as u32,
         })
@@ -168,7 +173,7 @@ mod tests {
     #[test]
     fn parts_cover_the_blocks_exactly() {
         for line_bytes in [4096, 16384, 65536, 1 << 20] {
-            let shape = Shape::new(line_bytes);
+            let shape = LineShape::new(line_bytes);
             for blocks in [0..1, 3..40, 15..17, 256..1024, 5..5] {
                 let parts: Vec<_> = shape.parts(3, blocks.clone()).collect();
                 let covered: u64 = parts.iter().map(|p| u64::from(p.run.count)).sum();

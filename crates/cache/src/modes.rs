@@ -5,7 +5,7 @@
 
 /// The use that a volume makes of the pool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Mode {
+pub enum CacheMode {
     /// Reads are cached; writes go to the origin and, at the same time from the same memory, to
     /// the pool. A write is acknowledged when the origin has it; the pool's copy counts once both
     /// have succeeded.
@@ -17,42 +17,46 @@ pub enum Mode {
     PassThrough,
 }
 
-impl Mode {
+impl CacheMode {
     /// Every mode.
-    pub const ALL: [Mode; 3] = [Mode::WriteThrough, Mode::WriteAround, Mode::PassThrough];
+    pub const ALL: [CacheMode; 3] = [
+        CacheMode::WriteThrough,
+        CacheMode::WriteAround,
+        CacheMode::PassThrough,
+    ];
 
     /// True if reads look for their blocks in the pool, and promote their misses.
     #[inline]
     pub(crate) fn caches_reads(self) -> bool {
-        self != Mode::PassThrough
+        self != CacheMode::PassThrough
     }
 
     /// True if writes leave their blocks in the pool.
     #[inline]
     pub(crate) fn updates(self) -> bool {
-        self == Mode::WriteThrough
+        self == CacheMode::WriteThrough
     }
 
     /// Its name in configuration and reports.
     pub fn name(self) -> &'static str {
         match self {
-            Mode::WriteThrough => "write-through",
-            Mode::WriteAround => "write-around",
-            Mode::PassThrough => "pass-through",
+            CacheMode::WriteThrough => "write-through",
+            CacheMode::WriteAround => "write-around",
+            CacheMode::PassThrough => "pass-through",
         }
     }
 
     /// A line for help and errors.
     pub fn help(self) -> &'static str {
         match self {
-            Mode::WriteThrough => "reads are cached, writes go to the origin and to the pool",
-            Mode::WriteAround => "reads are cached, writes go to the origin only",
-            Mode::PassThrough => "everything goes to the origin only",
+            CacheMode::WriteThrough => "reads are cached, writes go to the origin and to the pool",
+            CacheMode::WriteAround => "reads are cached, writes go to the origin only",
+            CacheMode::PassThrough => "everything goes to the origin only",
         }
     }
 
     /// The mode of that name.
-    pub fn from_name(name: &str) -> Option<Mode> {
-        Mode::ALL.into_iter().find(|mode| mode.name() == name)
+    pub fn from_name(name: &str) -> Option<CacheMode> {
+        CacheMode::ALL.into_iter().find(|mode| mode.name() == name)
     }
 }

@@ -19,11 +19,11 @@ impl Marked {
     }
 }
 
-pub(crate) struct Origin(BoxDevice);
+pub(crate) struct CachedOrigin(BoxDevice);
 
-impl Origin {
-    pub(crate) fn new(device: BoxDevice) -> Origin {
-        Origin(device)
+impl CachedOrigin {
+    pub(crate) fn new(device: BoxDevice) -> CachedOrigin {
+        CachedOrigin(device)
     }
 
     pub(crate) async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {

@@ -1,11 +1,11 @@
 //! A device for a pool.
 
-use crate::lines::{BLOCK_SECTORS, Shape};
-use block::{Device, Extent, IoResult, Kind};
+use crate::lines::{BLOCK_SECTORS, LineShape};
+use block::{Device, Extent, IoErrorKind, IoResult};
 use std::sync::Arc;
 
 /// A device to be put into the pool.
-pub struct PoolDevice<P> {
+pub struct NewPoolDevice<P> {
     /// The device.
     pub device: P,
     /// The part of the device that holds lines, on 4 KiB; the rest after a whole number of lines
@@ -15,10 +15,10 @@ pub struct PoolDevice<P> {
     pub controller: Arc<str>,
 }
 
-impl<P: Device> PoolDevice<P> {
+impl<P: Device> NewPoolDevice<P> {
     /// All of `device`.
-    pub fn whole(device: P, controller: impl Into<Arc<str>>) -> PoolDevice<P> {
-        PoolDevice {
+    pub fn whole(device: P, controller: impl Into<Arc<str>>) -> NewPoolDevice<P> {
+        NewPoolDevice {
             extent: device.geometry().extent(),
             controller: controller.into(),
             device,
@@ -26,7 +26,7 @@ impl<P: Device> PoolDevice<P> {
     }
 
     /// Returns the number of lines on the device; refuses a place too small for one.
-    pub(crate) fn lines(&self, shape: Shape) -> IoResult<u32> {
+    pub(crate) fn lines(&self, shape: LineShape) -> IoResult<u32> {
         let geometry = self.device.geometry();
         geometry.check(self.extent)?;
         let lines = self.extent.len.0 / shape.sectors().0;
@@ -39,7 +39,7 @@ impl<P: Device> PoolDevice<P> {
         } else {
             return Ok(lines as u32);
         };
-        Err(geometry.error(Kind::Invalid, what).at(self.extent))
+        Err(geometry.error(IoErrorKind::Invalid, what).at(self.extent))
     }
 }
 

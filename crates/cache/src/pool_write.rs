@@ -3,33 +3,33 @@
 //! The blocks are not valid from `begin` on. `commit` makes them valid, unless a client's write or
 //! the loss of the device has poisoned them meanwhile.
 
-use crate::budget::Permit;
-use crate::core::Core;
-use crate::devices::Member;
-use crate::health::Fault;
-use crate::lines::{BLOCK_BYTES, Run};
-use crate::state::State;
-use block::{Device, Fua, Shared};
-use policy::Slot;
+use crate::budget::PromotionPermit;
+use crate::core::CacheCore;
+use crate::devices::PoolMember;
+use crate::health::DeviceFault;
+use crate::lines::{BLOCK_BYTES, BlockRun};
+use crate::state::CacheState;
+use block::{Device, Fua, SharedBuf};
+use policy::SlotNumber;
 use std::rc::Rc;
 
 /// A run of one slot under a write, pinned there.
 pub(crate) struct PoolWrite<P: Device> {
-    core: Rc<Core<P>>,
-    member: Rc<Member<P>>,
+    core: Rc<CacheCore<P>>,
+    member: Rc<PoolMember<P>>,
     id: usize,
-    slot: Slot,
-    run: Run,
+    slot: SlotNumber,
+    run: BlockRun,
 }
 
 impl<P: Device> PoolWrite<P> {
     /// Begins a write to `run`; `None` if another is in flight there.
     pub(crate) fn begin(
-        core: &Rc<Core<P>>,
-        state: &mut State<P>,
-        slot: Slot,
-        run: Run,
-        permit: Permit,
+        core: &Rc<CacheCore<P>>,
+        state: &mut CacheState<P>,
+        slot: SlotNumber,
+        run: BlockRun,
+        permit: PromotionPermit,
     ) -> Option<PoolWrite<P>> {
         if state.busy.is_written(slot, run) {
             return None;
@@ -53,7 +53,7 @@ impl<P: Device> PoolWrite<P> {
     }
 
     /// Writes the blocks. Returns true if that succeeded.
-    pub(crate) async fn write(&self, data: Shared) -> bool {
+    pub(crate) async fn write(&self, data: SharedBuf) -> bool {
         self.record_checksums(&data);
         let at = self.member.at(self.slot, self.run.first);
         let result = self.member.device.write(at, data, Fua::No).await;
@@ -67,7 +67,7 @@ impl<P: Device> PoolWrite<P> {
             Err(error) => {
                 let now = self.core.env.timer.now();
                 let mut state = self.core.state.borrow_mut();
-                state.fault(&self.member, Fault::of(error.kind()), now);
+                state.fault(&self.member, DeviceFault::of(error.kind()), now);
                 false
             }
         }

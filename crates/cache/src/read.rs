@@ -8,22 +8,26 @@
 //! Not here: the rest of a volume beyond a multiple of 4 KiB. A request that touches that rest goes
 //! to the origin.
 
-use crate::budget::{Budget, Permit};
+use crate::budget::{PromotionBudget, PromotionPermit};
 use crate::counters::Counter;
 use crate::fill;
-use crate::hit::{Hit, Lost};
-use crate::inner::Inner;
-use crate::lines::{Run, bytes_of, covering, extent_of, inside};
-use crate::state::Place;
+use crate::hit::{HitBlocks, LostHit};
+use crate::inner::CacheShared;
+use crate::lines::{BlockRun, bytes_of, covering, extent_of, inside};
+use crate::state::LinePlace;
 use block::{BUF_BYTES_MAX, Buf, Device, Extent, IoResult, Lba};
 use futures_util::future::join_all;
-use policy::{Op, Request};
+use policy::{PolicyOp, PolicyRequest};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 
-pub(crate) async fn read<P: Device>(volume: &Rc<Inner<P>>, at: Lba, buf: Buf) -> (Buf, IoResult) {
+pub(crate) async fn read<P: Device>(
+    volume: &Rc<CacheShared<P>>,
+    at: Lba,
+    buf: Buf,
+) -> (Buf, IoResult) {
     let extent = match volume.check_transfer(at, buf.len()) {
         Ok(extent) => extent,
         Err(error) => return (buf, Err(error)),
@@ -44,16 +48,18 @@ pub(crate) async fn read<P: Device>(volume: &Rc<Inner<P>>, at: Lba, buf: Buf) ->
         (volume.core.env.pool.take(bytes_of(&blocks)), Some(buf))
     };
     let (whole, result) = match plan(volume, &blocks) {
-        // As in `Hit::read`, but in this very future: moving another future into this one costs as
+        // As in `HitBlocks::read`, but in this very future: moving another future into this one costs as
         // much as the look-up.
-        Plan::Hit(hit) => {
+        ReadPlan::Hit(hit) => {
             let mut work = pin!(hit.work(whole));
             match poll_fn(|cx| hit.poll(work.as_mut(), cx)).await {
                 Ok(whole) => (whole, Ok(())),
                 Err(lost) => Box::pin(recover(volume, blocks, lost)).await,
             }
         }
-        Plan::Pieces(pieces) => Box::pin(read_pieces(volume, blocks.start, pieces, whole)).await,
+        ReadPlan::Pieces(pieces) => {
+            Box::pin(read_pieces(volume, blocks.start, pieces, whole)).await
+        }
     };
     match part {
         None => (whole, result),
@@ -69,31 +75,31 @@ fn cut(extent: Extent, whole: &[u8], mut part: Buf) -> Buf {
     part
 }
 
-enum Plan<P: Device> {
+enum ReadPlan<P: Device> {
     /// The whole request is valid in one slot.
-    Hit(Hit<P>),
+    Hit(HitBlocks<P>),
     /// The sources of the blocks, with the number from each, in order.
-    Pieces(Vec<(u64, Piece<P>)>),
+    Pieces(Vec<(u64, ReadPiece<P>)>),
 }
 
-enum Piece<P: Device> {
-    Hit(Hit<P>),
+enum ReadPiece<P: Device> {
+    Hit(HitBlocks<P>),
     /// Read from the origin, and if permitted promote into the pool.
-    Origin(Option<Permit>),
+    Origin(Option<PromotionPermit>),
     /// With an origin read in flight.
     Join,
 }
 
 /// Looks each line up once and decides where every block comes from.
 #[inline]
-fn plan<P: Device>(volume: &Rc<Inner<P>>, blocks: &Range<u64>) -> Plan<P> {
+fn plan<P: Device>(volume: &Rc<CacheShared<P>>, blocks: &Range<u64>) -> ReadPlan<P> {
     let (core, counters) = (&volume.core, &volume.counters);
     let bytes = bytes_of(blocks);
     let is_sequential = volume.sequential.borrow_mut().observe(blocks);
-    let request = Request {
-        op: Op::Read,
+    let request = PolicyRequest {
+        op: PolicyOp::Read,
         len_bytes: bytes as u32,
-        ..Request::default()
+        ..PolicyRequest::default()
     };
     let state = &mut *core.state.borrow_mut();
     let may_enter = if is_sequential {
@@ -105,27 +111,27 @@ fn plan<P: Device>(volume: &Rc<Inner<P>>, blocks: &Range<u64>) -> Plan<P> {
     let mut at = blocks.start;
     let mut missing = at..at;
     for part in core.shape.parts(volume.id(), blocks.clone()) {
-        let touches = Request {
+        let touches = PolicyRequest {
             parts: core.shape.touched(part.run),
             ..request
         };
         let slot = state
             .look_up(part.key, &touches, may_enter, counters)
-            .map(Place::slot);
+            .map(LinePlace::slot);
         let mut run = part.run;
         while run.count > 0 {
             let (valid, count) = match slot {
                 Some(slot) => state.contents.leading(slot, run),
                 None => (false, run.count),
             };
-            let here = Run { count, ..run };
+            let here = BlockRun { count, ..run };
             let count = u64::from(count);
             if let (Some(slot), true) = (slot, valid) {
-                let hit = Hit::begin(core, state, slot, here);
+                let hit = HitBlocks::begin(core, state, slot, here);
                 if count == blocks.end - blocks.start {
                     counters.count(Counter::ReadsHit);
                     counters.add(Counter::BlocksHit, count);
-                    return Plan::Hit(hit);
+                    return ReadPlan::Hit(hit);
                 }
                 cut_missing(
                     volume,
@@ -134,7 +140,7 @@ fn plan<P: Device>(volume: &Rc<Inner<P>>, blocks: &Range<u64>) -> Plan<P> {
                     may_enter.is_ok(),
                     &mut pieces,
                 );
-                pieces.push((count, Piece::Hit(hit)));
+                pieces.push((count, ReadPiece::Hit(hit)));
                 missing = at + count..at + count;
             } else {
                 missing.end += count;
@@ -152,44 +158,48 @@ fn plan<P: Device>(volume: &Rc<Inner<P>>, blocks: &Range<u64>) -> Plan<P> {
         &mut pieces,
     );
     count_pieces(volume, &pieces, is_sequential);
-    Plan::Pieces(pieces)
+    ReadPlan::Pieces(pieces)
 }
 
 /// Adds the pieces of a missing run.
 fn cut_missing<P: Device>(
-    volume: &Inner<P>,
-    budget: &Rc<Budget>,
+    volume: &CacheShared<P>,
+    budget: &Rc<PromotionBudget>,
     missing: Range<u64>,
     promote: bool,
-    pieces: &mut Vec<(u64, Piece<P>)>,
+    pieces: &mut Vec<(u64, ReadPiece<P>)>,
 ) {
     volume.flights.split(missing, |run, join| {
         let piece = if join {
-            Piece::Join
+            ReadPiece::Join
         } else if promote {
-            Piece::Origin(permit(volume, budget, &run))
+            ReadPiece::Origin(permit(volume, budget, &run))
         } else {
-            Piece::Origin(None)
+            ReadPiece::Origin(None)
         };
         pieces.push((run.end - run.start, piece));
     });
 }
 
 fn permit<P: Device>(
-    volume: &Inner<P>,
-    budget: &Rc<Budget>,
+    volume: &CacheShared<P>,
+    budget: &Rc<PromotionBudget>,
     blocks: &Range<u64>,
-) -> Option<Permit> {
+) -> Option<PromotionPermit> {
     budget
         .promote(bytes_of(blocks) as u64)
         .inspect_err(|why| volume.counters.count(*why))
         .ok()
 }
 
-fn count_pieces<P: Device>(volume: &Inner<P>, pieces: &[(u64, Piece<P>)], streamed: bool) {
+fn count_pieces<P: Device>(
+    volume: &CacheShared<P>,
+    pieces: &[(u64, ReadPiece<P>)],
+    streamed: bool,
+) {
     let mut missed = false;
     for (count, piece) in pieces {
-        let hit = matches!(piece, Piece::Hit(_));
+        let hit = matches!(piece, ReadPiece::Hit(_));
         missed |= !hit;
         let counter = if hit {
             Counter::BlocksHit
@@ -211,9 +221,9 @@ fn count_pieces<P: Device>(volume: &Inner<P>, pieces: &[(u64, Piece<P>)], stream
 
 /// Carries out all pieces at once and joins their bytes.
 async fn read_pieces<P: Device>(
-    volume: &Rc<Inner<P>>,
+    volume: &Rc<CacheShared<P>>,
     first: u64,
-    pieces: Vec<(u64, Piece<P>)>,
+    pieces: Vec<(u64, ReadPiece<P>)>,
     buf: Buf,
 ) -> (Buf, IoResult) {
     let pool = &volume.core.env.pool;
@@ -265,26 +275,26 @@ fn cut_up(first: u64, counts: Vec<u64>, buf: Buf) -> impl Iterator<Item = (Range
 
 /// Reads one piece. Returns no buffer if a device keeps it: the piece is to be read again then.
 async fn read_piece<P: Device>(
-    volume: &Rc<Inner<P>>,
+    volume: &Rc<CacheShared<P>>,
     blocks: Range<u64>,
-    piece: Piece<P>,
+    piece: ReadPiece<P>,
     buf: Buf,
 ) -> (Range<u64>, Option<Buf>, IoResult) {
     let (buf, result) = match piece {
-        Piece::Hit(hit) => match hit.read(buf).await {
+        ReadPiece::Hit(hit) => match hit.read(buf).await {
             Ok(buf) => (buf, Ok(())),
-            Err(Lost(None)) => return (blocks, None, Ok(())),
-            Err(Lost(Some(buf))) => retry(volume, blocks.clone(), buf).await,
+            Err(LostHit(None)) => return (blocks, None, Ok(())),
+            Err(LostHit(Some(buf))) => retry(volume, blocks.clone(), buf).await,
         },
-        Piece::Origin(permit) => read_origin(volume, blocks.clone(), permit, buf).await,
-        Piece::Join => read_joined(volume, blocks.clone(), buf).await,
+        ReadPiece::Origin(permit) => read_origin(volume, blocks.clone(), permit, buf).await,
+        ReadPiece::Join => read_joined(volume, blocks.clone(), buf).await,
     };
     (blocks, Some(buf), result)
 }
 
 /// Joins an origin read in flight, or else reads the origin.
 async fn read_joined<P: Device>(
-    volume: &Rc<Inner<P>>,
+    volume: &Rc<CacheShared<P>>,
     blocks: Range<u64>,
     buf: Buf,
 ) -> (Buf, IoResult) {
@@ -306,24 +316,28 @@ async fn read_joined<P: Device>(
 
 /// Serves from the origin the bytes that a hit did not deliver.
 async fn recover<P: Device>(
-    volume: &Rc<Inner<P>>,
+    volume: &Rc<CacheShared<P>>,
     blocks: Range<u64>,
-    Lost(buf): Lost,
+    LostHit(buf): LostHit,
 ) -> (Buf, IoResult) {
     // In place of the buffer that the device keeps.
     let buf = buf.unwrap_or_else(|| volume.core.env.pool.take(bytes_of(&blocks)));
     retry(volume, blocks, buf).await
 }
 
-async fn retry<P: Device>(volume: &Rc<Inner<P>>, blocks: Range<u64>, buf: Buf) -> (Buf, IoResult) {
+async fn retry<P: Device>(
+    volume: &Rc<CacheShared<P>>,
+    blocks: Range<u64>,
+    buf: Buf,
+) -> (Buf, IoResult) {
     let permit = permit(volume, &volume.core.state.borrow().budget, &blocks);
     read_origin(volume, blocks, permit, buf).await
 }
 
 async fn read_origin<P: Device>(
-    volume: &Rc<Inner<P>>,
+    volume: &Rc<CacheShared<P>>,
     blocks: Range<u64>,
-    permit: Option<Permit>,
+    permit: Option<PromotionPermit>,
     buf: Buf,
 ) -> (Buf, IoResult) {
     volume.counters.count(Counter::OriginReads);

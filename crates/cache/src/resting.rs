@@ -8,7 +8,7 @@
 //! Not here: the return of a device (`durable::readmit`).
 
 use crate::devices::DeviceId;
-use policy::{Heat, Key, Policy, Slot};
+use policy::{Heat, LineKey, Policy, SlotNumber};
 use std::ops::{Range, RangeInclusive};
 
 /// Most resting lines of a device. The others start cold after its return: the keys of all lines of
@@ -17,28 +17,28 @@ const LINES_MAX: usize = 4 << 20;
 
 /// A resting line.
 #[derive(Clone, Copy)]
-pub(crate) struct Line {
-    pub(crate) key: Key,
-    pub(crate) slot: Slot,
+pub(crate) struct RestingLine {
+    pub(crate) key: LineKey,
+    pub(crate) slot: SlotNumber,
     pub(crate) heat: Heat,
     /// True until the line is adopted.
     rests: bool,
 }
 
 /// The resting lines of one device.
-struct Rest {
+struct DeviceRest {
     device: DeviceId,
     /// Lines, in the order of their adoption by the policy.
-    lines: Vec<Line>,
+    lines: Vec<RestingLine>,
     /// Their places in `lines`, by key.
     by_key: Vec<u32>,
 }
 
 /// All resting lines.
 #[derive(Default)]
-pub(crate) struct Resting(Vec<Rest>);
+pub(crate) struct RestingLines(Vec<DeviceRest>);
 
-impl Resting {
+impl RestingLines {
     /// The lines that `policy` has in the slots of `device` rest from now on.
     pub(crate) fn begin(&mut self, device: DeviceId, slots: &Range<u32>, policy: &dyn Policy) {
         let (mut lines, mut count) = (self.end(device), 0);
@@ -50,7 +50,7 @@ impl Resting {
             }
             let rests = true;
             match skipped {
-                0 => lines.push(Line {
+                0 => lines.push(RestingLine {
                     key,
                     slot,
                     heat,
@@ -61,7 +61,7 @@ impl Resting {
         });
         let mut by_key: Vec<u32> = (0..lines.len() as u32).collect();
         by_key.sort_unstable_by_key(|at| lines[*at as usize].key);
-        self.0.push(Rest {
+        self.0.push(DeviceRest {
             device,
             lines,
             by_key,
@@ -69,7 +69,7 @@ impl Resting {
     }
 
     /// Forgets the lines of `device`, and returns those that still rested.
-    pub(crate) fn end(&mut self, device: DeviceId) -> Vec<Line> {
+    pub(crate) fn end(&mut self, device: DeviceId) -> Vec<RestingLine> {
         let Some(at) = self.0.iter().position(|rest| rest.device == device) else {
             return Vec::new();
         };
@@ -79,7 +79,12 @@ impl Resting {
     }
 
     /// The next of the lines of `device`, at most `count` from `from` on, which are adopted now.
-    pub(crate) fn adopt(&mut self, device: DeviceId, from: usize, count: usize) -> Vec<Line> {
+    pub(crate) fn adopt(
+        &mut self,
+        device: DeviceId,
+        from: usize,
+        count: usize,
+    ) -> Vec<RestingLine> {
         let rest = self.0.iter_mut().find(|rest| rest.device == device);
         let lines = rest.map_or(&mut [][..], |rest| &mut rest.lines[..]);
         let lines = lines.iter_mut().skip(from).take(count);
@@ -91,9 +96,9 @@ impl Resting {
     }
 
     /// The resting lines with keys in `keys`.
-    pub(crate) fn within(&self, keys: RangeInclusive<Key>) -> Vec<(Key, Slot)> {
+    pub(crate) fn within(&self, keys: RangeInclusive<LineKey>) -> Vec<(LineKey, SlotNumber)> {
         let mut found = Vec::new();
-        for Rest { lines, by_key, .. } in &self.0 {
+        for DeviceRest { lines, by_key, .. } in &self.0 {
             let line = |at: &u32| lines[*at as usize];
             let from = by_key.partition_point(|at| line(at).key < *keys.start());
             let here = by_key[from..].iter().map(line);

@@ -6,7 +6,7 @@
 //! not know its clients' tasks.
 //!
 //! A stream begins as a [`Chain`]: small requests, each of which starts at the end of another. At
-//! [`GRAIN_BYTES`] a chain becomes a [`Stream`], and a request of that length is one at once. A
+//! [`GRAIN_BYTES`] a chain becomes a [`SequentialStream`], and a request of that length is one at once. A
 //! stream takes requests in any order and of any length within a window about its end, since a
 //! frontend cuts long requests into pieces and carries out many at a time. A bitmap has the grains
 //! of the window that were moved:
@@ -70,7 +70,7 @@ fn grain(block: u64) -> u64 {
     block.div_ceil(GRAIN_BLOCKS)
 }
 
-struct Stream {
+struct SequentialStream {
     /// The block after the last one moved, and its grain.
     next: u64,
     end: u64,
@@ -94,18 +94,18 @@ struct Stream {
 /// Backward streams count blocks down from here.
 const TOP: u64 = 1 << 52;
 
-impl Stream {
+impl SequentialStream {
     /// The stream that has moved `blocks`, at most a window of them.
-    fn new(blocks: &Range<u64>, seen: u32) -> Stream {
-        let mut stream = Stream::empty(blocks, seen, false);
+    fn new(blocks: &Range<u64>, seen: u32) -> SequentialStream {
+        let mut stream = SequentialStream::empty(blocks, seen, false);
         stream.take(blocks, u64::MAX);
         stream.only = Some(blocks.start);
         stream
     }
 
     /// The stream that goes on with `blocks`.
-    fn empty(blocks: &Range<u64>, seen: u32, backward: bool) -> Stream {
-        let mut stream = Stream {
+    fn empty(blocks: &Range<u64>, seen: u32, backward: bool) -> SequentialStream {
+        let mut stream = SequentialStream {
             next: 0,
             end: 0,
             span: 0,
@@ -154,7 +154,7 @@ impl Stream {
     fn take(&mut self, blocks: &Range<u64>, cutoff: u64) {
         if let Some(start) = self.only.take_if(|start| *start == blocks.end) {
             let first = start..self.next;
-            *self = Stream::empty(&first, self.seen, true);
+            *self = SequentialStream::empty(&first, self.seen, true);
             self.take(&first, cutoff);
         }
         self.only = None;
@@ -203,7 +203,7 @@ impl Stream {
 
 pub(crate) struct Sequential {
     chains: Box<[Chain; CHAINS]>,
-    streams: Vec<Stream>,
+    streams: Vec<SequentialStream>,
     requests: u32,
     cutoff: Option<u64>,
 }
@@ -310,11 +310,12 @@ impl Sequential {
     fn begin(&mut self, blocks: Range<u64>, cutoff: u64) {
         let now = self.requests;
         if self.streams.len() == STREAMS {
-            let age = |stream: &Stream| (stream.bytes < cutoff, now.wrapping_sub(stream.seen));
+            let age =
+                |stream: &SequentialStream| (stream.bytes < cutoff, now.wrapping_sub(stream.seen));
             let oldest = (0..STREAMS).max_by_key(|at| age(&self.streams[*at]));
             self.streams.swap_remove(oldest.expect("there are streams"));
         }
-        self.streams.push(Stream::new(&blocks, now));
+        self.streams.push(SequentialStream::new(&blocks, now));
     }
 }
 

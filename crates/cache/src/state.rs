@@ -2,66 +2,66 @@
 //!
 //! Nothing here waits: each step is atomic on its shard.
 
-use crate::budget::Budget;
-use crate::busy::{Busy, Late};
-use crate::contents::Contents;
-use crate::counters::{Counter, Counters};
-use crate::devices::{DeviceState, Devices, Member};
-use crate::durable::Durable;
-use crate::health::Fault;
-use crate::history::{Decision, History};
-use crate::lines::{BLOCK_BYTES, Part, Run, Shape, split_key};
-use crate::resting::Resting;
+use crate::budget::PromotionBudget;
+use crate::busy::{Busy, LateOperation};
+use crate::contents::PoolContents;
+use crate::counters::{CacheCounters, Counter};
+use crate::devices::{DeviceState, PoolDevices, PoolMember};
+use crate::durable::PoolMetadata;
+use crate::health::DeviceFault;
+use crate::history::{Decision, GhostHistory};
+use crate::lines::{BLOCK_BYTES, BlockRun, LinePart, LineShape, split_key};
+use crate::resting::RestingLines;
 use block::{Device, Nanos};
-use policy::{Instruction, Key, Pins, Policy, Reason, Request, Slot};
+use policy::{BypassReason, Instruction, LineKey, Policy, PolicyRequest, SlotNumber, VictimVeto};
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
 /// Place of a line.
 #[derive(Clone, Copy)]
-pub(crate) enum Place {
+pub(crate) enum LinePlace {
     /// The line was there before.
-    Resident(Slot),
+    Resident(SlotNumber),
     /// The line is there from now on, without valid blocks.
-    Entered(Slot),
+    Entered(SlotNumber),
 }
 
-impl Place {
-    pub(crate) fn slot(self) -> Slot {
+impl LinePlace {
+    pub(crate) fn slot(self) -> SlotNumber {
         match self {
-            Place::Resident(slot) | Place::Entered(slot) => slot,
+            LinePlace::Resident(slot) | LinePlace::Entered(slot) => slot,
         }
     }
 }
 
-pub(crate) struct State<P> {
-    pub(crate) shape: Shape,
+pub(crate) struct CacheState<P> {
+    pub(crate) shape: LineShape,
     pub(crate) policy: Box<dyn Policy>,
-    pub(crate) contents: Contents,
+    pub(crate) contents: PoolContents,
     pub(crate) busy: Busy,
-    pub(crate) devices: Devices<P>,
+    pub(crate) devices: PoolDevices<P>,
     /// Lines of bypassed devices.
-    pub(crate) resting: Resting,
-    pub(crate) budget: Rc<Budget>,
-    pub(crate) history: History,
+    pub(crate) resting: RestingLines,
+    pub(crate) budget: Rc<PromotionBudget>,
+    pub(crate) history: GhostHistory,
     /// Counters of the cache; each volume has its own.
-    pub(crate) counters: Rc<Counters>,
+    pub(crate) counters: Rc<CacheCounters>,
     /// The metadata of the pool's devices, if any.
-    pub(crate) durable: Option<Rc<Durable>>,
+    pub(crate) durable: Option<Rc<PoolMetadata>>,
 }
 
-impl<P: Device> State<P> {
+impl<P: Device> CacheState<P> {
     /// The one look-up of a request in a line: the present place of the line, or its place from now
     /// on. A line that is not resident and may not enter, for the reason in `may_enter`, is not
     /// passed to the policy: the policy would make room.
     #[inline]
     pub(crate) fn look_up(
         &mut self,
-        key: Key,
-        request: &Request,
+        key: LineKey,
+        request: &PolicyRequest,
         may_enter: Result<(), Counter>,
-        counters: &Counters,
-    ) -> Option<Place> {
+        counters: &CacheCounters,
+    ) -> Option<LinePlace> {
         if let Err(why) = may_enter
             && self.policy.peek(key).is_none()
         {
@@ -69,7 +69,7 @@ impl<P: Device> State<P> {
             return None;
         }
         match self.policy.access(key, request, &self.busy.pins) {
-            Instruction::Hit(slot) => Some(Place::Resident(slot)),
+            Instruction::Hit(slot) => Some(LinePlace::Resident(slot)),
             Instruction::Bypass(reason) => {
                 self.refuse(key, rejection(reason), counters);
                 None
@@ -81,24 +81,24 @@ impl<P: Device> State<P> {
                     return None;
                 }
                 self.admitted(slot, key, counters);
-                Some(Place::Entered(slot))
+                Some(LinePlace::Entered(slot))
             }
             Instruction::Replace { slot, victim } => {
                 counters.count(Counter::LinesEvicted);
                 self.history.note(victim, Decision::Evicted(key));
                 self.admitted(slot, key, counters);
-                Some(Place::Entered(slot))
+                Some(LinePlace::Entered(slot))
             }
         }
     }
 
     /// Counts why `key` is not admitted, or not written to the pool.
-    pub(crate) fn refuse(&mut self, key: Key, why: Counter, counters: &Counters) {
+    pub(crate) fn refuse(&mut self, key: LineKey, why: Counter, counters: &CacheCounters) {
         counters.count(why);
         self.history.note(key, Decision::Refused(why));
     }
 
-    fn admitted(&mut self, slot: Slot, key: Key, counters: &Counters) {
+    fn admitted(&mut self, slot: SlotNumber, key: LineKey, counters: &CacheCounters) {
         counters.count(Counter::LinesAdmitted);
         self.history.note(key, Decision::Admitted);
         self.contents.enter(slot, key);
@@ -106,14 +106,14 @@ impl<P: Device> State<P> {
 
     /// Invalidates `blocks` of a volume, which a client is about to change; pool writes in flight
     /// no longer make them valid.
-    pub(crate) fn invalidate(&mut self, volume: u32, blocks: Range<u64>, counters: &Counters) {
+    pub(crate) fn invalidate(&mut self, volume: u32, blocks: Range<u64>, counters: &CacheCounters) {
         let shape = self.shape;
         let lines = blocks.start >> shape.shift()..=blocks.end.saturating_sub(1) >> shape.shift();
         let part = |key| shape.part_of(volume, &blocks, key);
         let mut dropped = self.invalidate_resting(volume, lines, part);
         let resident = u64::from(self.policy.slots().used());
         if self.shape.lines(&blocks) <= resident {
-            for Part { key, run } in self.shape.parts(volume, blocks) {
+            for LinePart { key, run } in self.shape.parts(volume, blocks) {
                 if let Some(slot) = self.policy.peek(key) {
                     self.busy.poison(slot, run);
                     let were = self.contents.invalidate(slot, run);
@@ -152,7 +152,7 @@ impl<P: Device> State<P> {
         &mut self,
         volume: u32,
         lines: RangeInclusive<u64>,
-        part: impl Fn(Key) -> Option<Run>,
+        part: impl Fn(LineKey) -> Option<BlockRun>,
     ) -> u32 {
         let mut dropped = 0;
         let keys = self.shape.key(volume, *lines.start())..=self.shape.key(volume, *lines.end());
@@ -168,11 +168,11 @@ impl<P: Device> State<P> {
     /// Invalidates the lines of `volume` that are `suspect`: the origin may hold other bytes than
     /// expected. Pool writes in flight no longer make them valid.
     pub(crate) fn distrust(&mut self, volume: u32, suspect: impl Fn(u64) -> bool) {
-        let whole = Run {
+        let whole = BlockRun {
             first: 0,
             count: self.shape.blocks(),
         };
-        let all = 0..=split_key(Key(u64::MAX)).1;
+        let all = 0..=split_key(LineKey(u64::MAX)).1;
         self.invalidate_resting(volume, all, |key| {
             suspect(split_key(key).1).then_some(whole)
         });
@@ -196,7 +196,7 @@ impl<P: Device> State<P> {
     }
 
     /// Gives up the line of `key` if no block of the line is or is becoming valid.
-    pub(crate) fn drop_if_empty(&mut self, key: Key, counters: &Counters) {
+    pub(crate) fn drop_if_empty(&mut self, key: LineKey, counters: &CacheCounters) {
         if let Some(slot) = self.policy.peek(key)
             && self.contents.is_empty(slot)
             && !self.busy.pins.pinned(slot)
@@ -210,11 +210,11 @@ impl<P: Device> State<P> {
     /// Verifies the bytes of a hit; drops the blocks that are bad and returns
     /// how many those are.
     #[inline]
-    pub(crate) fn verify(&mut self, slot: Slot, run: Run, bytes: &[u8]) -> u64 {
+    pub(crate) fn verify(&mut self, slot: SlotNumber, run: BlockRun, bytes: &[u8]) -> u64 {
         let mut bad = 0;
         for (first, bytes) in (run.first..).zip(bytes.chunks_exact(BLOCK_BYTES)) {
             if crc_fast::crc32_iscsi(bytes) != self.contents.crc(slot, first) {
-                self.contents.invalidate(slot, Run { first, count: 1 });
+                self.contents.invalidate(slot, BlockRun { first, count: 1 });
                 bad += 1;
             }
         }
@@ -222,14 +222,14 @@ impl<P: Device> State<P> {
     }
 
     /// Records a fault of a device; ejects the device after too many.
-    pub(crate) fn fault(&mut self, member: &Member<P>, fault: Fault, now: Nanos) {
+    pub(crate) fn fault(&mut self, member: &PoolMember<P>, fault: DeviceFault, now: Nanos) {
         if member.health.fault(fault, now) {
             self.eject(member, fault);
         }
     }
 
     /// Ejects a device, whatever its record.
-    pub(crate) fn eject(&mut self, member: &Member<P>, fault: Fault) {
+    pub(crate) fn eject(&mut self, member: &PoolMember<P>, fault: DeviceFault) {
         if member.state.get() == DeviceState::Online {
             self.retire(member, DeviceState::Ejected(fault));
             self.counters.count(Counter::DevicesEjected);
@@ -237,8 +237,8 @@ impl<P: Device> State<P> {
     }
 
     /// Takes the slots of a device out of use. The lines of one that is late rest.
-    pub(crate) fn retire(&mut self, member: &Member<P>, state: DeviceState) {
-        let rests = state == DeviceState::Ejected(Fault::Late) && member.may_return();
+    pub(crate) fn retire(&mut self, member: &PoolMember<P>, state: DeviceState) {
+        let rests = state == DeviceState::Ejected(DeviceFault::Late) && member.may_return();
         let served = member.state.replace(state) == DeviceState::Online;
         if served && rests {
             self.resting.begin(member.id, &member.slots, &*self.policy);
@@ -262,8 +262,8 @@ impl<P: Device> State<P> {
     pub(crate) fn tick(&mut self, now: Nanos) {
         let (mut hits, mut writes) = (Vec::new(), Vec::new());
         self.busy.tick(|operation| match operation {
-            Late::Hit(slot) => hits.push(slot),
-            Late::Write(write) => writes.push(write),
+            LateOperation::Hit(slot) => hits.push(slot),
+            LateOperation::Write(write) => writes.push(write),
         });
         let mut queued = false;
         let mut faulty = Vec::new();
@@ -288,7 +288,7 @@ impl<P: Device> State<P> {
         }
         for slot in faulty {
             if let Some(member) = self.devices.of(slot).cloned() {
-                self.fault(&member, Fault::Late, now);
+                self.fault(&member, DeviceFault::Late, now);
             }
         }
         self.budget.adapt(queued);
@@ -297,10 +297,10 @@ impl<P: Device> State<P> {
 }
 
 /// The counter of a refusal by the policy.
-fn rejection(reason: Reason) -> Counter {
+fn rejection(reason: BypassReason) -> Counter {
     match reason {
-        Reason::ColderThanVictim => Counter::RejectedCold,
-        Reason::AllPinned => Counter::RejectedPinned,
-        Reason::NoSlots => Counter::RejectedNoSlots,
+        BypassReason::ColderThanVictim => Counter::RejectedCold,
+        BypassReason::AllPinned => Counter::RejectedPinned,
+        BypassReason::NoSlots => Counter::RejectedNoSlots,
     }
 }

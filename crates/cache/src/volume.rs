@@ -1,19 +1,20 @@
 //! A volume: an origin with a cache in front, as clients see it.
 
 use crate::cache::Cache;
-use crate::core::Core;
-use crate::counters::{Counter, Counters, Snapshot};
-use crate::flights::Flights;
+use crate::core::CacheCore;
+use crate::counters::{CacheCounters, Counter, CounterSnapshot};
+use crate::flights::OriginOpsInFlight;
 use crate::freeze::Freeze;
-use crate::inner::Inner;
+use crate::inner::CacheShared;
 use crate::lines::{BLOCK_SECTORS, covering};
-use crate::modes::Mode;
-use crate::origin::Origin;
+use crate::modes::CacheMode;
+use crate::origin::CachedOrigin;
 use crate::sequential::Sequential;
-use crate::writes::Writes;
+use crate::writes::OriginDurability;
 use crate::{read, write};
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, Sectors, Shared,
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, Sectors,
+    SharedBuf,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,14 +28,14 @@ pub struct VolumeConfig {
     /// Its size; all of the origin if `None`.
     pub sectors: Option<Sectors>,
     /// The first mode.
-    pub mode: Mode,
+    pub mode: CacheMode,
 }
 
 /// A cached volume; clones are the same volume.
 ///
-/// Reads and writes go through the pool by the volume's [`Mode`]. In any state of the pool, an
+/// Reads and writes go through the pool by the volume's [`CacheMode`]. In any state of the pool, an
 /// operation fails only if the origin fails it.
-pub struct Volume<P: Device>(pub(crate) Rc<Inner<P>>);
+pub struct Volume<P: Device>(pub(crate) Rc<CacheShared<P>>);
 
 impl<P: Device> Clone for Volume<P> {
     fn clone(&self) -> Self {
@@ -51,7 +52,7 @@ impl<P: Device> Cache<P> {
 }
 
 impl<P: Device> Volume<P> {
-    fn new(core: Rc<Core<P>>, config: VolumeConfig, origin: BoxDevice) -> IoResult<Volume<P>> {
+    fn new(core: Rc<CacheCore<P>>, config: VolumeConfig, origin: BoxDevice) -> IoResult<Volume<P>> {
         let below = origin.geometry();
         let sectors = config.sectors.unwrap_or(below.sectors);
         below.check(Extent::new(Lba::ZERO, sectors))?;
@@ -63,16 +64,16 @@ impl<P: Device> Volume<P> {
         };
         let blocks = (sectors.0 / BLOCK_SECTORS).min(core.shape.blocks_max());
         let id = Cache(core.clone()).volume_id(&geometry.name, sectors.0)?;
-        let flights = Rc::<Flights>::default();
-        let writes = Rc::new(Writes::new(id, origin.clone(), flights.clone()));
+        let flights = Rc::<OriginOpsInFlight>::default();
+        let writes = Rc::new(OriginDurability::new(id, origin.clone(), flights.clone()));
         if let Some(durable) = &core.durable {
             durable.attach(&writes);
         }
-        let counters = Rc::new(Counters::new());
+        let counters = Rc::new(CacheCounters::new());
         core.volume_counters.borrow_mut().push(counters.clone());
-        Ok(Volume(Rc::new(Inner {
+        Ok(Volume(Rc::new(CacheShared {
             freeze: Freeze::default(),
-            origin: Origin::new(origin),
+            origin: CachedOrigin::new(origin),
             geometry,
             cacheable_end: Lba(blocks * BLOCK_SECTORS),
             flights,
@@ -86,19 +87,19 @@ impl<P: Device> Volume<P> {
     }
 
     /// The mode of the pool's use now.
-    pub fn mode(&self) -> Mode {
+    pub fn mode(&self) -> CacheMode {
         self.0.mode.get()
     }
 
     /// Changes the mode for the requests that begin from now on.
-    pub fn set_mode(&self, mode: Mode) {
+    pub fn set_mode(&self, mode: CacheMode) {
         if self.0.mode.replace(mode) != mode {
             self.0.counters.count(Counter::ModeSwitches);
         }
     }
 
     /// The counters of this volume since it was added.
-    pub fn counters(&self) -> Snapshot {
+    pub fn counters(&self) -> CounterSnapshot {
         self.0.counters.snapshot()
     }
 
@@ -122,7 +123,7 @@ impl<P: Device> Volume<P> {
     pub async fn quiesce(&self) -> IoResult {
         if !self.0.freeze.freeze() {
             let what = "it is quiesced already; resume it first";
-            return Err(self.0.geometry.error(Kind::Busy, what));
+            return Err(self.0.geometry.error(IoErrorKind::Busy, what));
         }
         self.0.flights.writing.idle().await;
         let stands = self.0.writes.flush_for_back_end(&self.0.core).await;
@@ -140,7 +141,7 @@ impl<P: Device> Volume<P> {
     pub fn resume(&self) -> IoResult {
         if !self.0.freeze.thaw() {
             let what = "it is not quiesced";
-            return Err(self.0.geometry.error(Kind::Invalid, what));
+            return Err(self.0.geometry.error(IoErrorKind::Invalid, what));
         }
         Cache(self.0.core.clone()).set_quiesced(self.0.id(), false);
         Ok(())
@@ -197,7 +198,7 @@ impl<P: Device> Device for Volume<P> {
         read::read(&self.0, at, buf)
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.0.freeze.thawed().await;
         let extent = self.0.check_transfer(at, data.len())?;
         write::write(&self.0, extent, data, fua).await

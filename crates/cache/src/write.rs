@@ -11,21 +11,21 @@
 use crate::counters::Counter;
 use crate::durable::Marking;
 use crate::flights::WriteFlight;
-use crate::inner::Inner;
-use crate::lines::{BLOCK_BYTES, BLOCK_SECTORS, Part, covering, extent_of, inside};
+use crate::inner::CacheShared;
+use crate::lines::{BLOCK_BYTES, BLOCK_SECTORS, LinePart, covering, extent_of, inside};
 use crate::origin::Marked;
 use crate::pool_write::PoolWrite;
-use crate::state::Place;
-use block::{BoxDevice, Device, Extent, Fua, IoResult, Kind, Seen, Shared};
+use crate::state::LinePlace;
+use block::{BoxDevice, Device, Extent, Fua, IoErrorKind, IoResult, SeenFailures, SharedBuf};
 use futures_util::future::{Either, join_all, select};
-use policy::{Op, Request};
+use policy::{PolicyOp, PolicyRequest};
 use std::pin::pin;
 use std::rc::Rc;
 
 pub(crate) async fn write<P: Device>(
-    volume: &Rc<Inner<P>>,
+    volume: &Rc<CacheShared<P>>,
     extent: Extent,
-    data: Shared,
+    data: SharedBuf,
     fua: Fua,
 ) -> IoResult {
     volume.counters.count(Counter::Writes);
@@ -58,7 +58,7 @@ pub(crate) async fn write<P: Device>(
 
 /// Changes `extent` of the origin by `work`, which leaves nothing to cache.
 pub(crate) async fn change<P: Device>(
-    volume: &Rc<Inner<P>>,
+    volume: &Rc<CacheShared<P>>,
     extent: Extent,
     work: impl AsyncFnOnce(&BoxDevice) -> IoResult + 'static,
 ) -> IoResult {
@@ -75,7 +75,7 @@ pub(crate) async fn change<P: Device>(
 
 /// Invalidates `extent` from here on: neither earlier operations nor origin reads before `end` make
 /// its blocks valid.
-fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> Begun {
+fn begin<P: Device>(volume: &CacheShared<P>, extent: Extent) -> OriginChange {
     volume.core.watchdog.note();
     let blocks = covering(extent);
     let durable = volume.core.durable.as_ref();
@@ -83,7 +83,7 @@ fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> Begun {
     let flight = volume.flights.begin_write(blocks.clone());
     let mut state = volume.core.state.borrow_mut();
     state.invalidate(volume.id(), blocks, &volume.counters);
-    Begun {
+    OriginChange {
         marking,
         known: volume.writes.begin(),
         _flight: flight,
@@ -91,24 +91,24 @@ fn begin<P: Device>(volume: &Inner<P>, extent: Extent) -> Begun {
 }
 
 /// A change of the origin from its begin to its end.
-struct Begun {
+struct OriginChange {
     marking: Option<Marking>,
     /// The losses known at its begin.
-    known: Seen,
+    known: SeenFailures,
     _flight: WriteFlight,
 }
 
-impl Begun {
+impl OriginChange {
     /// Waits until the pool's devices have the marks.
     async fn marked(&self) -> Marked {
         Marked::known(self.marking.as_ref()).await
     }
 }
 
-fn end<P: Device>(volume: &Inner<P>, begun: Begun, result: IoResult) -> IoResult {
+fn end<P: Device>(volume: &CacheShared<P>, begun: OriginChange, result: IoResult) -> IoResult {
     if let Err(error) = &result {
         volume.counters.count(Counter::OriginWriteErrors);
-        if error.kind() == Kind::Timeout
+        if error.kind() == IoErrorKind::Timeout
             && let Some(marking) = &begun.marking
         {
             marking.stay();
@@ -121,10 +121,10 @@ fn end<P: Device>(volume: &Inner<P>, begun: Begun, result: IoResult) -> IoResult
 
 /// Begins to write the whole blocks of `extent` to their present or future lines.
 fn begin_updates<P: Device>(
-    volume: &Rc<Inner<P>>,
+    volume: &Rc<CacheShared<P>>,
     extent: Extent,
-    data: &Shared,
-) -> Vec<Update<P>> {
+    data: &SharedBuf,
+) -> Vec<LineUpdate<P>> {
     let mut blocks = inside(extent);
     blocks.end = blocks.end.min(volume.cacheable_end.0 / BLOCK_SECTORS);
     let mut updates = Vec::new();
@@ -132,20 +132,20 @@ fn begin_updates<P: Device>(
         return updates;
     }
     let is_sequential = volume.sequential.borrow_mut().observe(&blocks);
-    let request = Request {
-        op: Op::Write,
+    let request = PolicyRequest {
+        op: PolicyOp::Write,
         len_bytes: extent.len.bytes() as u32,
-        ..Request::default()
+        ..PolicyRequest::default()
     };
     let mut from = (extent_of(&blocks).start - extent.start).bytes() as usize;
     for part in volume.core.shape.parts(volume.id(), blocks) {
         let to = from + part.run.count as usize * BLOCK_BYTES;
-        let touches = Request {
+        let touches = PolicyRequest {
             parts: volume.core.shape.touched(part.run),
             ..request
         };
         if let Some(write) = begin_update(volume, part, &touches, is_sequential) {
-            updates.push(Update {
+            updates.push(LineUpdate {
                 part,
                 write,
                 data: data.slice(from..to),
@@ -157,17 +157,17 @@ fn begin_updates<P: Device>(
 }
 
 /// One line's part of a client's write, in flight to the pool.
-struct Update<P: Device> {
-    part: Part,
+struct LineUpdate<P: Device> {
+    part: LinePart,
     write: PoolWrite<P>,
-    data: Shared,
+    data: SharedBuf,
 }
 
 /// `None`, counted, if the line is not to have these blocks.
 fn begin_update<P: Device>(
-    volume: &Inner<P>,
-    part: Part,
-    request: &Request,
+    volume: &CacheShared<P>,
+    part: LinePart,
+    request: &PolicyRequest,
     is_sequential: bool,
 ) -> Option<PoolWrite<P>> {
     let (core, counters) = (&volume.core, &volume.counters);
@@ -180,8 +180,8 @@ fn begin_update<P: Device>(
     };
     let place = state.look_up(part.key, request, may_enter, counters)?;
     let permit = match place {
-        Place::Resident(_) => state.budget.update(bytes),
-        Place::Entered(_) => state.budget.promote(bytes),
+        LinePlace::Resident(_) => state.budget.update(bytes),
+        LinePlace::Entered(_) => state.budget.promote(bytes),
     };
     let begun = permit.and_then(|permit| {
         PoolWrite::begin(core, state, place.slot(), part.run, permit)
@@ -200,13 +200,13 @@ fn begin_update<P: Device>(
 /// Never waits for the pool: a pool write that ends after the origin's makes its blocks valid
 /// later, unless another write has come by then.
 async fn write_both<P: Device>(
-    volume: &Rc<Inner<P>>,
+    volume: &Rc<CacheShared<P>>,
     origin: impl Future<Output = IoResult>,
-    updates: Vec<Update<P>>,
+    updates: Vec<LineUpdate<P>>,
 ) -> IoResult {
     let working = volume.core.background.enter();
     let writing = volume.core.env.spawn.persist(async move {
-        let written = join_all(updates.into_iter().map(Update::write)).await;
+        let written = join_all(updates.into_iter().map(LineUpdate::write)).await;
         (written, working)
     });
     match select(pin!(origin), writing).await {
@@ -228,7 +228,7 @@ async fn write_both<P: Device>(
 }
 
 /// Makes blocks valid that both have, by the outcome at the origin.
-fn settle<P: Device>(volume: &Inner<P>, written: Vec<Written<P>>, result: &IoResult) {
+fn settle<P: Device>(volume: &CacheShared<P>, written: Vec<Written<P>>, result: &IoResult) {
     for (part, write, done) in written {
         let committed = done && result.is_ok() && write.commit();
         if committed {
@@ -248,9 +248,9 @@ fn settle<P: Device>(volume: &Inner<P>, written: Vec<Written<P>>, result: &IoRes
 }
 
 /// A line's part, its write to the pool, and whether that succeeded.
-type Written<P> = (Part, PoolWrite<P>, bool);
+type Written<P> = (LinePart, PoolWrite<P>, bool);
 
-impl<P: Device> Update<P> {
+impl<P: Device> LineUpdate<P> {
     async fn write(self) -> Written<P> {
         let done = self.write.write(self.data).await;
         (self.part, self.write, done)

@@ -15,29 +15,33 @@
 
 mod flush;
 
-use crate::flights::Flights;
-use block::{BoxDevice, FlushErrors, Seen};
+use crate::flights::OriginOpsInFlight;
+use block::{BoxDevice, FlushErrors, SeenFailures};
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// Writes of a volume's origin that ended, and how many of them are durable.
 /// Writes before the volume count as one that is not.
-pub(crate) struct Writes {
+pub(crate) struct OriginDurability {
     origin: BoxDevice,
-    flights: Rc<Flights>,
+    flights: Rc<OriginOpsInFlight>,
     /// The part of the keys of the volume's lines.
     id: Cell<u32>,
     ended: Cell<u64>,
     flushed: Cell<u64>,
     errors: FlushErrors,
     /// Failures seen by the volume's user, and by the caller that quiesces the volume.
-    user: Cell<Seen>,
-    back_end: Cell<Seen>,
+    user: Cell<SeenFailures>,
+    back_end: Cell<SeenFailures>,
 }
 
-impl Writes {
-    pub(crate) fn new(id: u32, origin: BoxDevice, flights: Rc<Flights>) -> Writes {
-        Writes {
+impl OriginDurability {
+    pub(crate) fn new(
+        id: u32,
+        origin: BoxDevice,
+        flights: Rc<OriginOpsInFlight>,
+    ) -> OriginDurability {
+        OriginDurability {
             origin,
             flights,
             id: Cell::new(id),
@@ -58,13 +62,13 @@ impl Writes {
         self.id.set(id);
     }
 
-    /// The losses that are known when a write begins, for [`Writes::end`].
-    pub(crate) fn begin(&self) -> Seen {
+    /// The losses that are known when a write begins, for [`OriginDurability::end`].
+    pub(crate) fn begin(&self) -> SeenFailures {
         self.errors.sample()
     }
 
     /// A write has ended that began when `known` was.
-    pub(crate) fn end(&self, known: Seen) {
+    pub(crate) fn end(&self, known: SeenFailures) {
         self.ended.set(self.ended.get() + 1);
         if known != self.errors.sample() {
             self.errors.report_again(&self.user);

@@ -1,11 +1,11 @@
 //! Reading configurations, and checking them: alone, or for this machine.
 
-use crate::Failure;
+use crate::CommandFailure;
 use clap::Args;
 use control::check::{check, check_alone, check_to_serve};
 use control::config::Config;
-use control::files::Files;
-use control::problem::Problem;
+use control::files::ConfigurationFiles;
+use control::problem::ConfigurationProblem;
 use drives::catalogue::Drive;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub const USUAL: &str = "/etc/hotset/hotset.toml";
 
 /// Path of the configuration.
 #[derive(Args)]
-pub struct Place {
+pub struct ConfigurationPlace {
     /// The configuration
     #[arg(
         long = "config",
@@ -29,21 +29,26 @@ pub struct Place {
 }
 
 /// Reads a configuration that is right in itself and for the sockets of this machine.
-pub fn read(file: &Path) -> Result<Config, Failure> {
-    let judge = |files: &Files, drives: &[&str]| check(files, drives, uring::is_listened);
-    judged(file, judge).map_err(Failure::Usage)
+pub fn read(file: &Path) -> Result<Config, CommandFailure> {
+    let judge =
+        |files: &ConfigurationFiles, drives: &[&str]| check(files, drives, uring::is_listened);
+    judged(file, judge).map_err(CommandFailure::Usage)
 }
 
 /// Reads a configuration to be served. A device that cannot be used keeps only its own volume from
 /// being served. `is_listened` tests for a process that goes on to listen on a unix socket.
-pub fn read_to_serve(file: &Path, is_listened: fn(&Path) -> bool) -> Result<Config, Failure> {
-    let judge = |files: &Files, drives: &[&str]| check_to_serve(files, drives, is_listened);
-    judged(file, judge).map_err(Failure::Usage)
+pub fn read_to_serve(
+    file: &Path,
+    is_listened: fn(&Path) -> bool,
+) -> Result<Config, CommandFailure> {
+    let judge =
+        |files: &ConfigurationFiles, drives: &[&str]| check_to_serve(files, drives, is_listened);
+    judged(file, judge).map_err(CommandFailure::Usage)
 }
 
 /// Reads a configuration that is right in itself, whatever runs on this machine.
-pub fn read_alone(file: &Path) -> Result<Config, Failure> {
-    read_again(file).map_err(Failure::Usage)
+pub fn read_alone(file: &Path) -> Result<Config, CommandFailure> {
+    read_again(file).map_err(CommandFailure::Usage)
 }
 
 /// As [`read_alone`]. `Err`: the problems, in a line each.
@@ -53,9 +58,9 @@ pub fn read_again(file: &Path) -> Result<Config, String> {
 
 fn judged(
     file: &Path,
-    judge: impl FnOnce(&Files, &[&str]) -> Result<Config, Vec<Problem>>,
+    judge: impl FnOnce(&ConfigurationFiles, &[&str]) -> Result<Config, Vec<ConfigurationProblem>>,
 ) -> Result<Config, String> {
-    let files = Files::read(file).map_err(|(path, cause)| {
+    let files = ConfigurationFiles::read(file).map_err(|(path, cause)| {
         let path = path.display();
         match cause.kind() {
             // The cause names the remedy.

@@ -1,22 +1,22 @@
 //! Drills: their arguments and their output, for every program that runs them.
 
-use crate::Failure;
+use crate::CommandFailure;
 use crate::configuration::read_alone;
-use crate::table::Table;
+use crate::table::TextTable;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use drill::{Row, Setup};
+use drill::{DrillRow, DrillSetup};
 use std::path::PathBuf;
 
 /// The set-up to drill, and the form of the output.
 #[derive(Args)]
-pub struct Asked {
+pub struct DrillRequest {
     /// Drill the arrays and the write-back volumes of this configuration, on drives of the drill's
     /// own, instead of a set-up
     #[arg(long, value_name = "FILE", conflicts_with = "set_up")]
     config: Option<PathBuf>,
     /// A built-in set-up: of a published evaluation of arrays, or a write-back volume
-    #[arg(long, value_name = "NAME", default_value = "published", value_parser = PossibleValuesParser::new(Setup::names()))]
+    #[arg(long, value_name = "NAME", default_value = "published", value_parser = PossibleValuesParser::new(DrillSetup::names()))]
     set_up: String,
     /// Write a page with charts
     #[arg(long, value_name = "FILE")]
@@ -26,26 +26,26 @@ pub struct Asked {
     json: bool,
 }
 
-impl Asked {
+impl DrillRequest {
     /// Returns the set-up to drill. Prints its parts that are not drilled.
-    pub fn setup(&self) -> Result<Setup, Failure> {
+    pub fn setup(&self) -> Result<DrillSetup, CommandFailure> {
         let setup = match &self.config {
-            Some(file) => Setup::new(read_alone(file)?),
-            None => Setup::named(&self.set_up),
+            Some(file) => DrillSetup::new(read_alone(file)?),
+            None => DrillSetup::named(&self.set_up),
         };
-        let setup = setup.map_err(Failure::Usage)?;
+        let setup = setup.map_err(CommandFailure::Usage)?;
         for why in setup.not_run() {
             eprintln!("not run: {why}");
         }
         if !setup.has_cells() {
             let what = "hotset: nothing can be taken from this without stopping an array or a volume; add redundancy";
-            return Err(Failure::Usage(what.into()));
+            return Err(CommandFailure::Usage(what.into()));
         }
         Ok(setup)
     }
 
     /// Reports a cell that has ended, unless JSON is printed.
-    pub fn report(&self, row: &Row) {
+    pub fn report(&self, row: &DrillRow) {
         if !self.json {
             let load = if row.io { "with I/O" } else { "idle" };
             eprintln!(
@@ -59,22 +59,23 @@ impl Asked {
     }
 
     /// Shows all cells of `setup`; an error if one was not survived.
-    pub fn end(&self, setup: &Setup, rows: &[Row]) -> Result<(), Failure> {
+    pub fn end(&self, setup: &DrillSetup, rows: &[DrillRow]) -> Result<(), CommandFailure> {
         if self.json {
-            let text = serde_json::to_string_pretty(rows).map_err(Failure::runtime)?;
+            let text = serde_json::to_string_pretty(rows).map_err(CommandFailure::runtime)?;
             println!("{text}");
         } else {
             print!("{}", table(rows));
         }
         if let Some(report) = &self.report {
-            let page = drill::page(setup, rows).map_err(Failure::runtime)?;
-            std::fs::write(report, page)
-                .map_err(|cause| Failure::Runtime(format!("{}: {cause}", report.display())))?;
+            let page = drill::page(setup, rows).map_err(CommandFailure::runtime)?;
+            std::fs::write(report, page).map_err(|cause| {
+                CommandFailure::Runtime(format!("{}: {cause}", report.display()))
+            })?;
         }
-        let wrong: Vec<&Row> = rows.iter().filter(|row| !row.is_right()).collect();
+        let wrong: Vec<&DrillRow> = rows.iter().filter(|row| !row.is_right()).collect();
         match wrong.first() {
             None => Ok(()),
-            Some(first) => Err(Failure::Runtime(format!(
+            Some(first) => Err(CommandFailure::Runtime(format!(
                 "{} of {} drills failed, the first: {}",
                 wrong.len(),
                 rows.len(),
@@ -84,7 +85,7 @@ impl Asked {
     }
 }
 
-fn failed(row: &Row) -> String {
+fn failed(row: &DrillRow) -> String {
     let why = row.error.as_ref();
     format!(
         "{} of side {} ({}): {} errors, {} wrong bytes, longest stall {:.0} ms{}",
@@ -98,8 +99,8 @@ fn failed(row: &Row) -> String {
     )
 }
 
-fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new(&[
+fn table(rows: &[DrillRow]) -> TextTable {
+    let mut table = TextTable::new(&[
         "SCENARIO",
         "SIDE",
         "LOAD",

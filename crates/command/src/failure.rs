@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 /// The cause for which a command ends without success.
 #[derive(Debug)]
-pub enum Failure {
+pub enum CommandFailure {
     /// The command line or the configuration is wrong; one line for each error.
     Usage(String),
     /// An error while the command ran.
@@ -15,35 +15,35 @@ pub enum Failure {
     Answered(u8),
 }
 
-impl Failure {
+impl CommandFailure {
     /// An error while the command ran, from its cause.
-    pub fn runtime(cause: impl fmt::Display) -> Failure {
-        Failure::Runtime(cause.to_string())
+    pub fn runtime(cause: impl fmt::Display) -> CommandFailure {
+        CommandFailure::Runtime(cause.to_string())
     }
 }
 
 /// Prints to standard output. A pipe that its reader has closed is no failure.
-pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
+pub fn print(text: impl AsRef<[u8]>) -> Result<(), CommandFailure> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_ref()).and_then(|()| out.flush());
     written.map_err(|cause| match cause.kind() {
-        io::ErrorKind::BrokenPipe => Failure::Answered(0),
-        _ => Failure::Runtime(format!("standard output: {cause}")),
+        io::ErrorKind::BrokenPipe => CommandFailure::Answered(0),
+        _ => CommandFailure::Runtime(format!("standard output: {cause}")),
     })
 }
 
 /// Prints the cause of a failure, and returns the exit status of `program`.
-pub fn exit(program: &str, ended: Result<(), Failure>) -> ExitCode {
+pub fn exit(program: &str, ended: Result<(), CommandFailure>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Usage(what)) => {
+        Err(CommandFailure::Usage(what)) => {
             let _ = writeln!(std::io::stderr(), "{what}");
             ExitCode::from(2)
         }
-        Err(Failure::Runtime(what)) => {
+        Err(CommandFailure::Runtime(what)) => {
             let _ = writeln!(std::io::stderr(), "{program}: {what}");
             ExitCode::FAILURE
         }
-        Err(Failure::Answered(status)) => ExitCode::from(status),
+        Err(CommandFailure::Answered(status)) => ExitCode::from(status),
     }
 }

@@ -12,4 +12,4 @@ pub mod manual;
 pub mod table;
 pub mod traces;
 
-pub use failure::{Failure, exit, print};
+pub use failure::{CommandFailure, exit, print};

@@ -5,10 +5,10 @@
 
 mod roff;
 
-use crate::Failure;
+use crate::CommandFailure;
 use clap::builder::ValueRange;
 use clap::{Arg, ArgAction, Command};
-pub use roff::Page;
+pub use roff::RoffPage;
 use std::fs;
 use std::path::Path;
 
@@ -72,16 +72,16 @@ impl Manual {
     }
 
     /// Writes the manual page of each command into a directory.
-    pub fn write(&self, program: &Command, directory: &Path) -> Result<(), Failure> {
+    pub fn write(&self, program: &Command, directory: &Path) -> Result<(), CommandFailure> {
         self.pages(program)
             .into_iter()
             .try_for_each(|(name, text)| write_page(directory, &name, &text))
     }
 
     /// The manual page of one command.
-    pub fn page(&self, command: &Command, path: &str) -> Page {
+    pub fn page(&self, command: &Command, path: &str) -> RoffPage {
         let name = path.replace(' ', "-");
-        let mut page = Page::new(&name, 1, &about(command));
+        let mut page = RoffPage::new(&name, 1, &about(command));
         page.heading("SYNOPSIS");
         page.synopsis(&synopsis(command, path));
         page.heading("DESCRIPTION");
@@ -149,10 +149,10 @@ impl Manual {
 }
 
 /// Writes one page into a directory.
-pub fn write_page(directory: &Path, name: &str, text: &str) -> Result<(), Failure> {
+pub fn write_page(directory: &Path, name: &str, text: &str) -> Result<(), CommandFailure> {
     fs::write(directory.join(name), text).map_err(|cause| {
         let directory = directory.display();
-        Failure::Runtime(format!("{directory}: {cause}; name a directory"))
+        CommandFailure::Runtime(format!("{directory}: {cause}; name a directory"))
     })
 }
 

@@ -3,23 +3,23 @@
 use std::fmt;
 
 /// Rows under a head; the first column and those of text are flush left, the others right.
-pub struct Table {
+pub struct TextTable {
     rows: Vec<Vec<String>>,
     text: Vec<usize>,
 }
 
-impl Table {
+impl TextTable {
     /// A table without rows.
-    pub fn new(head: &[&str]) -> Table {
+    pub fn new(head: &[&str]) -> TextTable {
         let head = head.iter().map(ToString::to_string).collect();
-        Table {
+        TextTable {
             rows: vec![head],
             text: vec![0],
         }
     }
 
     /// Puts these columns flush left too.
-    pub fn text(mut self, columns: &[usize]) -> Table {
+    pub fn text(mut self, columns: &[usize]) -> TextTable {
         self.text.extend(columns);
         self
     }
@@ -30,7 +30,7 @@ impl Table {
     }
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for TextTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let width = |column: usize| {
@@ -81,10 +81,10 @@ mod tests {
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new(&["A", "B"]);
+        let mut table = TextTable::new(&["A", "B"]);
         table.row(["long".to_owned(), "1".to_owned()]);
         assert_eq!(table.to_string(), "A     B\nlong  1\n");
-        let mut table = Table::new(&["A", "what", "B"]).text(&[1]);
+        let mut table = TextTable::new(&["A", "what", "B"]).text(&[1]);
         table.row(["long", "x", "10"].map(String::from));
         assert_eq!(table.to_string(), "A     what   B\nlong  x     10\n");
     }

@@ -15,12 +15,12 @@ use agreement::agreement_of;
 pub use arrays::{domain, shares, survives};
 pub use doors::doors_of_volumes;
 pub use machine::{dates, devices, few_lines, memory, openable, ports, sockets};
-pub use roles::{Role, roles};
+pub use roles::{DeviceRole, roles};
 
 use crate::config::{Config, Device};
-use crate::files::Files;
-use crate::place::Place;
-use crate::problem::Problem;
+use crate::files::ConfigurationFiles;
+use crate::place::BasePlace;
+use crate::problem::ConfigurationProblem;
 use std::path::Path;
 
 /// Reads `files`, then checks them against themselves, the names of the drive models `drives`, and
@@ -28,10 +28,10 @@ use std::path::Path;
 /// Problems are in the order of their lines. Problems of devices do not stop a start; see
 /// [`lacking`].
 pub fn check(
-    files: &Files,
+    files: &ConfigurationFiles,
     drives: &[&str],
     is_listened: impl Fn(&Path) -> bool,
-) -> Result<Config, Vec<Problem>> {
+) -> Result<Config, Vec<ConfigurationProblem>> {
     judge(files, drives, |config, problems| {
         memory(config, problems);
         sockets(config, is_listened, problems);
@@ -41,10 +41,10 @@ pub fn check(
 
 /// As [`check`], but without the ports: a daemon about to listen waits for a port about to be free.
 pub fn check_to_serve(
-    files: &Files,
+    files: &ConfigurationFiles,
     drives: &[&str],
     is_listened: impl Fn(&Path) -> bool,
-) -> Result<Config, Vec<Problem>> {
+) -> Result<Config, Vec<ConfigurationProblem>> {
     judge(files, drives, |config, problems| {
         memory(config, problems);
         sockets(config, is_listened, problems);
@@ -53,7 +53,7 @@ pub fn check_to_serve(
 
 /// Resources that this machine lacks at `now`, in seconds since 1970. Volumes wait for these
 /// resources, pools and arrays run without, clients are refused.
-pub fn lacking(config: &Config, now: u64) -> Vec<Problem> {
+pub fn lacking(config: &Config, now: u64) -> Vec<ConfigurationProblem> {
     let mut found = Vec::new();
     devices(config, &mut found);
     dates(config, now, &mut found);
@@ -62,7 +62,10 @@ pub fn lacking(config: &Config, now: u64) -> Vec<Problem> {
 }
 
 /// As [`check`], but without this machine, which may be in use.
-pub fn check_alone(files: impl Into<Files>, drives: &[&str]) -> Result<Config, Vec<Problem>> {
+pub fn check_alone(
+    files: impl Into<ConfigurationFiles>,
+    drives: &[&str],
+) -> Result<Config, Vec<ConfigurationProblem>> {
     judge(&files.into(), drives, |_, _| ())
 }
 
@@ -72,8 +75,8 @@ pub fn new_problems(
     before: &Config,
     after: &Config,
     drives: &[&str],
-    at: &dyn Fn(&Device) -> Place,
-) -> Vec<Problem> {
+    at: &dyn Fn(&Device) -> BasePlace,
+) -> Vec<ConfigurationProblem> {
     let all = |config| {
         let mut found = Vec::new();
         agreement_of(config, drives, at, &mut found);
@@ -81,7 +84,7 @@ pub fn new_problems(
     };
     let old = all(before);
     // Lines are not compared: a line may have moved.
-    let is_old = |new: &Problem| {
+    let is_old = |new: &ConfigurationProblem| {
         old.iter()
             .any(|o| o.what == new.what && o.remedy == new.remedy)
     };
@@ -91,18 +94,21 @@ pub fn new_problems(
 
 /// Reasons against a replacement of `before` by `after`: all problems of these files alone that
 /// `before` does not have.
-pub fn new_problems_of(before: &Files, after: &Files) -> Vec<Problem> {
+pub fn new_problems_of(
+    before: &ConfigurationFiles,
+    after: &ConfigurationFiles,
+) -> Vec<ConfigurationProblem> {
     let mut unreadable = Vec::new();
     let after = after.parse(&mut unreadable);
     if !unreadable.is_empty() {
         return unreadable;
     }
     // No change of a running daemon gives a device a model.
-    new_problems(&before.parse(&mut Vec::new()), &after, &[], &Place::of)
+    new_problems(&before.parse(&mut Vec::new()), &after, &[], &BasePlace::of)
 }
 
 /// Configurations that are valid but hardly intended.
-pub fn warnings(config: &Config) -> Vec<Problem> {
+pub fn warnings(config: &Config) -> Vec<ConfigurationProblem> {
     let mut found = Vec::new();
     arrays::warn(config, &mut found);
     doors::warn(config, &mut found);
@@ -111,10 +117,10 @@ pub fn warnings(config: &Config) -> Vec<Problem> {
 }
 
 fn judge(
-    files: &Files,
+    files: &ConfigurationFiles,
     drives: &[&str],
-    more: impl FnOnce(&Config, &mut Vec<Problem>),
-) -> Result<Config, Vec<Problem>> {
+    more: impl FnOnce(&Config, &mut Vec<ConfigurationProblem>),
+) -> Result<Config, Vec<ConfigurationProblem>> {
     let mut problems = Vec::new();
     let config = files.parse(&mut problems);
     // Sections that refer to an unreadable one would be reported too.

@@ -2,9 +2,9 @@
 
 use crate::config::{self, Config};
 use crate::explained::Explained;
-use crate::files::Files;
+use crate::files::ConfigurationFiles;
 use crate::observed::Observed;
-use crate::protocol::{Reply, Request};
+use crate::protocol::{ControlRequest, Reply};
 use crate::status::Status;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Write};
@@ -29,7 +29,7 @@ const SILENT_MAX: Duration = Duration::from_secs(2);
 const LOOKS_FAILED_MAX: u32 = 10;
 
 /// A connection to a daemon.
-pub struct Client {
+pub struct ControlClient {
     path: PathBuf,
     timeout: Duration,
     stream: BufReader<UnixStream>,
@@ -86,13 +86,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-impl Client {
+impl ControlClient {
     /// Connects to the daemon with the control socket `path`.
-    pub fn connect(path: &Path) -> Result<Client, Error> {
-        Client::within(path, TIMEOUT)
+    pub fn connect(path: &Path) -> Result<ControlClient, Error> {
+        ControlClient::within(path, TIMEOUT)
     }
 
-    fn within(path: &Path, timeout: Duration) -> Result<Client, Error> {
+    fn within(path: &Path, timeout: Duration) -> Result<ControlClient, Error> {
         let connect = || {
             let stream = UnixStream::connect(path)?;
             stream.set_read_timeout(Some(timeout))?;
@@ -100,14 +100,14 @@ impl Client {
             Ok(stream)
         };
         let stream = connect().map_err(|cause| Error::Unreachable(path.to_owned(), cause))?;
-        Ok(Client {
+        Ok(ControlClient {
             path: path.to_owned(),
             timeout,
             stream: BufReader::new(stream),
         })
     }
 
-    fn send(&mut self, request: &Request) -> io::Result<()> {
+    fn send(&mut self, request: &ControlRequest) -> io::Result<()> {
         let mut line = serde_json::to_string(request)?;
         line.push('\n');
         self.stream.get_mut().write_all(line.as_bytes())
@@ -123,9 +123,10 @@ impl Client {
 
     /// Sends `request` and waits for the reply. A volume may take hours to drain its log, so the
     /// wait lasts as long as the daemon answers pings.
-    fn exchange(&mut self, request: &Request) -> io::Result<Reply> {
+    fn exchange(&mut self, request: &ControlRequest) -> io::Result<Reply> {
         // A busy daemon carries out each change that it has taken, so the client waits longer.
-        let patience = match request.is_change() || matches!(request, Request::Change { .. }) {
+        let patience = match request.is_change() || matches!(request, ControlRequest::Change { .. })
+        {
             true => self.timeout * CHANGE_PATIENCE,
             false => self.timeout,
         };
@@ -144,9 +145,9 @@ impl Client {
 
     /// True if the daemon answers a ping.
     fn answers(&self) -> bool {
-        let other = Client::within(&self.path, self.timeout);
+        let other = ControlClient::within(&self.path, self.timeout);
         other.is_ok_and(|mut other| {
-            let sent = other.send(&Request::Ping);
+            let sent = other.send(&ControlRequest::Ping);
             sent.and_then(|()| other.receive(&mut String::new()))
                 .is_ok()
         })
@@ -158,7 +159,7 @@ impl Client {
     }
 
     /// Sends `request`; a reply that refuses it is an error.
-    pub fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
+    pub fn ask(&mut self, request: &ControlRequest) -> Result<Reply, Error> {
         match self.exchange(request) {
             Ok(Reply::Error(what)) => Err(Error::Refused(what)),
             Ok(reply) => Ok(reply),
@@ -167,7 +168,7 @@ impl Client {
     }
 
     /// Asks for `request` and waits for its end.
-    pub fn command(&mut self, request: &Request) -> Result<(), Error> {
+    pub fn command(&mut self, request: &ControlRequest) -> Result<(), Error> {
         self.ask(request).map(drop)
     }
 
@@ -177,11 +178,11 @@ impl Client {
     /// the change and the number of changes before it.
     pub fn change(
         &mut self,
-        request: &Request,
+        request: &ControlRequest,
         temporary: bool,
         waits: impl FnOnce(&str, usize),
     ) -> Result<Reply, Error> {
-        let asked = Request::Change {
+        let asked = ControlRequest::Change {
             change: Box::new(request.clone()),
             temporary,
         };
@@ -198,7 +199,7 @@ impl Client {
         name: &str,
         mut waits: Option<impl FnOnce(&str, usize)>,
     ) -> Result<Reply, Error> {
-        let asked = Request::Outcome {
+        let asked = ControlRequest::Outcome {
             change: name.to_owned(),
         };
         let [mut pause, longest] = LOOK_PAUSES;
@@ -234,7 +235,7 @@ impl Client {
                 let _ = self.stream.get_ref().shutdown(Shutdown::Both);
             }
             std::thread::sleep(pause);
-            if is_given_up && let Ok(again) = Client::within(&self.path, self.timeout) {
+            if is_given_up && let Ok(again) = ControlClient::within(&self.path, self.timeout) {
                 *self = again;
             }
             pause = (pause * 2).min(longest);
@@ -243,7 +244,7 @@ impl Client {
 
     /// The report; rates are over the time since the last call.
     pub fn status(&mut self) -> Result<Status, Error> {
-        match self.ask(&Request::Status)? {
+        match self.ask(&ControlRequest::Status)? {
             Reply::Status(status) => Ok(*status),
             other => Err(unexpected(&other)),
         }
@@ -251,7 +252,7 @@ impl Client {
 
     /// The configuration that the daemon runs, with the files that it was read from.
     pub fn configuration(&mut self) -> Result<Config, Error> {
-        let running = match self.ask(&Request::Configuration)? {
+        let running = match self.ask(&ControlRequest::Configuration)? {
             Reply::Configuration(running) => running,
             other => return Err(unexpected(&other)),
         };
@@ -262,13 +263,13 @@ impl Client {
                 "the daemon runs what cannot be read here ({problem}); is it of this version?"
             )));
         }
-        config.files = Files::from(running.files);
+        config.files = ConfigurationFiles::from(running.files);
         Ok(config)
     }
 
     /// Makes the daemon reload its configuration. Returns a line for each change.
     pub fn reload(&mut self) -> Result<Vec<String>, Error> {
-        match self.change(&Request::Reload, true, |_, _| ())? {
+        match self.change(&ControlRequest::Reload, true, |_, _| ())? {
             Reply::Reloaded(steps) => Ok(steps),
             other => Err(unexpected(&other)),
         }
@@ -277,7 +278,7 @@ impl Client {
     /// Observations of a volume, for advice.
     pub fn observe(&mut self, volume: &str) -> Result<Observed, Error> {
         let volume = volume.to_owned();
-        match self.ask(&Request::Observe { volume })? {
+        match self.ask(&ControlRequest::Observe { volume })? {
             Reply::Observed(observed) => Ok(*observed),
             other => Err(unexpected(&other)),
         }
@@ -286,7 +287,7 @@ impl Client {
     /// Explains why a volume, and a range of its bytes, is cached or not.
     pub fn explain(&mut self, volume: &str, range: Option<(u64, u64)>) -> Result<Explained, Error> {
         let volume = volume.to_owned();
-        match self.ask(&Request::Explain { volume, range })? {
+        match self.ask(&ControlRequest::Explain { volume, range })? {
             Reply::Explained(explained) => Ok(*explained),
             other => Err(unexpected(&other)),
         }
@@ -312,7 +313,7 @@ mod tests {
         let path = folder.path().join("control");
         let listener = UnixListener::bind(&path).unwrap();
         let timeout = Duration::from_millis(500);
-        let mut client = Client::within(&path, timeout).unwrap();
+        let mut client = ControlClient::within(&path, timeout).unwrap();
         let (mut first, _) = listener.accept().unwrap();
         thread::spawn(move || {
             first.write_all(b"\"do").unwrap();
@@ -335,7 +336,7 @@ mod tests {
                 }
             }
         });
-        client.ask(&Request::Configuration)
+        client.ask(&ControlRequest::Configuration)
     }
 
     #[test]

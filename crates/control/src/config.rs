@@ -4,11 +4,11 @@
 //! types, the reader with its errors, and the tables of `docs/configuration.md`.
 
 use crate::address::{NbdUri, TcpAddress};
-use crate::files::Files;
-pub use crate::parameter::{Bytes, Name, PolicyName, VolumeMode};
-use crate::problem::Problem;
-pub use crate::schema::{At, Row, Value};
-use crate::schema::{LineEnds, Reader, sections};
+use crate::files::ConfigurationFiles;
+pub use crate::parameter::{ByteCount, Name, PolicyName, VolumeMode};
+use crate::problem::ConfigurationProblem;
+pub use crate::schema::{At, ParameterRow, ParameterValue};
+use crate::schema::{LineEnds, SectionReader, sections};
 use raid::Level;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,7 +23,7 @@ sections! {
             "The unix socket that `hotset status`, `volume` and `pool` speak to. Its mode is 0600.";
         control_group: String = "",
             "The group of this machine that may use that socket too, whose mode is then 0660. Empty: none.";
-        buffers: Bytes = "256MiB",
+        buffers: ByteCount = "256MiB",
             "Memory for data in flight, at least 32 MiB. Half of it is for clients; of the other half each RAID 5 sets aside an eighth, or half of what is left if that is less; what its widest stripe takes if that is more.";
         connections: u32 = optional,
             "NBD connections at one time; half of them are set aside, an equal part for each listener. One more is closed. Without it 100, or what `buffers` is enough for.";
@@ -57,7 +57,7 @@ sections! {
             "Be as slow as this drive of [the catalogue](models.md), in real time: a simulated disk. The file must be the faster one.";
         model_disks: u32 = 1,
             "How many such drives, striped.";
-        model_stripe: Bytes = "64KiB",
+        model_stripe: ByteCount = "64KiB",
             "The length of a stripe on one of them.";
     }
 
@@ -74,11 +74,11 @@ sections! {
             "Devices that take the place of a lost member by themselves.";
         spare_delay: Duration = "2min",
             "How long a spare leaves a member that does not answer the time to come back, for then it needs only what it missed. A member that refuses writes, or was taken out by hand, is replaced at once.";
-        chunk: Bytes = "64KiB",
+        chunk: ByteCount = "64KiB",
             "What lies on one member before the next follows, in striped levels; counts when the array is made.";
         detection: Duration = "10s",
             "A member that does not answer for this long is lost, unless the array cannot do without it. One that is an array with redundancy has twice the time of its own members at least.";
-        rebuild_rate: Bytes = "10MiB",
+        rebuild_rate: ByteCount = "10MiB",
             "Bytes a second that a rebuild or a scrub moves while clients do I/O; else it takes what the members give.";
         scrub_interval: Duration = "30d",
             "How long after a scrub the next one begins by itself: copies, or data and parity, are compared, and what cannot be read of one is written again from the others. 0s: none does.";
@@ -94,13 +94,13 @@ sections! {
             "What volumes and reports call it.";
         devices: Vec<Name> = required,
             "Its devices; may be empty, and changed while it runs.";
-        line_size: Bytes = "64KiB",
+        line_size: ByteCount = "64KiB",
             "The unit of replacement: a power of two from 4 KiB to 1 MiB.";
         policy: PolicyName = "auto",
             "Which line makes room for another.";
-        sequential: Bytes = "4MiB",
+        sequential: ByteCount = "4MiB",
             "A stream that reads or writes on for longer than this is not promoted; 0B promotes all.";
-        fill_rate: Bytes = optional,
+        fill_rate: ByteCount = optional,
             "Bytes a second that may be promoted. Without it, there is no limit.";
         hit_latency_max: Duration = "100ms",
             "A hit that takes longer is served by the origin.";
@@ -130,9 +130,9 @@ sections! {
             "Of write-back that is `journaled`: a device that fails with neither of the log, at least 9 MiB, for nothing but the journal.";
         max_lag: Duration = "30s",
             "Of write-back: the span of acknowledged writes that may be lost with both devices of the log. Where the origin does not keep up, writes wait.";
-        dirty_max: Bytes = "4GiB",
+        dirty_max: ByteCount = "4GiB",
             "Of write-back: how much the origin may lack, at least 1 MiB.";
-        size: Bytes = optional,
+        size: ByteCount = optional,
             "Its size, at most the origin's. Without it, all of the origin.";
         read_only: bool = false,
             "Refuse every write of clients.";
@@ -195,7 +195,7 @@ pub struct Config {
     /// Sockets of all other frontends.
     pub listeners: Vec<Listen>,
     /// The files of this configuration; none if it was read from a text alone.
-    pub files: Files,
+    pub files: ConfigurationFiles,
 }
 
 /// The name of each section in the file, and true if the section may be repeated.
@@ -210,7 +210,7 @@ const SECTIONS: [(&str, bool); 7] = [
 ];
 
 /// The content of one file.
-pub(crate) struct Part {
+pub(crate) struct ConfigurationPart {
     pub(crate) config: Config,
     /// The line of its `[daemon]`, if it has one.
     pub(crate) daemon: Option<u32>,
@@ -218,26 +218,25 @@ pub(crate) struct Part {
 
 /// Reads a configuration. Appends the problems found; the configuration then lacks the sections
 /// concerned, and only the problems are of use.
-pub fn parse(text: &str, problems: &mut Vec<Problem>) -> Config {
+pub fn parse(text: &str, problems: &mut Vec<ConfigurationProblem>) -> Config {
     part(text, problems).config
 }
 
 /// Reads one file of a configuration, as [`parse`] does.
-pub(crate) fn part(text: &str, problems: &mut Vec<Problem>) -> Part {
+pub(crate) fn part(text: &str, problems: &mut Vec<ConfigurationProblem>) -> ConfigurationPart {
     let before = problems.len();
     let ends = &LineEnds::of(text);
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in errors {
         let line = ends.line(&error.span().unwrap_or_default());
-        let remedy = "correct the TOML (https://toml.io)";
-        problems.push(Problem::new(line, error.message().trim(), remedy));
+        let (what, remedy) = (error.message().trim(), "correct the TOML (https://toml.io)");
+        problems.push(ConfigurationProblem::new(line, what, remedy));
     }
     // After an error, replacement values would only cause more errors.
     let nothing = DeTable::new();
-    let root = if problems.len() == before {
-        document.get_ref()
-    } else {
-        &nothing
+    let root = match problems.len() == before {
+        true => document.get_ref(),
+        false => &nothing,
     };
     for (key, value) in root {
         let line = ends.line(&key.span());
@@ -254,15 +253,11 @@ pub(crate) fn part(text: &str, problems: &mut Vec<Problem>) -> Part {
             }
             (Some((_, repeated)), _) => {
                 let title = title(name, *repeated);
-                let kind = if *repeated {
-                    "an array of tables"
-                } else {
-                    "a table"
-                };
+                let kind = ["a table", "an array of tables"][usize::from(*repeated)];
                 (format!("`{name}` must be {kind}"), format!("write {title}"))
             }
         };
-        problems.push(Problem::new(line, what, remedy));
+        problems.push(ConfigurationProblem::new(line, what, remedy));
     }
     let line = root.get("daemon").map(|found| ends.line(&found.span()));
     let daemon = match root.get("daemon").map(Spanned::get_ref) {
@@ -284,9 +279,9 @@ pub(crate) fn part(text: &str, problems: &mut Vec<Problem>) -> Part {
         volumes: each(root, "volume", ends, Volume::TITLE, Volume::read, problems),
         attachments: each(root, "attach", ends, Attach::TITLE, Attach::read, problems),
         listeners: each(root, "listen", ends, Listen::TITLE, Listen::read, problems),
-        files: Files::default(),
+        files: ConfigurationFiles::default(),
     };
-    Part {
+    ConfigurationPart {
         config,
         daemon: line,
     }
@@ -305,9 +300,9 @@ fn reader<'a>(
     section: &'static str,
     table: &'a DeTable<'a>,
     line: u32,
-    problems: &'a mut Vec<Problem>,
-) -> Reader<'a> {
-    Reader {
+    problems: &'a mut Vec<ConfigurationProblem>,
+) -> SectionReader<'a> {
+    SectionReader {
         section,
         ends,
         table,
@@ -322,8 +317,8 @@ fn each<T>(
     name: &str,
     ends: &LineEnds,
     title: &'static str,
-    read: impl Fn(Reader<'_>) -> Option<T>,
-    problems: &mut Vec<Problem>,
+    read: impl Fn(SectionReader<'_>) -> Option<T>,
+    problems: &mut Vec<ConfigurationProblem>,
 ) -> Vec<T> {
     let Some(DeValue::Array(sections)) = root.get(name).map(Spanned::get_ref) else {
         return Vec::new();
@@ -335,7 +330,11 @@ fn each<T>(
             DeValue::Table(table) => all.extend(read(reader(ends, title, table, line, problems))),
             other => {
                 let what = format!("`{name}` holds a {}", other.type_str());
-                problems.push(Problem::new(line, what, format!("write {title}")));
+                problems.push(ConfigurationProblem::new(
+                    line,
+                    what,
+                    format!("write {title}"),
+                ));
             }
         }
     }
@@ -346,7 +345,7 @@ fn each<T>(
 fn alone<T>(
     text: &str,
     title: &'static str,
-    read: impl Fn(Reader<'_>) -> Option<T>,
+    read: impl Fn(SectionReader<'_>) -> Option<T>,
 ) -> Result<T, String> {
     let table = DeTable::parse(text).map_err(|error| error.message().to_owned())?;
     let mut problems = Vec::new();
@@ -399,7 +398,7 @@ pub struct Reference {
     /// The purpose of the section.
     pub about: &'static str,
     /// The parameters of the section.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ParameterRow>,
 }
 
 macro_rules! references {
@@ -435,7 +434,7 @@ pub fn reference() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cache::Mode;
+    use cache::CacheMode;
 
     fn problems(text: &str) -> Vec<String> {
         let mut problems = Vec::new();
@@ -451,11 +450,11 @@ mod tests {
         let mut problems = Vec::new();
         let config = parse(config, &mut problems);
         assert_eq!(problems, []);
-        assert_eq!(config.daemon.buffers.value, Bytes(256 << 20));
-        assert_eq!(config.pools[0].line_size.value, Bytes(64 << 10));
+        assert_eq!(config.daemon.buffers.value, ByteCount(256 << 20));
+        assert_eq!(config.pools[0].line_size.value, ByteCount(64 << 10));
         assert_eq!(
             config.volumes[0].mode.value,
-            VolumeMode::Cached(Mode::WriteThrough)
+            VolumeMode::Cached(CacheMode::WriteThrough)
         );
         assert_eq!(config.volumes[0].line, 10);
     }
@@ -495,7 +494,10 @@ mod tests {
     #[test]
     fn a_section_alone_is_read_as_in_the_file() {
         let volume = Volume::parse("name = \"v\"\norigin = \"o\"\npool = \"p\"\n").unwrap();
-        assert_eq!(volume.mode.value, VolumeMode::Cached(Mode::WriteThrough));
+        assert_eq!(
+            volume.mode.value,
+            VolumeMode::Cached(CacheMode::WriteThrough)
+        );
         assert!(
             Volume::parse("name = \"v\"")
                 .unwrap_err()

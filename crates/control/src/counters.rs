@@ -12,9 +12,9 @@ use std::ops::Index;
 
 /// Counters under their names; see `docs/commands/status.md`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counters(Vec<(Counter, u64)>);
+pub struct NamedCounters(Vec<(Counter, u64)>);
 
-impl Counters {
+impl NamedCounters {
     /// The name and the meaning of each counter.
     pub fn described() -> impl Iterator<Item = (&'static str, &'static str)> {
         let all = Counter::ALL.iter();
@@ -46,19 +46,19 @@ impl Counters {
     }
 
     /// The counters that are among `kept`.
-    pub fn only(&self, kept: &[Counter]) -> Counters {
+    pub fn only(&self, kept: &[Counter]) -> NamedCounters {
         let kept = self.0.iter().filter(|(counter, _)| kept.contains(counter));
-        Counters(kept.copied().collect())
+        NamedCounters(kept.copied().collect())
     }
 }
 
-impl From<&cache::Snapshot> for Counters {
-    fn from(snapshot: &cache::Snapshot) -> Counters {
-        Counters(snapshot.iter().collect())
+impl From<&cache::CounterSnapshot> for NamedCounters {
+    fn from(snapshot: &cache::CounterSnapshot) -> NamedCounters {
+        NamedCounters(snapshot.iter().collect())
     }
 }
 
-impl Index<&str> for Counters {
+impl Index<&str> for NamedCounters {
     type Output = u64;
 
     fn index(&self, name: &str) -> &u64 {
@@ -66,31 +66,31 @@ impl Index<&str> for Counters {
     }
 }
 
-impl Serialize for Counters {
+impl Serialize for NamedCounters {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.iter())
     }
 }
 
-impl<'de> Deserialize<'de> for Counters {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Counters, D::Error> {
-        deserializer.deserialize_map(Map)
+impl<'de> Deserialize<'de> for NamedCounters {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NamedCounters, D::Error> {
+        deserializer.deserialize_map(CounterMap)
     }
 }
 
-struct Map;
+struct CounterMap;
 
-impl<'de> Visitor<'de> for Map {
-    type Value = Counters;
+impl<'de> Visitor<'de> for CounterMap {
+    type Value = NamedCounters;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("counters by name")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Counters, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NamedCounters, A::Error> {
         let mut counters = Vec::with_capacity(Counter::ALL.len());
         let mut next = 0;
-        while let Some(counter) = map.next_key_seed(Key(next))? {
+        while let Some(counter) = map.next_key_seed(CounterKey(next))? {
             let n = map.next_value()?;
             if let Some(counter) = counter {
                 counters.push((counter, n));
@@ -99,14 +99,14 @@ impl<'de> Visitor<'de> for Map {
         }
         counters.sort_by_key(|(counter, _)| *counter as u8);
         counters.dedup_by_key(|(counter, _)| *counter);
-        Ok(Counters(counters))
+        Ok(NamedCounters(counters))
     }
 }
 
 /// A name, most likely that of the counter with this number.
-struct Key(usize);
+struct CounterKey(usize);
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for CounterKey {
     type Value = Option<Counter>;
 
     fn deserialize<D: Deserializer<'de>>(self, key: D) -> Result<Option<Counter>, D::Error> {
@@ -114,7 +114,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-impl Visitor<'_> for Key {
+impl Visitor<'_> for CounterKey {
     type Value = Option<Counter>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -135,12 +135,12 @@ mod tests {
     #[test]
     fn what_is_written_reads_the_same_in_any_order() {
         let all = Counter::ALL.iter().zip(1..).map(|(c, n)| (*c, n));
-        let all = Counters(all.collect());
+        let all = NamedCounters(all.collect());
         let text = serde_json::to_string(&all).unwrap();
-        assert_eq!(serde_json::from_str::<Counters>(&text).unwrap(), all);
+        assert_eq!(serde_json::from_str::<NamedCounters>(&text).unwrap(), all);
         let sorted: std::collections::BTreeMap<String, u64> = serde_json::from_str(&text).unwrap();
         let text = serde_json::to_string(&sorted).unwrap();
-        assert_eq!(serde_json::from_str::<Counters>(&text).unwrap(), all);
+        assert_eq!(serde_json::from_str::<NamedCounters>(&text).unwrap(), all);
         for counter in Counter::ALL {
             assert_eq!(all.value(*counter), all[counter.name()]);
         }
@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_left_out_and_what_lacks_is_nothing() {
-        let some: Counters = serde_json::from_str(r#"{"new":1,"writes":3,"reads_hit":2}"#).unwrap();
+        let some: NamedCounters =
+            serde_json::from_str(r#"{"new":1,"writes":3,"reads_hit":2}"#).unwrap();
         assert_eq!(
             some.iter().collect::<Vec<_>>(),
             [("reads_hit", 2), ("writes", 3)]
@@ -158,6 +159,6 @@ mod tests {
             (3, 0)
         );
         assert_eq!(some.only(&[Counter::Writes]).iter().count(), 1);
-        serde_json::from_str::<Counters>(r#"{"writes":-1}"#).unwrap_err();
+        serde_json::from_str::<NamedCounters>(r#"{"writes":-1}"#).unwrap_err();
     }
 }

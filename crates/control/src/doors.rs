@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 /// The frontends of a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Doors {
+pub struct VolumeFrontends {
     /// True if the volume is an NBD export.
     pub nbd: bool,
     /// Queues of the volume's block device on this machine, if there is one.
     pub ublk: Option<Queues>,
     /// Disks of virtual machines that show the volume.
-    pub guests: Vec<Guest>,
+    pub guests: Vec<GuestDisk>,
 }
 
 /// The hardware queues of a block device.
@@ -25,23 +25,23 @@ pub struct Queues {
 
 /// A virtual machine's disk.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Guest {
+pub struct GuestDisk {
     /// Socket for the machine's monitor.
     pub socket: PathBuf,
     /// Most requests in flight.
     pub depth: u32,
 }
 
-impl Doors {
+impl VolumeFrontends {
     /// True if there is a frontend other than NBD.
     pub fn has_own(&self) -> bool {
         self.ublk.is_some() || !self.guests.is_empty()
     }
 
     /// Frontends in both `self` and `others`.
-    pub fn common(&self, others: &Doors) -> Doors {
-        let is_there = |guest: &&Guest| others.guests.contains(guest);
-        Doors {
+    pub fn common(&self, others: &VolumeFrontends) -> VolumeFrontends {
+        let is_there = |guest: &&GuestDisk| others.guests.contains(guest);
+        VolumeFrontends {
             nbd: self.nbd && others.nbd,
             ublk: self.ublk.filter(|_| self.ublk == others.ublk),
             guests: self.guests.iter().filter(is_there).cloned().collect(),
@@ -58,15 +58,15 @@ impl Config {
     }
 
     /// The frontends of a volume. NBD is one if the volume has no other, or is shared.
-    pub fn doors(&self, volume: &str) -> Doors {
+    pub fn doors(&self, volume: &str) -> VolumeFrontends {
         let attached = self.attachments.iter().find(|a| a.ublk.as_str() == volume);
         let guests = self.guests().filter(|(name, _)| name == volume);
         let guests = guests.filter_map(|(_, listen)| {
             let socket = listen.vhost_user.as_ref()?.value.clone();
             let depth = listen.depth.value;
-            Some(Guest { socket, depth })
+            Some(GuestDisk { socket, depth })
         });
-        let mut doors = Doors {
+        let mut doors = VolumeFrontends {
             nbd: false,
             ublk: attached.map(Attach::queues),
             guests: guests.collect(),

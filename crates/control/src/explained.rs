@@ -1,8 +1,8 @@
 //! The reasons why parts of a volume are cached or not. Field names are the names in the JSON;
 //! times are seconds before the report.
 
-use crate::counters::Counters;
-use policy::regions::Region as Heat;
+use crate::counters::NamedCounters;
+use policy::regions::PolicyRegion as Heat;
 use serde::{Deserialize, Serialize};
 
 /// Most lines that are listed one by one.
@@ -31,26 +31,26 @@ pub struct Explained {
     /// Pool devices that do not serve, each with the reason.
     pub lost_devices: Vec<String>,
     /// The pool's policy.
-    pub policy: Policy,
+    pub policy: PolicyReport,
     /// Decisions for this volume by reason, each with its meaning.
-    pub reasons: Vec<Reason>,
+    pub reasons: Vec<ReasonCount>,
     /// All counters of the volume.
     #[cfg_attr(feature = "schema", schema(value_type = std::collections::BTreeMap<String, u64>))]
-    pub counters: Counters,
+    pub counters: NamedCounters,
     /// The volume cut into equal parts.
-    pub regions: Vec<Region>,
+    pub regions: Vec<ExplainedRegion>,
     /// Length of each region but the last.
     pub region_bytes: u64,
     /// True if residence in regions is estimated from some of their lines.
     pub sampled: bool,
     /// The requested range; lines past [`LINES_MAX`] are left out.
-    pub range: Option<Range>,
+    pub range: Option<ExplainedRange>,
 }
 
 /// A policy of lines, and the evidence behind its choice of rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Policy {
+pub struct PolicyReport {
     /// Name of the policy.
     pub name: String,
     /// The rule in force, of a policy that tunes itself.
@@ -66,7 +66,7 @@ pub struct Policy {
 /// A count of decisions by reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Reason {
+pub struct ReasonCount {
     /// Name of the reason's counter.
     pub name: String,
     /// Number of decisions.
@@ -78,7 +78,7 @@ pub struct Reason {
 /// A part of the volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Region {
+pub struct ExplainedRegion {
     /// Reads of lines lately, older ones counting less.
     pub reads: u32,
     /// Writes of lines lately, older ones counting less.
@@ -89,11 +89,11 @@ pub struct Region {
     pub resident: f64,
 }
 
-impl Region {
+impl ExplainedRegion {
     /// Makes a region from its heat at `now_s`.
-    pub fn new(heat: &Heat, now_s: u64, resident: f64) -> Region {
+    pub fn new(heat: &Heat, now_s: u64, resident: f64) -> ExplainedRegion {
         let last = heat.last.checked_sub(1);
-        Region {
+        ExplainedRegion {
             reads: heat.reads,
             writes: heat.writes,
             idle_s: last.map(|at| now_s.saturating_sub(u64::from(at)) as u32),
@@ -110,7 +110,7 @@ impl Region {
 /// The lines of a range.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Range {
+pub struct ExplainedRange {
     /// Start of the range, in bytes.
     pub start: u64,
     /// End of the range, in bytes.
@@ -118,13 +118,13 @@ pub struct Range {
     /// Number of lines in the range.
     pub lines_in_range: u64,
     /// The first lines of the range.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ExplainedLine>,
 }
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Line {
+pub struct ExplainedLine {
     /// Start of the line, in bytes.
     pub start: u64,
     /// Length of the line.

@@ -1,12 +1,12 @@
 //! The files of a configuration: one, and those of `conf.d` beside it.
 //!
 //! Lines are numbered through all files, one after the other, so that a number identifies the file
-//! too; [`Files::place`] shows the file.
+//! too; [`ConfigurationFiles::place`] shows the file.
 //!
 //! Invariant: each file is read by itself: parameters before its first title belong to no section
 //! of the file before.
 
-use crate::problem::Problem;
+use crate::problem::ConfigurationProblem;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::ops::Range;
@@ -19,15 +19,15 @@ pub(crate) const DIRECTORY: &str = "conf.d";
 
 /// A file as it was read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct File {
+pub struct ConfigurationFile {
     /// Absolute path of the file.
     pub path: PathBuf,
     /// Content of the file.
     pub text: String,
 }
 
-impl File {
-    fn read(path: &Path) -> Result<File, Unreadable> {
+impl ConfigurationFile {
+    fn read(path: &Path) -> Result<ConfigurationFile, Unreadable> {
         let fails = |cause| (path.to_owned(), cause);
         if path.to_str().is_none() {
             let what = "its name is not UTF-8; rename it";
@@ -35,7 +35,7 @@ impl File {
         }
         let text = fs::read_to_string(path).map_err(fails)?;
         let path = std::path::absolute(path).map_err(fails)?;
-        Ok(File { path, text })
+        Ok(ConfigurationFile { path, text })
     }
 
     pub(crate) fn lines(&self) -> u32 {
@@ -48,65 +48,65 @@ pub type Unreadable = (PathBuf, io::Error);
 
 /// The files of a configuration, in the order in which they are read.
 #[derive(Clone, Default, Debug)]
-pub struct Files(Arc<[File]>);
+pub struct ConfigurationFiles(Arc<[ConfigurationFile]>);
 
-impl From<&str> for Files {
+impl From<&str> for ConfigurationFiles {
     /// One text without a file.
-    fn from(text: &str) -> Files {
-        Files::from(vec![File {
+    fn from(text: &str) -> ConfigurationFiles {
+        ConfigurationFiles::from(vec![ConfigurationFile {
             path: PathBuf::new(),
             text: text.to_owned(),
         }])
     }
 }
 
-impl From<&String> for Files {
-    fn from(text: &String) -> Files {
-        Files::from(text.as_str())
+impl From<&String> for ConfigurationFiles {
+    fn from(text: &String) -> ConfigurationFiles {
+        ConfigurationFiles::from(text.as_str())
     }
 }
 
-impl From<Vec<File>> for Files {
-    fn from(files: Vec<File>) -> Files {
-        Files(files.into())
+impl From<Vec<ConfigurationFile>> for ConfigurationFiles {
+    fn from(files: Vec<ConfigurationFile>) -> ConfigurationFiles {
+        ConfigurationFiles(files.into())
     }
 }
 
-impl Files {
+impl ConfigurationFiles {
     /// Reads the file at `path`, and the files of `conf.d` beside it.
-    pub fn read(path: &Path) -> Result<Files, Unreadable> {
-        let mut files = vec![File::read(path)?];
+    pub fn read(path: &Path) -> Result<ConfigurationFiles, Unreadable> {
+        let mut files = vec![ConfigurationFile::read(path)?];
         let beside = path.parent().unwrap_or(Path::new("")).join(DIRECTORY);
         for path in dropped_in(&beside)? {
-            files.push(File::read(&path)?);
+            files.push(ConfigurationFile::read(&path)?);
         }
-        Ok(Files::from(files))
+        Ok(ConfigurationFiles::from(files))
     }
 
     /// The files, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &File> {
+    pub fn iter(&self) -> impl Iterator<Item = &ConfigurationFile> {
         self.0.iter()
     }
 
-    /// The file that was named by the caller of [`Files::read`].
+    /// The file that was named by the caller of [`ConfigurationFiles::read`].
     pub fn main(&self) -> Option<&Path> {
         let first = self.0.first().map(|file| file.path.as_path());
         first.filter(|path| !path.as_os_str().is_empty())
     }
 
     /// The same files, with `text` in the file at `path`.
-    pub fn with(&self, path: &Path, text: String) -> Files {
+    pub fn with(&self, path: &Path, text: String) -> ConfigurationFiles {
         let mut files = self.0.to_vec();
         let changed = files.iter_mut().find(|file| file.path == path);
         if let Some(file) = changed {
             file.text = text;
         }
-        Files::from(files)
+        ConfigurationFiles::from(files)
     }
 
     /// The first file of `now`, the same files after a change, that differs from this one, with the
     /// range of its new lines.
-    pub fn difference<'a>(&self, now: &'a Files) -> Option<(&'a Path, Range<usize>)> {
+    pub fn difference<'a>(&self, now: &'a ConfigurationFiles) -> Option<(&'a Path, Range<usize>)> {
         let mut both = self.iter().zip(now.iter());
         let (before, after) = both.find(|(before, after)| before.text != after.text)?;
         let old: Vec<&str> = before.text.lines().collect();
@@ -138,8 +138,8 @@ impl Files {
     }
 
     /// A problem with its file and line.
-    pub fn show(&self, problem: &Problem) -> String {
-        let Problem { line, what, remedy } = problem;
+    pub fn show(&self, problem: &ConfigurationProblem) -> String {
+        let ConfigurationProblem { line, what, remedy } = problem;
         format!("{}: {what}; {remedy}", self.place(*line))
     }
 }
@@ -185,7 +185,7 @@ mod tests {
         fs::create_dir(&beside).unwrap();
         let odd = beside.join(OsStr::from_bytes(b"50-b\xfccher.toml"));
         fs::write(&odd, "").unwrap();
-        let (path, why) = Files::read(&main).unwrap_err();
+        let (path, why) = ConfigurationFiles::read(&main).unwrap_err();
         assert!(
             path == odd && why.to_string().contains("not UTF-8"),
             "{why}"
@@ -195,7 +195,7 @@ mod tests {
         let pipe = beside.join("pipe.toml");
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         assert!(made.unwrap().success());
-        let (path, why) = Files::read(&main).unwrap_err();
+        let (path, why) = ConfigurationFiles::read(&main).unwrap_err();
         assert!(
             path == pipe && why.to_string().contains("no regular file"),
             "{why}"
@@ -205,11 +205,11 @@ mod tests {
     #[test]
     fn a_change_is_found_with_the_lines_that_say_it() {
         let of = |text: &str| {
-            let file = |path: &str, text: &str| File {
+            let file = |path: &str, text: &str| ConfigurationFile {
                 path: path.into(),
                 text: text.to_owned(),
             };
-            Files::from(vec![file("first", "same\n"), file("second", text)])
+            ConfigurationFiles::from(vec![file("first", "same\n"), file("second", text)])
         };
         let before = of("a\nb\n\nc\n");
         for (text, lines) in [

@@ -5,7 +5,7 @@ pub(crate) const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes received and not yet cut.
 #[derive(Default)]
-pub(crate) struct Lines {
+pub(crate) struct LineBuffer {
     pending: Vec<u8>,
 }
 
@@ -13,7 +13,7 @@ pub(crate) struct Lines {
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct TooLong;
 
-impl Lines {
+impl LineBuffer {
     /// Appends received bytes.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.pending.extend_from_slice(bytes);
@@ -41,7 +41,7 @@ mod tests {
 
     #[test]
     fn lines_are_cut_wherever_the_pieces_end() {
-        let mut lines = Lines::default();
+        let mut lines = LineBuffer::default();
         lines.push(b"one\ntw");
         assert_eq!(lines.next(), Ok(Some(b"one".to_vec())));
         assert_eq!(lines.next(), Ok(None));
@@ -53,12 +53,12 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_bounded() {
-        let mut lines = Lines::default();
+        let mut lines = LineBuffer::default();
         lines.push(&vec![b'x'; LINE_BYTES_MAX]);
         assert_eq!(lines.next(), Ok(None));
         lines.push(b"x");
         assert_eq!(lines.next(), Err(TooLong));
-        let mut lines = Lines::default();
+        let mut lines = LineBuffer::default();
         lines.push(&vec![b'x'; LINE_BYTES_MAX + 1]);
         lines.push(b"\n");
         assert_eq!(lines.next(), Err(TooLong));

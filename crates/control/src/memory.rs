@@ -4,8 +4,8 @@
 //! device is opened. A configuration that does not fit is refused in words: by `hotset check`, at
 //! the start, and by a change of a running daemon.
 
-use crate::config::{Bytes, Config, Name, Pool, Volume};
-use crate::problem::Problem;
+use crate::config::{ByteCount, Config, Name, Pool, Volume};
+use crate::problem::ConfigurationProblem;
 use std::fs;
 use std::path::Path;
 
@@ -28,7 +28,7 @@ pub struct Need {
 
 /// The memory available.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Room {
+pub struct MemoryRoom {
     /// Bytes available.
     pub bytes: u64,
     /// The limit that leaves these bytes.
@@ -90,7 +90,7 @@ pub fn needs(config: &Config, size: impl Fn(&Name) -> Option<u64>) -> Vec<Need> 
 }
 
 /// The problem if `needs` exceed the room; names the greatest need.
-pub fn shortage(needs: &[Need], room: Option<Room>) -> Option<Problem> {
+pub fn shortage(needs: &[Need], room: Option<MemoryRoom>) -> Option<ConfigurationProblem> {
     let room = room?;
     let sum = needs
         .iter()
@@ -108,19 +108,19 @@ pub fn shortage(needs: &[Need], room: Option<Room>) -> Option<Problem> {
             about(room.bytes),
             room.limit
         );
-        Problem::new(greatest.line, what, greatest.remedy)
+        ConfigurationProblem::new(greatest.line, what, greatest.remedy)
     })
 }
 
 /// Bytes, rounded up to a MiB or, if there are many, to a GiB.
 fn about(bytes: u64) -> String {
     let unit = if bytes < 10 << 30 { 1 << 20 } else { 1 << 30 };
-    Bytes(bytes.div_ceil(unit).saturating_mul(unit)).to_string()
+    ByteCount(bytes.div_ceil(unit).saturating_mul(unit)).to_string()
 }
 
 /// Memory available on this machine beyond the bytes `promised` to this process, used yet or not;
 /// `None` if the machine does not say.
-pub fn room(promised: u64) -> Option<Room> {
+pub fn room(promised: u64) -> Option<MemoryRoom> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let resident = kib(&status, "VmRSS:")?;
     // Memory that was promised and is not in use yet is no room for others.
@@ -141,7 +141,7 @@ pub fn room(promised: u64) -> Option<Room> {
         addresses.map(|(limit, used)| (limit.saturating_sub(used), "its limit of address space")),
     ];
     let least = rooms.into_iter().flatten().min()?;
-    Some(Room {
+    Some(MemoryRoom {
         bytes: least.0,
         limit: least.1,
     })
@@ -199,7 +199,7 @@ mod tests {
         let mut problems = Vec::new();
         let config = parse(text, &mut problems);
         assert_eq!(problems, [], "{text}");
-        let room = Room {
+        let room = MemoryRoom {
             bytes: room,
             limit: "MemAvailable",
         };

@@ -3,7 +3,7 @@
 
 use crate::status::Total;
 use policy::profile::Profile;
-use policy::written::Written;
+use policy::written::WrittenFigures;
 use serde::{Deserialize, Serialize};
 
 /// Quantiles reported of a latency.
@@ -31,7 +31,7 @@ pub struct Observed {
     /// Pattern of the clients' writes and flushes; absent if the daemon does not count them.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
-    pub written: Option<Written>,
+    pub written: Option<WrittenFigures>,
     /// 4 KiB blocks read that were in the pool.
     pub blocks_hit: u64,
     /// 4 KiB blocks read that were not in the pool.
@@ -50,22 +50,22 @@ pub struct Observed {
     #[serde(default)]
     pub write_total: Total,
     /// The origin.
-    pub origin: Service,
+    pub origin: ServiceReport,
     /// The pool's devices together, for all volumes of the pool.
-    pub cache: Service,
+    pub cache: ServiceReport,
 }
 
 /// Requests that devices served.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Service {
+pub struct ServiceReport {
     /// Reads.
-    pub reads: Kind,
+    pub reads: ObservedKind,
     /// Writes.
-    pub writes: Kind,
+    pub writes: ObservedKind,
     /// Flushes.
     #[serde(default)]
-    pub flushes: Kind,
+    pub flushes: ObservedKind,
     /// The part of the time in which a request was in flight.
     pub busy: f64,
     /// Time over which the devices were observed, on average.
@@ -76,7 +76,7 @@ pub struct Service {
 /// Requests of one kind that succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Kind {
+pub struct ObservedKind {
     /// Number of requests.
     pub requests: u64,
     /// Bytes moved.

@@ -2,7 +2,7 @@
 
 use crate::address::{NbdUri, TcpAddress};
 use crate::section::quoted;
-use cache::{Mode, NAME_BYTES_MAX};
+use cache::{CacheMode, NAME_BYTES_MAX};
 use policy::registry::POLICIES;
 use raid::Level;
 use std::fmt;
@@ -129,13 +129,13 @@ impl Parameter for u32 {
 
 /// A number of bytes: an integer, or text with a binary unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Bytes(pub u64);
+pub struct ByteCount(pub u64);
 
 const UNITS: [(&str, u32); 5] = [("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];
 
-impl Bytes {
+impl ByteCount {
     /// Reads text such as "64KiB".
-    pub fn parse(text: &str) -> Result<Bytes, String> {
+    pub fn parse(text: &str) -> Result<ByteCount, String> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = text.split_at(digits);
         let unit = unit.trim_start();
@@ -147,12 +147,12 @@ impl Bytes {
         };
         let bytes = number.checked_mul(1 << shift);
         bytes
-            .map(Bytes)
+            .map(ByteCount)
             .ok_or_else(|| format!("{text:?} is more than 16 EiB"))
     }
 }
 
-impl fmt::Display for Bytes {
+impl fmt::Display for ByteCount {
     /// The exact number, in the largest unit that divides it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fits = |(_, shift): &&(&str, u32)| self.0 != 0 && self.0.is_multiple_of(1 << shift);
@@ -161,17 +161,17 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl Parameter for Bytes {
+impl Parameter for ByteCount {
     fn form() -> String {
         "bytes, such as \"64KiB\"".into()
     }
-    fn read(value: &DeValue<'_>) -> Result<Bytes, Option<String>> {
+    fn read(value: &DeValue<'_>) -> Result<ByteCount, Option<String>> {
         if let Some(number) = value.as_integer() {
             return u64::from_str_radix(number.as_str(), number.radix())
-                .map(Bytes)
+                .map(ByteCount)
                 .map_err(|_| Some(format!("{number} is no number of bytes")));
         }
-        Bytes::parse(text(value)?).map_err(Some)
+        ByteCount::parse(text(value)?).map_err(Some)
     }
     fn written(&self) -> String {
         quoted(&self.to_string())
@@ -219,7 +219,7 @@ impl Parameter for Duration {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum VolumeMode {
     /// An acknowledged write is on the origin.
-    Cached(Mode),
+    Cached(CacheMode),
     /// An acknowledged write is in the log first.
     WriteBack,
 }
@@ -228,7 +228,7 @@ impl VolumeMode {
     const WRITE_BACK: &str = "write-back";
     /// Every mode.
     pub const ALL: [VolumeMode; 4] = {
-        let [first, second, third] = Mode::ALL;
+        let [first, second, third] = CacheMode::ALL;
         [
             VolumeMode::Cached(first),
             VolumeMode::Cached(second),
@@ -257,23 +257,23 @@ impl VolumeMode {
     pub fn from_name(name: &str) -> Option<VolumeMode> {
         match name {
             VolumeMode::WRITE_BACK => Some(VolumeMode::WriteBack),
-            name => Mode::from_name(name).map(VolumeMode::Cached),
+            name => CacheMode::from_name(name).map(VolumeMode::Cached),
         }
     }
 
     /// The mode in force: pass-through for a volume that is `off`.
     pub fn unless(self, off: bool) -> VolumeMode {
         match off {
-            true => VolumeMode::Cached(Mode::PassThrough),
+            true => VolumeMode::Cached(CacheMode::PassThrough),
             false => self,
         }
     }
 
     /// The mode of the cache behind the log, or without a log.
-    pub fn cached(self) -> Mode {
+    pub fn cached(self) -> CacheMode {
         match self {
             VolumeMode::Cached(mode) => mode,
-            VolumeMode::WriteBack => Mode::WriteThrough,
+            VolumeMode::WriteBack => CacheMode::WriteThrough,
         }
     }
 }
@@ -405,11 +405,11 @@ mod tests {
             ("4097B", 4097, "4097 B"),
             ("0B", 0, "0 B"),
         ] {
-            assert_eq!(Bytes::parse(text), Ok(Bytes(bytes)));
-            assert_eq!(Bytes(bytes).to_string(), printed);
+            assert_eq!(ByteCount::parse(text), Ok(ByteCount(bytes)));
+            assert_eq!(ByteCount(bytes).to_string(), printed);
         }
         for bad in ["", "KiB", "1.5GiB", "64k", "-1B", "17179869184GiB"] {
-            Bytes::parse(bad).unwrap_err();
+            ByteCount::parse(bad).unwrap_err();
         }
     }
 

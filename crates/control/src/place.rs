@@ -34,7 +34,7 @@ pub enum Base {
 
 /// A range of bytes of a base.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct BasePlace {
     /// Carrier of the bytes.
     pub base: Base,
     /// First byte.
@@ -45,10 +45,10 @@ pub struct Place {
     pub backing: Option<PathBuf>,
 }
 
-impl Place {
+impl BasePlace {
     /// All of `base`.
-    fn whole(base: Base) -> Place {
-        Place {
+    fn whole(base: Base) -> BasePlace {
+        BasePlace {
             base,
             from: 0,
             to: u64::MAX,
@@ -57,39 +57,39 @@ impl Place {
     }
 
     /// A place of which only the name is known.
-    pub fn named(name: impl Into<String>) -> Place {
-        Place::whole(Base::Name(name.into()))
+    pub fn named(name: impl Into<String>) -> BasePlace {
+        BasePlace::whole(Base::Name(name.into()))
     }
 
     /// The place of `device`, as this machine has it now.
-    pub fn of(device: &Device) -> Place {
+    pub fn of(device: &Device) -> BasePlace {
         match (&device.path, &device.nbd) {
-            (Some(path), _) => Place::at(&path.value),
-            (None, Some(uri)) => Place::named(uri.value.place()),
-            (None, None) => Place::named(format!("{} without a place", device.name.value)),
+            (Some(path), _) => BasePlace::at(&path.value),
+            (None, Some(uri)) => BasePlace::named(uri.value.place()),
+            (None, None) => BasePlace::named(format!("{} without a place", device.name.value)),
         }
     }
 
     /// The place of `device` by its configured name alone.
-    pub fn said(device: &Device) -> Place {
+    pub fn said(device: &Device) -> BasePlace {
         let path = device.path.as_ref().map(|path| path.value.display());
         let uri = device.nbd.as_ref().map(|uri| uri.value.place());
         let name = path.map(|path| path.to_string()).or(uri);
-        Place::named(name.unwrap_or_default())
+        BasePlace::named(name.unwrap_or_default())
     }
 
     /// The place of the file or block device at `path`.
-    pub fn at(path: &Path) -> Place {
-        Place::follow(path, Path::new("/sys/dev/block"), DEPTH_MAX)
+    pub fn at(path: &Path) -> BasePlace {
+        BasePlace::follow(path, Path::new("/sys/dev/block"), DEPTH_MAX)
     }
 
-    fn follow(path: &Path, sysfs: &Path, depth: u32) -> Place {
+    fn follow(path: &Path, sysfs: &Path, depth: u32) -> BasePlace {
         let Ok(meta) = fs::metadata(path) else {
-            return Place::named(path.display().to_string());
+            return BasePlace::named(path.display().to_string());
         };
         match block_number(&meta) {
-            Some(number) => Place::of_block(number, sysfs, depth),
-            None => Place::whole(Base::File {
+            Some(number) => BasePlace::of_block(number, sysfs, depth),
+            None => BasePlace::whole(Base::File {
                 dev: meta.dev(),
                 inode: meta.ino(),
             }),
@@ -97,8 +97,8 @@ impl Place {
     }
 
     /// The place of the block device `number`, which `sysfs` describes.
-    fn of_block(number: u64, sysfs: &Path, depth: u32) -> Place {
-        let whole = Place::whole(Base::Disk(number));
+    fn of_block(number: u64, sysfs: &Path, depth: u32) -> BasePlace {
+        let whole = BasePlace::whole(Base::Disk(number));
         if depth == 0 {
             return whole;
         }
@@ -112,14 +112,14 @@ impl Place {
         ) && let Some(disk) = parent(&about)
         {
             let (start, size) = (start * SECTOR_BYTES, size * SECTOR_BYTES);
-            return Place::of_block(disk, sysfs, depth - 1).part(start, Some(size));
+            return BasePlace::of_block(disk, sysfs, depth - 1).part(start, Some(size));
         }
         let Some(file) = value("loop/backing_file") else {
             return whole;
         };
         let file = PathBuf::from(file.trim_end_matches('\n'));
         let size = count("loop/sizelimit").filter(|size| *size > 0);
-        let below = Place::follow(&file, sysfs, depth - 1);
+        let below = BasePlace::follow(&file, sysfs, depth - 1);
         match below.base {
             // The file was removed, or is visible to other processes alone.
             Base::Name(_) => whole,
@@ -132,19 +132,19 @@ impl Place {
     }
 
     /// The bytes of this place from `offset` on, at most `size`.
-    fn part(self, offset: u64, size: Option<u64>) -> Place {
+    fn part(self, offset: u64, size: Option<u64>) -> BasePlace {
         let from = self.from.saturating_add(offset);
         let to = size.map_or(self.to, |size| self.to.min(from.saturating_add(size)));
-        Place { from, to, ..self }
+        BasePlace { from, to, ..self }
     }
 
     /// True if bytes written to one place may be read from the other.
-    pub fn overlaps(&self, other: &Place) -> bool {
+    pub fn overlaps(&self, other: &BasePlace) -> bool {
         self.base == other.base && self.from < other.to && other.from < self.to
     }
 
     /// True if both places are the same bytes.
-    pub fn is(&self, other: &Place) -> bool {
+    pub fn is(&self, other: &BasePlace) -> bool {
         self.base == other.base && (self.from, self.to) == (other.from, other.to)
     }
 }
@@ -220,12 +220,13 @@ mod tests {
         let file = dir.path().join("image");
         fs::write(&file, "").unwrap();
         let sysfs = sysfs(dir.path(), &file);
-        let at = |major: u64, minor: u64| Place::of_block(major << 8 | minor, &sysfs, DEPTH_MAX);
+        let at =
+            |major: u64, minor: u64| BasePlace::of_block(major << 8 | minor, &sysfs, DEPTH_MAX);
         let (disk, first, second) = (at(8, 0), at(8, 1), at(8, 2));
         assert!(disk.overlaps(&first) && second.overlaps(&disk) && !disk.is(&first));
         assert!(!first.overlaps(&second) && first.is(&at(8, 1)));
         assert_eq!((second.from, second.to), (4096 * 512, 6144 * 512));
-        let (all, part, image) = (at(7, 0), at(7, 1), Place::at(&file));
+        let (all, part, image) = (at(7, 0), at(7, 1), BasePlace::at(&file));
         assert!(all.is(&image) && part.overlaps(&image) && !part.is(&image));
         assert_eq!(part.backing.as_deref(), Some(&*file));
         assert!(!all.overlaps(&disk));
@@ -242,7 +243,7 @@ mod tests {
         fs::write(at("b"), "").unwrap();
         fs::hard_link(at("a"), at("hard")).unwrap();
         symlink(at("hard"), at("soft")).unwrap();
-        let place = |name: &str| Place::at(&at(name));
+        let place = |name: &str| BasePlace::at(&at(name));
         assert!(place("a").is(&place("hard")) && place("a").is(&place("soft")));
         assert!(!place("a").overlaps(&place("b")) && !place("a").overlaps(&place("none")));
         assert!(place("none").is(&place("none")));

@@ -13,14 +13,14 @@ mod tests;
 
 pub use change::Change;
 
-use crate::config::{Array, Config, Daemon, Name, Pool, Value, Volume, VolumeMode};
-use crate::files::Files;
-use crate::written::Section;
+use crate::config::{Array, Config, Daemon, Name, ParameterValue, Pool, Volume, VolumeMode};
+use crate::files::ConfigurationFiles;
+use crate::written::WrittenSection;
 use std::collections::{BTreeSet, HashMap};
 
 /// One step.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct PlanStep {
     /// The line of the other configuration that causes the step; `None` for a section left out
     /// there.
     pub line: Option<u32>,
@@ -30,13 +30,13 @@ pub struct Step {
     pub change: Result<Change, &'static str>,
 }
 
-impl Step {
-    fn new(line: Option<u32>, what: String, change: Result<Change, &'static str>) -> Step {
-        Step { line, what, change }
+impl PlanStep {
+    fn new(line: Option<u32>, what: String, change: Result<Change, &'static str>) -> PlanStep {
+        PlanStep { line, what, change }
     }
 
     /// The step in a line, for people; `files` are those of the other configuration.
-    pub fn show(&self, files: &Files) -> String {
+    pub fn show(&self, files: &ConfigurationFiles) -> String {
         let place = match self.line {
             Some(line) => files.place(line),
             None => files
@@ -63,34 +63,34 @@ const MEMBERS: &str =
     "members of an array that runs are changed by `hotset array add` and `replace`";
 
 /// The steps from `running` to `wanted`, in the order in which they can be done.
-pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
+pub fn plan(running: &Config, wanted: &Config) -> Vec<PlanStep> {
     let mut steps = Vec::new();
-    let listeners = Difference::between(&running.listeners, &wanted.listeners);
-    let volumes = Difference::between(&running.volumes, &wanted.volumes);
-    let pools = Difference::between(&running.pools, &wanted.pools);
+    let listeners = SectionsDifference::between(&running.listeners, &wanted.listeners);
+    let volumes = SectionsDifference::between(&running.volumes, &wanted.volumes);
+    let pools = SectionsDifference::between(&running.pools, &wanted.pools);
     let used = used_by_both(running, wanted);
     daemon(&running.daemon, &wanted.daemon, &mut steps);
-    let attachments = Difference::between(&running.attachments, &wanted.attachments);
-    let close = |is_guest: bool, steps: &mut Vec<Step>| {
+    let attachments = SectionsDifference::between(&running.attachments, &wanted.attachments);
+    let close = |is_guest: bool, steps: &mut Vec<PlanStep>| {
         let gone = listeners.gone.iter().map(|listen| (listen, listen.place()));
         for (_, place) in gone.filter(|(listen, _)| listen.vhost_user.is_some() == is_guest) {
             let what = format!("listener {place} is closed");
-            steps.push(Step::new(None, what, Ok(Change::CloseListener(place))));
+            steps.push(PlanStep::new(None, what, Ok(Change::CloseListener(place))));
         }
     };
-    let open = |is_guest: bool, steps: &mut Vec<Step>| {
+    let open = |is_guest: bool, steps: &mut Vec<PlanStep>| {
         let new = listeners.new.iter().copied();
         for listen in new.filter(|listen| listen.vhost_user.is_some() == is_guest) {
             let what = format!("listener {} is opened", listen.place());
             let change = Change::OpenListener(Box::new(listen.clone()));
-            steps.push(Step::new(Some(listen.line), what, Ok(change)));
+            steps.push(PlanStep::new(Some(listen.line), what, Ok(change)));
         }
     };
     close(false, &mut steps);
     for gone in &volumes.gone {
         let name = &gone.name.value;
         let change = Change::RemoveVolume(name.clone());
-        steps.push(Step::new(
+        steps.push(PlanStep::new(
             None,
             format!("volume {name} is removed"),
             Ok(change),
@@ -101,7 +101,7 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
     for gone in &attachments.gone {
         let what = format!("volume {} is not attached any more", gone.id());
         let change = Change::Detach(gone.ublk.value.clone());
-        steps.push(Step::new(None, what, Ok(change)));
+        steps.push(PlanStep::new(None, what, Ok(change)));
     }
     for (before, now) in &pools.both {
         let taken = without(&before.devices.value, &now.devices.value);
@@ -109,19 +109,19 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
             let pool = now.name.value.clone();
             let what = format!("pool {pool} loses {device}");
             let change = Change::TakePoolDevice { pool, device };
-            steps.push(Step::new(Some(now.devices.line), what, Ok(change)));
+            steps.push(PlanStep::new(Some(now.devices.line), what, Ok(change)));
         }
     }
     for gone in &pools.gone {
         let what = format!("pool {} is removed", gone.id());
         let change = Change::RemovePool(gone.name.value.clone());
-        steps.push(Step::new(None, what, Ok(change)));
+        steps.push(PlanStep::new(None, what, Ok(change)));
     }
     places(running, wanted, &used, &mut steps);
     for new in &pools.new {
         let what = format!("pool {} is added", new.id());
         let change = Change::AddPool(Box::new((*new).clone()));
-        steps.push(Step::new(Some(new.line), what, Ok(change)));
+        steps.push(PlanStep::new(Some(new.line), what, Ok(change)));
     }
     for (before, now) in &pools.both {
         pool(before, now, &mut steps);
@@ -132,13 +132,13 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
     for new in &attachments.new {
         let what = format!("volume {} is attached", new.id());
         let change = Change::Attach(Box::new((*new).clone()));
-        steps.push(Step::new(Some(new.line), what, Ok(change)));
+        steps.push(PlanStep::new(Some(new.line), what, Ok(change)));
     }
     open(true, &mut steps);
     for new in &volumes.new {
         let change = Change::AddVolume(Box::new((*new).clone()));
         let what = format!("volume {} is added", new.id());
-        steps.push(Step::new(Some(new.line), what, Ok(change)));
+        steps.push(PlanStep::new(Some(new.line), what, Ok(change)));
     }
     for (before, now) in &listeners.both {
         for (line, what) in differences("listener", *before, *now, &[]) {
@@ -147,27 +147,27 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<Step> {
                 (None, None) => Ok(change),
                 _ => Err(DOOR),
             };
-            steps.push(Step::new(Some(line), what, change));
+            steps.push(PlanStep::new(Some(line), what, change));
         }
     }
     open(false, &mut steps);
     for (before, now) in &attachments.both {
         for (line, what) in differences("attached volume", *before, *now, &[]) {
-            steps.push(Step::new(Some(line), what, Err(DOOR)));
+            steps.push(PlanStep::new(Some(line), what, Err(DOOR)));
         }
     }
     steps
 }
 
 /// The sections of a kind by configuration: in the running one alone, in the other alone, in both.
-struct Difference<'a, S> {
+struct SectionsDifference<'a, S> {
     gone: Vec<&'a S>,
     new: Vec<&'a S>,
     both: Vec<(&'a S, &'a S)>,
 }
 
-impl<'a, S: Section> Difference<'a, S> {
-    fn between(running: &'a [S], wanted: &'a [S]) -> Difference<'a, S> {
+impl<'a, S: WrittenSection> SectionsDifference<'a, S> {
+    fn between(running: &'a [S], wanted: &'a [S]) -> SectionsDifference<'a, S> {
         let by_id = |of: &'a [S]| -> HashMap<String, &'a S> {
             // Of two sections with one id, the first counts.
             let sections = of.iter().rev();
@@ -178,7 +178,7 @@ impl<'a, S: Section> Difference<'a, S> {
             .iter()
             .filter_map(|section| Some((section, *after.get(&section.id())?)));
         let is_in = |of: &HashMap<String, &S>, section: &S| of.contains_key(&section.id());
-        Difference {
+        SectionsDifference {
             gone: running.iter().filter(|s| !is_in(&after, s)).collect(),
             new: wanted.iter().filter(|s| !is_in(&before, s)).collect(),
             both: both.collect(),
@@ -188,7 +188,7 @@ impl<'a, S: Section> Difference<'a, S> {
 
 /// The parameters in which two sections differ, but for those `left_out`: the line of each, and its
 /// old and new value.
-fn differences<S: Section>(
+fn differences<S: WrittenSection>(
     kind: &str,
     before: &S,
     now: &S,
@@ -197,7 +197,7 @@ fn differences<S: Section>(
     let pairs = before.parameters().into_iter().zip(now.parameters());
     let differ = pairs.filter(|(was, is)| was.text != is.text && !left_out.contains(&is.name));
     let described = differ.map(|(was, is)| {
-        let Value { name, line, .. } = is;
+        let ParameterValue { name, line, .. } = is;
         let (was, is) = (was.text, is.text);
         let (was, is) = (was.as_deref(), is.as_deref());
         let (was, is) = (was.unwrap_or("not given"), is.unwrap_or("not given"));
@@ -213,10 +213,10 @@ fn without(names: &[Name], others: &[Name]) -> Vec<Name> {
     missing.cloned().collect()
 }
 
-fn daemon(before: &Daemon, now: &Daemon, steps: &mut Vec<Step>) {
+fn daemon(before: &Daemon, now: &Daemon, steps: &mut Vec<PlanStep>) {
     const AT_RUN_TIME: [&str; 2] = ["grace", "stop"];
     for (line, what) in differences("daemon", before, now, &AT_RUN_TIME) {
-        steps.push(Step::new(Some(line), what, Err(MEMORY)));
+        steps.push(PlanStep::new(Some(line), what, Err(MEMORY)));
     }
     let limits = [(&before.grace, &now.grace), (&before.stop, &now.stop)];
     if limits.into_iter().any(|(was, is)| was.value != is.value) {
@@ -226,7 +226,7 @@ fn daemon(before: &Daemon, now: &Daemon, steps: &mut Vec<Step>) {
             false => grace.line,
         };
         let what = "daemon: `grace` and `stop` are as they are given".to_owned();
-        steps.push(Step::new(
+        steps.push(PlanStep::new(
             Some(line),
             what,
             Ok(Change::Limits { grace, stop }),
@@ -238,14 +238,14 @@ fn daemon(before: &Daemon, now: &Daemon, steps: &mut Vec<Step>) {
 /// these arrays.
 fn used_by_both(running: &Config, wanted: &Config) -> BTreeSet<Name> {
     let mut used = BTreeSet::new();
-    for (before, now) in Difference::between(&running.volumes, &wanted.volumes).both {
+    for (before, now) in SectionsDifference::between(&running.volumes, &wanted.volumes).both {
         for volume in [before, now] {
             used.insert(volume.origin.value.clone());
             used.extend(volume.log.value.iter().cloned());
             used.extend(volume.journal.iter().map(|journal| journal.value.clone()));
         }
     }
-    for (before, now) in Difference::between(&running.pools, &wanted.pools).both {
+    for (before, now) in SectionsDifference::between(&running.pools, &wanted.pools).both {
         let stay = before.devices.value.iter();
         used.extend(stay.filter(|d| now.devices.value.contains(d)).cloned());
     }
@@ -264,9 +264,9 @@ fn used_by_both(running: &Config, wanted: &Config) -> BTreeSet<Name> {
 }
 
 /// Appends the steps of devices and arrays.
-fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut Vec<Step>) {
-    let devices = Difference::between(&running.devices, &wanted.devices);
-    let arrays = Difference::between(&running.arrays, &wanted.arrays);
+fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut Vec<PlanStep>) {
+    let devices = SectionsDifference::between(&running.devices, &wanted.devices);
+    let arrays = SectionsDifference::between(&running.arrays, &wanted.arrays);
     let of = |name: &Name, change: Change| match used.contains(name) {
         true => Err(IN_USE),
         false => Ok(change),
@@ -288,12 +288,12 @@ fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut 
             false => Ok(put),
         };
         let what = format!("device {name} is known");
-        steps.push(Step::new(Some(new.line), what, change));
+        steps.push(PlanStep::new(Some(new.line), what, change));
     }
     for (before, now) in &devices.both {
         for (line, what) in differences("device", *before, *now, &[]) {
             let put = Change::PutDevice(Box::new((*now).clone()));
-            steps.push(Step::new(Some(line), what, of(&now.name.value, put)));
+            steps.push(PlanStep::new(Some(line), what, of(&now.name.value, put)));
         }
     }
     for new in &arrays.new {
@@ -303,7 +303,7 @@ fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut 
             false => Ok(put),
         };
         let what = format!("array {} is known", new.id());
-        steps.push(Step::new(Some(new.line), what, change));
+        steps.push(PlanStep::new(Some(new.line), what, change));
     }
     for (before, now) in &arrays.both {
         array(before, now, used, steps);
@@ -311,7 +311,7 @@ fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut 
     for gone in &arrays.gone {
         let name = &gone.name.value;
         let change = unless(name, Change::DropArray(name.clone()));
-        steps.push(Step::new(
+        steps.push(PlanStep::new(
             None,
             format!("array {name} is forgotten"),
             change,
@@ -320,7 +320,7 @@ fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut 
     for gone in &devices.gone {
         let name = &gone.name.value;
         let change = unless(name, Change::DropDevice(name.clone()));
-        steps.push(Step::new(
+        steps.push(PlanStep::new(
             None,
             format!("device {name} is forgotten"),
             change,
@@ -328,18 +328,18 @@ fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut 
     }
 }
 
-fn array(before: &Array, now: &Array, used: &BTreeSet<Name>, steps: &mut Vec<Step>) {
+fn array(before: &Array, now: &Array, used: &BTreeSet<Name>, steps: &mut Vec<PlanStep>) {
     let name = &now.name.value;
     if !used.contains(name) {
         for (line, what) in differences("array", before, now, &[]) {
             let put = Change::PutArray(Box::new(now.clone()));
-            steps.push(Step::new(Some(line), what, Ok(put)));
+            steps.push(PlanStep::new(Some(line), what, Ok(put)));
         }
         return;
     }
     const APART: [&str; 3] = ["members", "spares", "start_degraded"];
     for (line, what) in differences("array", before, now, &APART) {
-        steps.push(Step::new(Some(line), what, Err(IN_USE)));
+        steps.push(PlanStep::new(Some(line), what, Err(IN_USE)));
     }
     if before.start_degraded.value != now.start_degraded.value {
         let what = format!("array {name}: `start_degraded` counts when it next starts");
@@ -349,7 +349,7 @@ fn array(before: &Array, now: &Array, used: &BTreeSet<Name>, steps: &mut Vec<Ste
             array,
             start_degraded,
         };
-        steps.push(Step::new(line, what, Ok(change)));
+        steps.push(PlanStep::new(line, what, Ok(change)));
     }
     let [members, spares] = [
         (&before.members.value, &now.members.value),
@@ -359,43 +359,43 @@ fn array(before: &Array, now: &Array, used: &BTreeSet<Name>, steps: &mut Vec<Ste
     // The order of members counts: it gives their roles.
     if members.0 != members.1 || !without(spares.0, spares.1).is_empty() {
         let what = format!("array {name}: `members` or `spares` lack what it has");
-        steps.push(Step::new(Some(now.members.line), what, Err(MEMBERS)));
+        steps.push(PlanStep::new(Some(now.members.line), what, Err(MEMBERS)));
         return;
     }
     for device in given {
         let what = format!("array {name} gets the spare {device}");
         let array = name.clone();
         let change = Change::GiveSpare { array, device };
-        steps.push(Step::new(Some(now.spares.line), what, Ok(change)));
+        steps.push(PlanStep::new(Some(now.spares.line), what, Ok(change)));
     }
 }
 
-fn pool(before: &Pool, now: &Pool, steps: &mut Vec<Step>) {
+fn pool(before: &Pool, now: &Pool, steps: &mut Vec<PlanStep>) {
     for (line, what) in differences("pool", before, now, &["devices", "cold"]) {
-        steps.push(Step::new(Some(line), what, Err(ENGINE)));
+        steps.push(PlanStep::new(Some(line), what, Err(ENGINE)));
     }
     let name = &now.name.value;
     if before.cold.value != now.cold.value {
         let what = format!("pool {name}: `cold` counts when the daemon starts");
         let (pool, cold) = (name.clone(), now.cold.clone());
         let change = Change::Cold { pool, cold };
-        steps.push(Step::new(Some(now.cold.line), what, Ok(change)));
+        steps.push(PlanStep::new(Some(now.cold.line), what, Ok(change)));
     }
     for device in without(&now.devices.value, &before.devices.value) {
         let pool = name.clone();
         let what = format!("pool {pool} gets {device}");
         let change = Change::GivePoolDevice { pool, device };
-        steps.push(Step::new(Some(now.devices.line), what, Ok(change)));
+        steps.push(PlanStep::new(Some(now.devices.line), what, Ok(change)));
     }
 }
 
-fn volume(before: &Volume, now: &Volume, steps: &mut Vec<Step>) {
+fn volume(before: &Volume, now: &Volume, steps: &mut Vec<PlanStep>) {
     const OF_LOG: [&str; 5] = ["log", "write_back", "journal", "max_lag", "dirty_max"];
     let name = &now.name.value;
     const OF_MODE: [&str; 2] = ["mode", "off"];
     let left_out = [&OF_LOG[..], &OF_MODE[..]].concat();
     for (line, what) in differences("volume", before, now, &left_out) {
-        steps.push(Step::new(Some(line), what, Err(SEEN)));
+        steps.push(PlanStep::new(Some(line), what, Err(SEEN)));
     }
     let others: Vec<&str> = Volume::rows().iter().map(|row| row.name).collect();
     let of_mode: Vec<&str> = others
@@ -418,20 +418,20 @@ fn volume(before: &Volume, now: &Volume, steps: &mut Vec<Step>) {
                 off: now.off.clone(),
             },
         };
-        steps.push(Step::new(Some(line), what, Ok(change)));
+        steps.push(PlanStep::new(Some(line), what, Ok(change)));
     }
     for (line, what) in differences("volume", before, now, &of_log) {
         let change = match has_log(before) && has_log(now) {
             true => Err(LOG),
             false => Ok(Change::PutLog(Box::new(now.clone()))),
         };
-        steps.push(Step::new(Some(line), what, change));
+        steps.push(PlanStep::new(Some(line), what, change));
     }
 }
 
 /// The restarts that the steps of a plan need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum PlanVerdict {
     /// There are no steps.
     Same,
     /// All steps can be done while the daemon runs.
@@ -441,11 +441,11 @@ pub enum Verdict {
 }
 
 /// The restarts that `steps` need.
-pub fn verdict(steps: &[Step]) -> Verdict {
+pub fn verdict(steps: &[PlanStep]) -> PlanVerdict {
     let impossible = steps.iter().filter(|step| step.change.is_err()).count();
     match (steps.len(), impossible) {
-        (0, _) => Verdict::Same,
-        (_, 0) => Verdict::Possible,
-        (_, some) => Verdict::NeedsRestart(some),
+        (0, _) => PlanVerdict::Same,
+        (_, 0) => PlanVerdict::Possible,
+        (_, some) => PlanVerdict::NeedsRestart(some),
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// One problem of a configuration.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Problem {
+pub struct ConfigurationProblem {
     /// Line of the text, from 1.
     pub line: u32,
     /// Description of the problem.
@@ -13,10 +13,14 @@ pub struct Problem {
     pub remedy: String,
 }
 
-impl Problem {
+impl ConfigurationProblem {
     /// A problem on `line`.
-    pub fn new(line: u32, what: impl Into<String>, remedy: impl Into<String>) -> Problem {
-        Problem {
+    pub fn new(
+        line: u32,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> ConfigurationProblem {
+        ConfigurationProblem {
             line,
             what: what.into(),
             remedy: remedy.into(),
@@ -24,7 +28,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigurationProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}; {}", self.line, self.what, self.remedy)
     }

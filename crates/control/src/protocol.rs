@@ -4,7 +4,7 @@
 //! that is no request is answered with an error and ends the connection.
 
 use crate::explained::Explained;
-use crate::files::File;
+use crate::files::ConfigurationFile;
 use crate::observed::Observed;
 use crate::status::Status;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 /// and is read and checked as such.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
-pub enum Request {
+pub enum ControlRequest {
     /// The report. Rates are over the time since this connection's last report, or since the start
     /// of the daemon.
     Status,
@@ -27,7 +27,7 @@ pub enum Request {
     /// change.
     Change {
         /// The change or reload.
-        change: Box<Request>,
+        change: Box<ControlRequest>,
         /// True if the files of the configuration stay as they are.
         temporary: bool,
     },
@@ -225,10 +225,10 @@ pub enum Request {
     },
 }
 
-impl Request {
+impl ControlRequest {
     /// A change of mode that needs no devices.
-    pub fn set_mode(volume: impl Into<String>, mode: impl Into<String>) -> Request {
-        Request::SetMode {
+    pub fn set_mode(volume: impl Into<String>, mode: impl Into<String>) -> ControlRequest {
+        ControlRequest::SetMode {
             volume: volume.into(),
             mode: mode.into(),
             log: Vec::new(),
@@ -240,17 +240,17 @@ impl Request {
     pub fn is_change(&self) -> bool {
         !matches!(
             self,
-            Request::Status
-                | Request::Configuration
-                | Request::Change { .. }
-                | Request::Outcome { .. }
-                | Request::Ping
-                | Request::Observe { .. }
-                | Request::Explain { .. }
-                | Request::Hold { .. }
-                | Request::Release
-                | Request::Record { .. }
-                | Request::TakeRecords
+            ControlRequest::Status
+                | ControlRequest::Configuration
+                | ControlRequest::Change { .. }
+                | ControlRequest::Outcome { .. }
+                | ControlRequest::Ping
+                | ControlRequest::Observe { .. }
+                | ControlRequest::Explain { .. }
+                | ControlRequest::Hold { .. }
+                | ControlRequest::Release
+                | ControlRequest::Record { .. }
+                | ControlRequest::TakeRecords
         )
     }
 
@@ -258,33 +258,33 @@ impl Request {
     pub fn is_kept(&self) -> bool {
         matches!(
             self,
-            Request::SetMode { .. }
-                | Request::SetOff { .. }
-                | Request::ReplaceLog { .. }
-                | Request::AddVolume { .. }
-                | Request::RemoveVolume { .. }
-                | Request::Attach { .. }
-                | Request::AddPool { .. }
-                | Request::RemovePool { .. }
-                | Request::AddDevice { .. }
-                | Request::RemoveDevice { .. }
-                | Request::AddMember { .. }
-                | Request::ReplaceMember { .. }
-                | Request::Exchanged { .. }
+            ControlRequest::SetMode { .. }
+                | ControlRequest::SetOff { .. }
+                | ControlRequest::ReplaceLog { .. }
+                | ControlRequest::AddVolume { .. }
+                | ControlRequest::RemoveVolume { .. }
+                | ControlRequest::Attach { .. }
+                | ControlRequest::AddPool { .. }
+                | ControlRequest::RemovePool { .. }
+                | ControlRequest::AddDevice { .. }
+                | ControlRequest::RemoveDevice { .. }
+                | ControlRequest::AddMember { .. }
+                | ControlRequest::ReplaceMember { .. }
+                | ControlRequest::Exchanged { .. }
         )
     }
 
     /// The volume that the request changes.
     pub fn volume(&self) -> Option<&str> {
         match self {
-            Request::SetMode { volume, .. }
-            | Request::SetOff { volume, .. }
-            | Request::ReplaceLog { volume, .. }
-            | Request::Quiesce { volume }
-            | Request::Resume { volume }
-            | Request::Invalidate { volume }
-            | Request::GrowVolume { volume }
-            | Request::RemoveVolume { volume } => Some(volume),
+            ControlRequest::SetMode { volume, .. }
+            | ControlRequest::SetOff { volume, .. }
+            | ControlRequest::ReplaceLog { volume, .. }
+            | ControlRequest::Quiesce { volume }
+            | ControlRequest::Resume { volume }
+            | ControlRequest::Invalidate { volume }
+            | ControlRequest::GrowVolume { volume }
+            | ControlRequest::RemoveVolume { volume } => Some(volume),
             _ => None,
         }
     }
@@ -318,7 +318,7 @@ pub enum Reply {
     /// The report.
     Status(Box<Status>),
     /// The configuration.
-    Configuration(Running),
+    Configuration(RunningConfiguration),
     /// The daemon runs the configuration; a line for each change.
     Reloaded(Vec<String>),
     /// The observations of a volume.
@@ -326,7 +326,7 @@ pub enum Reply {
     /// The reasons for a volume's cached lines.
     Explained(Box<Explained>),
     /// The recorded requests.
-    Records(Records),
+    Records(RecordingPiece),
     /// The request failed, and nothing has changed: cause and remedy. For a reload that fails
     /// halfway, also the changes already made.
     Error(String),
@@ -334,16 +334,16 @@ pub enum Reply {
 
 /// The configuration that a daemon runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Running {
+pub struct RunningConfiguration {
     /// All of the configuration as the text of one file, with the changes since.
     pub text: String,
     /// The files that the configuration was read from.
-    pub files: Vec<File>,
+    pub files: Vec<ConfigurationFile>,
 }
 
 /// A piece of a recording.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Records {
+pub struct RecordingPiece {
     /// The records as `docs/trace-format.md` encodes them, in base64.
     pub piece: String,
     /// Requests left out for want of room since the recording began.
@@ -357,14 +357,14 @@ mod tests {
     #[test]
     fn requests_read_as_people_would_write_them() {
         for (text, request) in [
-            (r#"{"request":"status"}"#, Request::Status),
+            (r#"{"request":"status"}"#, ControlRequest::Status),
             (
                 r#"{"request":"set-mode","volume":"v","mode":"pass-through"}"#,
-                Request::set_mode("v", "pass-through"),
+                ControlRequest::set_mode("v", "pass-through"),
             ),
             (
                 r#"{"request":"set-mode","volume":"v","mode":"write-back","log":[{"named":"a"}]}"#,
-                Request::SetMode {
+                ControlRequest::SetMode {
                     volume: "v".into(),
                     mode: "write-back".into(),
                     log: vec![NamedOrNew::Named("a".into())],
@@ -373,16 +373,21 @@ mod tests {
             ),
             (
                 r#"{"request":"add-device","pool":"p","device":{"named":"d"}}"#,
-                Request::AddDevice {
+                ControlRequest::AddDevice {
                     pool: "p".into(),
                     device: NamedOrNew::Named("d".into()),
                 },
             ),
         ] {
-            assert_eq!(serde_json::from_str::<Request>(text).unwrap(), request);
+            assert_eq!(
+                serde_json::from_str::<ControlRequest>(text).unwrap(),
+                request
+            );
         }
-        serde_json::from_str::<Request>(r#"{"request":"set-mode","volume":"v","mode":"m","x":1}"#)
-            .unwrap_err();
-        serde_json::from_str::<Request>(r#"{"request":"explode"}"#).unwrap_err();
+        serde_json::from_str::<ControlRequest>(
+            r#"{"request":"set-mode","volume":"v","mode":"m","x":1}"#,
+        )
+        .unwrap_err();
+        serde_json::from_str::<ControlRequest>(r#"{"request":"explode"}"#).unwrap_err();
     }
 }

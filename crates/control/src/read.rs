@@ -1,12 +1,12 @@
 //! Reads a configuration from all of its files.
 
 use crate::config::{Config, part};
-use crate::files::Files;
-use crate::problem::Problem;
+use crate::files::ConfigurationFiles;
+use crate::problem::ConfigurationProblem;
 
-impl Files {
+impl ConfigurationFiles {
     /// Reads the configuration. Appends its problems, as [`crate::config::parse`] does.
-    pub fn parse(&self, problems: &mut Vec<Problem>) -> Config {
+    pub fn parse(&self, problems: &mut Vec<ConfigurationProblem>) -> Config {
         let mut before = 0;
         let mut all: Option<Config> = None;
         let mut daemon: Option<u32> = None;
@@ -21,7 +21,11 @@ impl Files {
             };
             if let (Some(first), Some(line)) = (daemon, part.daemon) {
                 let what = format!("there is a second [daemon] ({})", self.place(first));
-                problems.push(Problem::new(line, what, "write all of it in one place"));
+                problems.push(ConfigurationProblem::new(
+                    line,
+                    what,
+                    "write all of it in one place",
+                ));
             }
             daemon = daemon.or(part.daemon);
             let mut more = part.config;
@@ -54,7 +58,7 @@ mod tests {
         let beside = dir.path().join(DIRECTORY);
         let device = |name: &str| format!("[[device]]\nname = \"{name}\"\npath = \"/{name}\"\n");
         fs::write(&main, device("a")).unwrap();
-        assert_eq!(Files::read(&main).unwrap().iter().count(), 1);
+        assert_eq!(ConfigurationFiles::read(&main).unwrap().iter().count(), 1);
         fs::create_dir(&beside).unwrap();
         for (name, text) in [
             ("20.toml", device("c") + "[daemon]\ngrace = \"1s\"\n"),
@@ -64,7 +68,7 @@ mod tests {
         ] {
             fs::write(beside.join(name), text).unwrap();
         }
-        let files = Files::read(&main).unwrap();
+        let files = ConfigurationFiles::read(&main).unwrap();
         let mut problems = Vec::new();
         let config = files.parse(&mut problems);
         let names = config.devices.iter().map(|device| device.name.as_str());
@@ -78,7 +82,7 @@ mod tests {
 
         // A parameter before any title belongs to no section of the file before.
         fs::write(beside.join("10.toml"), "path = \"/x\"\n[daemon]\n").unwrap();
-        let files = Files::read(&main).unwrap();
+        let files = ConfigurationFiles::read(&main).unwrap();
         let mut problems = Vec::new();
         files.parse(&mut problems);
         let shown: Vec<String> = problems.iter().map(|p| files.show(p)).collect();
@@ -91,7 +95,7 @@ mod tests {
             "{shown:?}"
         );
         fs::create_dir(beside.join("50.toml")).unwrap();
-        let (path, _) = Files::read(&main).unwrap_err();
+        let (path, _) = ConfigurationFiles::read(&main).unwrap_err();
         assert!(path.ends_with("50.toml"));
     }
 }

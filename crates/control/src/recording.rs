@@ -3,32 +3,32 @@
 //! Invariant: the requests taken, joined, are those that were not dropped, in order; times
 //! count from the first.
 
-use crate::client::{Client, Error};
-use crate::protocol::{Reply, Request};
+use crate::client::{ControlClient, Error};
+use crate::protocol::{ControlRequest, Reply};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use block::Nanos;
 use std::fmt;
 use std::time::Duration;
-use trace::{Record, TapeReader};
+use trace::{TapeReader, TraceRecord};
 
 /// Interval of fetching; the daemon has room for about 150,000 requests.
 pub const PERIOD: Duration = Duration::from_millis(100);
 
 /// A recording, which lasts until this value is dropped.
-pub struct Recording {
-    client: Client,
+pub struct ControlRecording {
+    client: ControlClient,
     reader: TapeReader,
     first: Option<Nanos>,
     dropped: u64,
 }
 
-impl Recording {
+impl ControlRecording {
     /// Makes the daemon start to record `volume`.
-    pub fn begin(mut client: Client, volume: &str) -> Result<Recording, Error> {
+    pub fn begin(mut client: ControlClient, volume: &str) -> Result<ControlRecording, Error> {
         let volume = volume.to_owned();
-        client.command(&Request::Record { volume })?;
-        Ok(Recording {
+        client.command(&ControlRequest::Record { volume })?;
+        Ok(ControlRecording {
             client,
             reader: TapeReader::default(),
             first: None,
@@ -37,12 +37,12 @@ impl Recording {
     }
 
     /// Takes the requests recorded since the last call.
-    pub fn take(&mut self) -> Result<Vec<Record>, Error> {
+    pub fn take(&mut self) -> Result<Vec<TraceRecord>, Error> {
         let wrong = |what: &dyn fmt::Display| {
             let remedy = "use hotset and a daemon of the same version";
             Error::Refused(format!("the daemon sent no records ({what}); {remedy}"))
         };
-        let records = match self.client.ask(&Request::TakeRecords)? {
+        let records = match self.client.ask(&ControlRequest::TakeRecords)? {
             Reply::Records(records) => records,
             other => return Err(wrong(&format_args!("{other:?}"))),
         };

@@ -2,7 +2,7 @@
 //! reader and the documentation.
 
 use crate::parameter::Parameter;
-use crate::problem::Problem;
+use crate::problem::ConfigurationProblem;
 use std::ops::{Deref, Range};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -24,7 +24,7 @@ impl<T> Deref for At<T> {
 }
 
 /// A parameter as the documentation shows it.
-pub struct Row {
+pub struct ParameterRow {
     /// Key of the parameter.
     pub name: &'static str,
     /// Permitted forms.
@@ -37,7 +37,7 @@ pub struct Row {
     pub help: &'static str,
 }
 
-impl Row {
+impl ParameterRow {
     /// The default in Markdown.
     pub fn default_text(&self) -> String {
         match self.default {
@@ -49,7 +49,7 @@ impl Row {
 }
 
 /// A parameter as a section has it.
-pub struct Value {
+pub struct ParameterValue {
     /// Key of the parameter.
     pub name: &'static str,
     /// Text of the value in the file, also of a default; `None` if there is no value.
@@ -58,9 +58,13 @@ pub struct Value {
     pub line: u32,
 }
 
-impl Value {
-    pub(crate) fn new<T: Parameter>(name: &'static str, value: Option<&At<T>>, line: u32) -> Value {
-        Value {
+impl ParameterValue {
+    pub(crate) fn new<T: Parameter>(
+        name: &'static str,
+        value: Option<&At<T>>,
+        line: u32,
+    ) -> ParameterValue {
+        ParameterValue {
             name,
             text: value.map(|at| at.value.written()),
             line: value.map_or(line, |at| at.line),
@@ -69,14 +73,14 @@ impl Value {
 }
 
 /// A section being read.
-pub(crate) struct Reader<'a> {
+pub(crate) struct SectionReader<'a> {
     /// Name of the section in errors.
     pub(crate) section: &'static str,
     pub(crate) ends: &'a LineEnds,
     pub(crate) table: &'a DeTable<'a>,
     /// The line of the section.
     pub(crate) line: u32,
-    pub(crate) problems: &'a mut Vec<Problem>,
+    pub(crate) problems: &'a mut Vec<ConfigurationProblem>,
 }
 
 /// The ends of a text's lines, from which the line of an offset is found by a binary search.
@@ -94,7 +98,7 @@ impl LineEnds {
     }
 }
 
-impl Reader<'_> {
+impl SectionReader<'_> {
     fn find(&self, key: &str) -> Option<&Spanned<DeValue<'_>>> {
         self.table.get(key)
     }
@@ -111,7 +115,8 @@ impl Reader<'_> {
                 (what, format!("write {}", T::form()))
             }
         };
-        self.problems.push(Problem::new(line, what, remedy));
+        self.problems
+            .push(ConfigurationProblem::new(line, what, remedy));
         None
     }
 
@@ -119,7 +124,8 @@ impl Reader<'_> {
         if self.find(key).is_none() {
             let what = format!("{} has no `{key}`", self.section);
             let remedy = format!("add it: {}", T::form());
-            self.problems.push(Problem::new(self.line, what, remedy));
+            self.problems
+                .push(ConfigurationProblem::new(self.line, what, remedy));
             return None;
         }
         self.value(key)
@@ -149,7 +155,8 @@ impl Reader<'_> {
                 let line = self.ends.line(&key.span());
                 let what = format!("{} has no parameter `{name}`", self.section);
                 let remedy = format!("remove it, or use one of: {}", known.join(", "));
-                self.problems.push(Problem::new(line, what, remedy));
+                self.problems
+                    .push(ConfigurationProblem::new(line, what, remedy));
             }
         }
     }
@@ -175,7 +182,7 @@ macro_rules! sections {
             /// The purpose of the section.
             pub const ABOUT: &'static str = concat!($($about),+);
 
-            pub(crate) fn read(mut reader: $crate::schema::Reader<'_>) -> Option<$section> {
+            pub(crate) fn read(mut reader: $crate::schema::SectionReader<'_>) -> Option<$section> {
                 reader.refuse_others(&[$(stringify!($field)),*]);
                 let problems = reader.problems.len();
                 $(let $field = sections!(@read reader $field $default);)*
@@ -189,13 +196,13 @@ macro_rules! sections {
             }
 
             /// The parameters of this section with their values, in order.
-            pub fn values(&self) -> Vec<$crate::schema::Value> {
+            pub fn values(&self) -> Vec<$crate::schema::ParameterValue> {
                 vec![$(sections!(@value self $field $default)),*]
             }
 
             /// The parameters of such a section for the documentation, in order.
-            pub fn rows() -> Vec<$crate::schema::Row> {
-                vec![$($crate::schema::Row {
+            pub fn rows() -> Vec<$crate::schema::ParameterRow> {
+                vec![$($crate::schema::ParameterRow {
                     name: stringify!($field),
                     form: <$type as $crate::parameter::Parameter>::form(),
                     default: sections!(@default $default),
@@ -215,10 +222,10 @@ macro_rules! sections {
     (@take $field:ident optional) => { $field };
     (@take $field:ident $default:tt) => { $field? };
     (@value $this:ident $field:ident optional) => {
-        $crate::schema::Value::new(stringify!($field), $this.$field.as_ref(), $this.line)
+        $crate::schema::ParameterValue::new(stringify!($field), $this.$field.as_ref(), $this.line)
     };
     (@value $this:ident $field:ident $default:tt) => {
-        $crate::schema::Value::new(stringify!($field), Some(&$this.$field), $this.line)
+        $crate::schema::ParameterValue::new(stringify!($field), Some(&$this.$field), $this.line)
     };
     (@default required) => { None };
     (@default optional) => { None };

@@ -7,8 +7,8 @@
 //! Not here: the effect of a request (in the handler), and the right to connect (by the mode of the
 //! socket).
 
-use crate::lines::{LINE_BYTES_MAX, Lines, TooLong};
-use crate::protocol::{Reply, Request};
+use crate::lines::{LINE_BYTES_MAX, LineBuffer, TooLong};
+use crate::protocol::{ControlRequest, Reply};
 use block::{BUF_BYTES_MAX, Env, IoError, IoResult, Listener, Nanos, Stream};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -22,19 +22,19 @@ const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
 
 /// Carries out requests.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
-pub trait Handler: 'static {
+pub trait RequestHandler: 'static {
     /// State of one connection.
     type Session: Default + 'static;
 
     /// Carries out `request`.
-    async fn handle(&self, request: Request, session: &mut Self::Session) -> Reply;
+    async fn handle(&self, request: ControlRequest, session: &mut Self::Session) -> Reply;
 
     /// Reports that connections cannot be accepted and wait; called once until the next success.
     fn cannot_accept(&self, error: &IoError);
 }
 
 /// Serves the connections of `listener`, until dropped.
-pub async fn serve<L: Listener, H: Handler>(listener: L, handler: Rc<H>, env: Env) {
+pub async fn serve<L: Listener, H: RequestHandler>(listener: L, handler: Rc<H>, env: Env) {
     let open = Rc::new(Cell::new(0));
     let mut accepts = true;
     loop {
@@ -67,8 +67,8 @@ pub async fn serve<L: Listener, H: Handler>(listener: L, handler: Rc<H>, env: En
 }
 
 /// Answers the requests of one connection until its end or its first invalid line.
-async fn converse<S: Stream, H: Handler>(stream: &S, handler: &H, env: &Env) -> IoResult {
-    let mut lines = Lines::default();
+async fn converse<S: Stream, H: RequestHandler>(stream: &S, handler: &H, env: &Env) -> IoResult {
+    let mut lines = LineBuffer::default();
     let mut session = H::Session::default();
     loop {
         let line = match lines.next() {

@@ -1,8 +1,8 @@
 //! The report of a running daemon. Field names are the names in the JSON.
 
-pub use crate::counters::Counters;
+pub use crate::counters::NamedCounters;
 
-use crate::explained::Policy;
+use crate::explained::PolicyReport;
 use crate::job::Job;
 use crate::trouble::Trouble;
 use serde::{Deserialize, Serialize};
@@ -33,20 +33,20 @@ pub struct Status {
     /// The NBD server.
     pub nbd: Nbd,
     /// Served volumes.
-    pub volumes: Vec<Volume>,
+    pub volumes: Vec<VolumeReport>,
     /// Volumes that are not served yet.
     #[serde(default)]
-    pub waiting: Vec<Waiting>,
+    pub waiting: Vec<WaitingReport>,
     /// Caches.
-    pub pools: Vec<Pool>,
+    pub pools: Vec<PoolReport>,
     /// Devices made of devices.
     #[serde(default)]
-    pub arrays: Vec<Array>,
+    pub arrays: Vec<ArrayReport>,
     /// Long work: current jobs, and the last ended ones.
     #[serde(default)]
     pub jobs: Vec<Job>,
     /// Every open device.
-    pub devices: Vec<Device>,
+    pub devices: Vec<DeviceActivity>,
     /// Devices of the configuration that nothing uses.
     #[serde(default)]
     pub unused: Vec<Unused>,
@@ -76,7 +76,7 @@ pub struct Nbd {
 /// A volume.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Volume {
+pub struct VolumeReport {
     /// Name of the volume.
     pub name: String,
     /// Device that holds the volume's data.
@@ -100,13 +100,13 @@ pub struct Volume {
     pub frontends: Vec<String>,
     /// State of the log, if the volume is write-back.
     #[serde(default)]
-    pub write_back: Option<WriteBack>,
+    pub write_back: Option<WriteBackReport>,
     /// Clients' reads during the span.
     #[serde(default)]
-    pub read: Pace,
+    pub read: RequestPace,
     /// Clients' writes during the span.
     #[serde(default)]
-    pub write: Pace,
+    pub write: RequestPace,
     /// Clients' reads since the volume was added.
     #[serde(default)]
     pub read_total: Total,
@@ -115,10 +115,10 @@ pub struct Volume {
     pub write_total: Total,
     /// Counters of the volume since it was added.
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
-    pub counters: Counters,
+    pub counters: NamedCounters,
 }
 
-impl Volume {
+impl VolumeReport {
     /// The mode of the volume, with `off` and `quiesced`, in a few words.
     pub fn standing(&self) -> String {
         let mode = match &self.off {
@@ -133,7 +133,7 @@ impl Volume {
 /// The log of a write-back volume.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct WriteBack {
+pub struct WriteBackReport {
     /// Order of writes to the origin: "ordered"; "journaled", which needs a replay if the log is
     /// lost; or "coalesced", which promises nothing of the origin alone.
     #[serde(default)]
@@ -157,7 +157,7 @@ pub struct WriteBack {
 /// A volume of the configuration that is not served yet; the daemon keeps trying.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Waiting {
+pub struct WaitingReport {
     /// Name of the volume.
     pub name: String,
     /// Device that holds the volume's data.
@@ -171,13 +171,13 @@ pub struct Waiting {
 /// A pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Pool {
+pub struct PoolReport {
     /// Name of the pool.
     pub name: String,
     /// Replacement policy.
     pub policy: String,
     /// Current rule of a policy that tunes itself.
-    pub rule: Policy,
+    pub rule: PolicyReport,
     /// The unit of replacement.
     pub line_bytes: u32,
     /// Lines that have content.
@@ -187,16 +187,16 @@ pub struct Pool {
     /// Memory for validity and checksums.
     pub memory_bytes: u64,
     /// Devices of the pool.
-    pub devices: Vec<PoolDevice>,
+    pub devices: Vec<PoolDeviceReport>,
     /// Counters of the pool and all its volumes, since the daemon began.
     #[cfg_attr(feature = "schema", schema(value_type = BTreeMap<String, u64>))]
-    pub counters: Counters,
+    pub counters: NamedCounters,
 }
 
 /// A device as a part of a pool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct PoolDevice {
+pub struct PoolDeviceReport {
     /// Name of the device.
     pub name: String,
     /// Failure domain of the device.
@@ -213,7 +213,7 @@ pub struct PoolDevice {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = ArrayStatus))]
-pub struct Array {
+pub struct ArrayReport {
     /// Name of the array.
     pub name: String,
     /// RAID level.
@@ -227,13 +227,13 @@ pub struct Array {
     /// Identity of the array; absent without superblocks.
     pub uuid: Option<String>,
     /// Members, by role.
-    pub members: Vec<Member>,
+    pub members: Vec<MemberStatus>,
     /// Devices that wait to replace a lost member.
     pub spares: Vec<String>,
     /// Progress of a rebuild or resync.
-    pub progress: Option<Progress>,
+    pub progress: Option<ProgressReport>,
     /// The running scrub, or the last one since the array was started.
-    pub scrub: Option<Scrub>,
+    pub scrub: Option<ScrubStatus>,
     /// Time since the last scrub of the whole array ended, if there was one.
     #[serde(default)]
     pub scrubbed_s: Option<u64>,
@@ -256,7 +256,7 @@ pub struct Array {
 /// A member of an array.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Member {
+pub struct MemberStatus {
     /// Role of the member.
     pub role: u32,
     /// Device or array in the role; absent if there is none.
@@ -280,7 +280,7 @@ pub struct Member {
 /// Progress of a rebuild or resync.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Progress {
+pub struct ProgressReport {
     /// The role that is filled; nothing while copies are compared after a crash.
     pub role: Option<u32>,
     /// Percentage that is done.
@@ -292,7 +292,7 @@ pub struct Progress {
 /// A scrub.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Scrub {
+pub struct ScrubStatus {
     /// True if the scrub is still running; else the figures are its final ones.
     pub running: bool,
     /// Places where copies, or data and parity, differed.
@@ -320,7 +320,7 @@ pub struct Unused {
 /// The work of a device during the span.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Device {
+pub struct DeviceActivity {
     /// Name of the device.
     pub name: String,
     /// `origin`, `pool`, `log` or `member`.
@@ -354,13 +354,13 @@ pub struct Device {
     pub busy_s: f64,
     /// Wear that the device reports.
     #[serde(default)]
-    pub wear: Option<Wear>,
+    pub wear: Option<WearReport>,
 }
 
 /// The wear of a device, by its own report.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Wear {
+pub struct WearReport {
     /// Percentage of the rated endurance; more than 100 for a device that outlasts its rating.
     pub used_percent: u8,
     /// Bytes written in the device's life.
@@ -392,7 +392,7 @@ pub const LATENCY_BOUNDS_US: [u64; 16] = [
 /// interpolated between [`LATENCY_BOUNDS_US`].
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Pace {
+pub struct RequestPace {
     /// Requests a second.
     pub iops: f64,
     /// 10^6 bytes a second.
@@ -451,10 +451,10 @@ impl Total {
     }
 
     /// The rates over `span_s` seconds.
-    pub fn pace(&self, span_s: f64) -> Pace {
+    pub fn pace(&self, span_s: f64) -> RequestPace {
         let per_s = |amount: f64| if span_s > 0.0 { amount / span_s } else { 0.0 };
         let mean = 1e6 * self.latency_s / self.requests as f64;
-        Pace {
+        RequestPace {
             iops: per_s(self.requests as f64),
             mb_s: per_s(self.bytes as f64 / 1e6),
             latency_us_mean: (self.requests > 0).then_some(mean),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[cfg_attr(feature = "schema", schema(as = TroubleKind))]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum TroubleKind {
     /// A volume of the configuration is not served.
     VolumeNotServed,
     /// Requests to the origin of a volume fail.
@@ -58,126 +58,132 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "kebab-case")]
-pub enum Severity {
+pub enum TroubleSeverity {
     /// At once: clients are failed, or the next fault loses data.
     Critical,
     /// At the next occasion.
     Warning,
 }
 
-impl Severity {
+impl TroubleSeverity {
     /// The name of the severity.
     pub fn name(self) -> &'static str {
         match self {
-            Severity::Critical => "critical",
-            Severity::Warning => "warning",
+            TroubleSeverity::Critical => "critical",
+            TroubleSeverity::Warning => "warning",
         }
     }
 }
 
-impl Kind {
+impl TroubleKind {
     /// Every kind, the most urgent first.
-    pub const ALL: [Kind; 19] = [
-        Kind::VolumeNotServed,
-        Kind::OriginFails,
-        Kind::LogLost,
-        Kind::LogCopyLost,
-        Kind::WriteBackHalted,
-        Kind::ArrayFailed,
-        Kind::ArrayInactive,
-        Kind::ArrayDataLost,
-        Kind::ArrayDegraded,
-        Kind::RebuildFailed,
-        Kind::JournalLost,
-        Kind::PoolDeviceEjected,
-        Kind::PoolDeviceAbsent,
-        Kind::PoolDeviceLate,
-        Kind::PoolEmpty,
-        Kind::StateFails,
-        Kind::ConfigurationUnreadable,
-        Kind::OriginGrown,
-        Kind::DeviceWorn,
+    pub const ALL: [TroubleKind; 19] = [
+        TroubleKind::VolumeNotServed,
+        TroubleKind::OriginFails,
+        TroubleKind::LogLost,
+        TroubleKind::LogCopyLost,
+        TroubleKind::WriteBackHalted,
+        TroubleKind::ArrayFailed,
+        TroubleKind::ArrayInactive,
+        TroubleKind::ArrayDataLost,
+        TroubleKind::ArrayDegraded,
+        TroubleKind::RebuildFailed,
+        TroubleKind::JournalLost,
+        TroubleKind::PoolDeviceEjected,
+        TroubleKind::PoolDeviceAbsent,
+        TroubleKind::PoolDeviceLate,
+        TroubleKind::PoolEmpty,
+        TroubleKind::StateFails,
+        TroubleKind::ConfigurationUnreadable,
+        TroubleKind::OriginGrown,
+        TroubleKind::DeviceWorn,
     ];
 
     /// The name of the kind.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::VolumeNotServed => "volume-not-served",
-            Kind::OriginFails => "origin-fails",
-            Kind::LogLost => "log-lost",
-            Kind::LogCopyLost => "log-copy-lost",
-            Kind::WriteBackHalted => "write-back-halted",
-            Kind::ArrayFailed => "array-failed",
-            Kind::ArrayInactive => "array-inactive",
-            Kind::ArrayDataLost => "array-data-lost",
-            Kind::ArrayDegraded => "array-degraded",
-            Kind::RebuildFailed => "rebuild-failed",
-            Kind::JournalLost => "journal-lost",
-            Kind::PoolDeviceEjected => "pool-device-ejected",
-            Kind::PoolDeviceAbsent => "pool-device-absent",
-            Kind::PoolDeviceLate => "pool-device-late",
-            Kind::PoolEmpty => "pool-empty",
-            Kind::StateFails => "state-fails",
-            Kind::ConfigurationUnreadable => "configuration-unreadable",
-            Kind::OriginGrown => "origin-grown",
-            Kind::DeviceWorn => "device-worn",
+            TroubleKind::VolumeNotServed => "volume-not-served",
+            TroubleKind::OriginFails => "origin-fails",
+            TroubleKind::LogLost => "log-lost",
+            TroubleKind::LogCopyLost => "log-copy-lost",
+            TroubleKind::WriteBackHalted => "write-back-halted",
+            TroubleKind::ArrayFailed => "array-failed",
+            TroubleKind::ArrayInactive => "array-inactive",
+            TroubleKind::ArrayDataLost => "array-data-lost",
+            TroubleKind::ArrayDegraded => "array-degraded",
+            TroubleKind::RebuildFailed => "rebuild-failed",
+            TroubleKind::JournalLost => "journal-lost",
+            TroubleKind::PoolDeviceEjected => "pool-device-ejected",
+            TroubleKind::PoolDeviceAbsent => "pool-device-absent",
+            TroubleKind::PoolDeviceLate => "pool-device-late",
+            TroubleKind::PoolEmpty => "pool-empty",
+            TroubleKind::StateFails => "state-fails",
+            TroubleKind::ConfigurationUnreadable => "configuration-unreadable",
+            TroubleKind::OriginGrown => "origin-grown",
+            TroubleKind::DeviceWorn => "device-worn",
         }
     }
 
     /// The effect of the trouble while it lasts.
     pub fn cost(self) -> &'static str {
         match self {
-            Kind::VolumeNotServed => "its clients cannot reach it",
-            Kind::OriginFails => "reads that miss fail, and so do writes that are not logged",
-            Kind::LogLost => "its writes and flushes fail; what only the log had may be lost",
-            Kind::LogCopyLost => {
+            TroubleKind::VolumeNotServed => "its clients cannot reach it",
+            TroubleKind::OriginFails => {
+                "reads that miss fail, and so do writes that are not logged"
+            }
+            TroubleKind::LogLost => {
+                "its writes and flushes fail; what only the log had may be lost"
+            }
+            TroubleKind::LogCopyLost => {
                 "the origin answers writes; what is owed has one copy until it is there"
             }
-            Kind::WriteBackHalted => "the origin is an earlier state, and the log fills",
-            Kind::ArrayFailed => "requests to it fail; no data is given up",
-            Kind::ArrayInactive => "what lies on it is not served",
-            Kind::ArrayDataLost => "reads of these bytes fail until they are written again",
-            Kind::ArrayDegraded => "the next lost member may cost its data",
-            Kind::RebuildFailed => "the array stays without the member",
-            Kind::JournalLost => {
+            TroubleKind::WriteBackHalted => "the origin is an earlier state, and the log fills",
+            TroubleKind::ArrayFailed => "requests to it fail; no data is given up",
+            TroubleKind::ArrayInactive => "what lies on it is not served",
+            TroubleKind::ArrayDataLost => "reads of these bytes fail until they are written again",
+            TroubleKind::ArrayDegraded => "the next lost member may cost its data",
+            TroubleKind::RebuildFailed => "the array stays without the member",
+            TroubleKind::JournalLost => {
                 "the origin is consistent only once it has all that was owed at the loss"
             }
-            Kind::PoolDeviceEjected | Kind::PoolDeviceAbsent => {
+            TroubleKind::PoolDeviceEjected | TroubleKind::PoolDeviceAbsent => {
                 "its hits are lost; no data is, and reads go to the origins"
             }
-            Kind::PoolDeviceLate => "its hits are misses for the time; no data is lost",
-            Kind::PoolEmpty => "nothing is cached; every read goes to an origin",
-            Kind::StateFails => "what has to be recorded there waits, writes to new regions too",
-            Kind::ConfigurationUnreadable => {
+            TroubleKind::PoolDeviceLate => "its hits are misses for the time; no data is lost",
+            TroubleKind::PoolEmpty => "nothing is cached; every read goes to an origin",
+            TroubleKind::StateFails => {
+                "what has to be recorded there waits, writes to new regions too"
+            }
+            TroubleKind::ConfigurationUnreadable => {
                 "nothing yet; a restart would fail, and so do changes that are to last"
             }
-            Kind::OriginGrown => "clients do not see what was added",
-            Kind::DeviceWorn => "nothing yet; the device may fail soon",
+            TroubleKind::OriginGrown => "clients do not see what was added",
+            TroubleKind::DeviceWorn => "nothing yet; the device may fail soon",
         }
     }
 
     /// The urgency of the kind.
-    pub fn severity(self) -> Severity {
+    pub fn severity(self) -> TroubleSeverity {
         match self {
-            Kind::VolumeNotServed
-            | Kind::OriginFails
-            | Kind::LogLost
-            | Kind::LogCopyLost
-            | Kind::WriteBackHalted
-            | Kind::ArrayFailed
-            | Kind::ArrayInactive
-            | Kind::ArrayDataLost
-            | Kind::ArrayDegraded
-            | Kind::RebuildFailed => Severity::Critical,
-            Kind::JournalLost
-            | Kind::PoolDeviceEjected
-            | Kind::PoolDeviceAbsent
-            | Kind::PoolDeviceLate
-            | Kind::PoolEmpty
-            | Kind::StateFails
-            | Kind::ConfigurationUnreadable
-            | Kind::OriginGrown
-            | Kind::DeviceWorn => Severity::Warning,
+            TroubleKind::VolumeNotServed
+            | TroubleKind::OriginFails
+            | TroubleKind::LogLost
+            | TroubleKind::LogCopyLost
+            | TroubleKind::WriteBackHalted
+            | TroubleKind::ArrayFailed
+            | TroubleKind::ArrayInactive
+            | TroubleKind::ArrayDataLost
+            | TroubleKind::ArrayDegraded
+            | TroubleKind::RebuildFailed => TroubleSeverity::Critical,
+            TroubleKind::JournalLost
+            | TroubleKind::PoolDeviceEjected
+            | TroubleKind::PoolDeviceAbsent
+            | TroubleKind::PoolDeviceLate
+            | TroubleKind::PoolEmpty
+            | TroubleKind::StateFails
+            | TroubleKind::ConfigurationUnreadable
+            | TroubleKind::OriginGrown
+            | TroubleKind::DeviceWorn => TroubleSeverity::Warning,
         }
     }
 }
@@ -187,9 +193,9 @@ impl Kind {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Trouble {
     /// Kind of the trouble.
-    pub kind: Kind,
+    pub kind: TroubleKind,
     /// Urgency of the trouble.
-    pub severity: Severity,
+    pub severity: TroubleSeverity,
     /// Subject, such as `volume data`.
     pub subject: String,
     /// Description of the trouble.
@@ -219,7 +225,7 @@ mod tests {
     fn the_page_explains_every_kind_and_no_other() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/troubles.md");
         let page = std::fs::read_to_string(path).unwrap();
-        let known = Kind::ALL
+        let known = TroubleKind::ALL
             .map(|kind| [kind.name(), kind.severity().name(), kind.cost()].map(str::to_owned));
         assert_eq!(explained(&page), known);
         // A canary: a page without one of the kinds is found.
@@ -229,9 +235,9 @@ mod tests {
 
     #[test]
     fn names_are_those_of_the_json() {
-        for kind in Kind::ALL {
+        for kind in TroubleKind::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }
-        assert!(Kind::ALL.is_sorted());
+        assert!(TroubleKind::ALL.is_sorted());
     }
 }

@@ -1,27 +1,27 @@
 //! A configuration as one text, defaults too.
 
-use crate::config::{Array, Attach, Config, Daemon, Device, Listen, Pool, Value, Volume};
+use crate::config::{Array, Attach, Config, Daemon, Device, Listen, ParameterValue, Pool, Volume};
 use std::fmt::Write;
 
 /// A section of a configuration, of any kind.
-pub(crate) trait Section {
+pub(crate) trait WrittenSection {
     /// The title in the file.
     const TITLE: &'static str;
     /// The identity among sections of one kind.
     fn id(&self) -> String;
     /// The parameters, in order.
-    fn parameters(&self) -> Vec<Value>;
+    fn parameters(&self) -> Vec<ParameterValue>;
 }
 
 macro_rules! section {
     ($($section:ident, |$this:ident| $id:expr;)*) => {$(
-        impl Section for $section {
+        impl WrittenSection for $section {
             const TITLE: &'static str = $section::TITLE;
             fn id(&self) -> String {
                 let $this = self;
                 $id
             }
-            fn parameters(&self) -> Vec<Value> {
+            fn parameters(&self) -> Vec<ParameterValue> {
                 self.values()
             }
         }
@@ -63,10 +63,10 @@ impl Config {
     }
 }
 
-fn write<S: Section>(out: &mut String, sections: &[S]) {
+fn write<S: WrittenSection>(out: &mut String, sections: &[S]) {
     for section in sections {
         let _ = writeln!(out, "{}", S::TITLE);
-        for Value { name, text, .. } in section.parameters() {
+        for ParameterValue { name, text, .. } in section.parameters() {
             if let Some(text) = text {
                 let _ = writeln!(out, "{name} = {text}");
             }

@@ -5,13 +5,13 @@ use block::Sectors;
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use testbed::attached::{self, Attached};
+use testbed::attached::{self, AttachedDevice};
 use testbed::namespace;
-use testbed::server::Server;
+use testbed::server::ServerProcess;
 
 /// Stand-in for drives. Written data stays on a drive when the drive is pulled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum DriveKind {
     /// NBD servers, processes that are killed.
     Nbd,
     /// Loop devices, on files of a file system that is killed under them: all requests to an open
@@ -19,31 +19,31 @@ pub enum Kind {
     Loop,
 }
 
-impl Kind {
+impl DriveKind {
     /// Names a missing requirement of such drives.
     pub fn obstacle(self) -> Option<String> {
         match self {
-            Kind::Nbd => None,
-            Kind::Loop => attached::obstacle(),
+            DriveKind::Nbd => None,
+            DriveKind::Loop => attached::obstacle(),
         }
     }
 
     /// Prepares this thread for giving such drives.
     pub(super) fn prepare(self) -> Result<(), String> {
         match self {
-            Kind::Nbd => Ok(()),
-            Kind::Loop => namespace::enter(),
+            DriveKind::Nbd => Ok(()),
+            DriveKind::Loop => namespace::enter(),
         }
     }
 
     /// The configuration's line for the place of the drive `name` of `directory`.
     pub(super) fn source(self, directory: &Path, name: &str) -> String {
         match self {
-            Kind::Nbd => format!(
+            DriveKind::Nbd => format!(
                 "nbd = \"nbd+unix:///?socket={}/{name}\"",
                 directory.display()
             ),
-            Kind::Loop => format!("path = \"{}\"", link(directory, name).display()),
+            DriveKind::Loop => format!("path = \"{}\"", link(directory, name).display()),
         }
     }
 }
@@ -59,9 +59,9 @@ fn link(directory: &Path, name: &str) -> PathBuf {
 }
 
 /// A drive that is not pulled.
-pub(super) struct Drive {
-    server: Server,
-    attached: Option<(Attached, PathBuf)>,
+pub(super) struct DrillDrive {
+    server: ServerProcess,
+    attached: Option<(AttachedDevice, PathBuf)>,
 }
 
 /// Makes the directory of a drill if missing, and removes the files of an earlier daemon there.
@@ -72,29 +72,34 @@ pub(super) fn fresh(directory: &Path) -> Result<PathBuf, String> {
     Ok(directory)
 }
 
-impl Drive {
+impl DrillDrive {
     /// The drive `name`, blank and of that size.
     pub(super) fn blank(
-        kind: Kind,
+        kind: DriveKind,
         directory: &Path,
         name: &str,
         size: Sectors,
-    ) -> Result<Drive, String> {
+    ) -> Result<DrillDrive, String> {
         let file = File::create(image(directory, name)).map_err(to_message)?;
         file.set_len(size.bytes()).map_err(to_message)?;
-        Drive::give(kind, directory, name)
+        DrillDrive::give(kind, directory, name)
     }
 
     /// The drive `name`, on its image in `directory`.
-    pub(super) fn give(kind: Kind, directory: &Path, name: &str) -> Result<Drive, String> {
+    pub(super) fn give(
+        kind: DriveKind,
+        directory: &Path,
+        name: &str,
+    ) -> Result<DrillDrive, String> {
         let file = image(directory, name).display().to_string();
-        let server = Server::nbdkit(name, directory, &["file", &file]).map_err(to_message)?;
+        let server =
+            ServerProcess::nbdkit(name, directory, &["file", &file]).map_err(to_message)?;
         let attached = match kind {
-            Kind::Nbd => None,
-            Kind::Loop => {
+            DriveKind::Nbd => None,
+            DriveKind::Loop => {
                 let fuse = directory.join(format!("{name}.fuse"));
                 // After the pull the page cache may answer no request.
-                let attached = Attached::new(&server.uri, &fuse, &["--direct-io=on"])?;
+                let attached = AttachedDevice::new(&server.uri, &fuse, &["--direct-io=on"])?;
                 let link = link(directory, name);
                 // Of an earlier run that was killed.
                 let _ = fs::remove_file(&link);
@@ -102,7 +107,7 @@ impl Drive {
                 Some((attached, link))
             }
         };
-        Ok(Drive { server, attached })
+        Ok(DrillDrive { server, attached })
     }
 
     /// Leaves requests to the drive without an answer.

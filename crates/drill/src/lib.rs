@@ -20,16 +20,20 @@ mod setup;
 mod sim;
 mod write_back;
 
-pub use drive::Kind as DriveKind;
+pub use drive::DriveKind;
 pub use page::page;
-pub use row::{Detail, Row};
-pub use setup::{Setup, WRITE_BACK};
+pub use row::{Detail, DrillRow};
+pub use setup::{DrillSetup, WRITE_BACK};
 
 use std::path::Path;
 
 /// Runs every cell of `setup` in the simulated world; `done` hears of each.
 #[cfg(feature = "simulated")]
-pub fn simulated(setup: &Setup, seed: u64, done: &dyn Fn(&Row)) -> Result<Vec<Row>, String> {
+pub fn simulated(
+    setup: &DrillSetup,
+    seed: u64,
+    done: &dyn Fn(&DrillRow),
+) -> Result<Vec<DrillRow>, String> {
     let arrays = setup.cells().into_iter();
     let arrays = arrays.map(|cell| sim::run(setup, seed, cell));
     let volumes = setup.write_back();
@@ -42,12 +46,12 @@ pub fn simulated(setup: &Setup, seed: u64, done: &dyn Fn(&Row)) -> Result<Vec<Ro
 /// Runs every cell of `setup` on a daemon of `program` with drives of `kind`, with files in
 /// `directory`, which is made if missing; `done` hears of each.
 pub fn real(
-    setup: &Setup,
+    setup: &DrillSetup,
     kind: DriveKind,
     program: &Path,
     directory: &Path,
-    done: &dyn Fn(&Row),
-) -> Result<Vec<Row>, String> {
+    done: &dyn Fn(&DrillRow),
+) -> Result<Vec<DrillRow>, String> {
     let volumes = setup.write_back();
     // A log has its devices in this machine, wherever the other drives are.
     let most = match volumes.is_empty() {
@@ -63,7 +67,7 @@ pub fn real(
     for cell in setup.cells() {
         let ready = match stage.take() {
             Some(ready) => ready,
-            None => real::Stage::new(setup, kind, program, directory)?,
+            None => real::DrillStage::new(setup, kind, program, directory)?,
         };
         let row = ready.run(cell)?;
         done(&row);
@@ -78,7 +82,7 @@ pub fn real(
     for cell in volumes.cells() {
         let mut ready = match stage.take() {
             Some(ready) => ready,
-            None => write_back::Stage::new(volumes, kind, program, directory)?,
+            None => write_back::WriteBackStage::new(volumes, kind, program, directory)?,
         };
         let row = ready.run(cell)?;
         done(&row);
@@ -93,7 +97,7 @@ mod tests {
     use super::setup::tests::{array, setup};
     use super::*;
 
-    fn all_survived(setup: &Setup) -> Vec<Row> {
+    fn all_survived(setup: &DrillSetup) -> Vec<DrillRow> {
         let rows = simulated(setup, 1, &|_| ()).unwrap();
         for row in &rows {
             assert!(row.is_right(), "{row:#?}");
@@ -104,7 +108,7 @@ mod tests {
 
     #[test]
     fn every_scenario_is_survived_in_the_simulator() {
-        let setup = Setup::named("published").unwrap();
+        let setup = DrillSetup::named("published").unwrap();
         let rows = all_survived(&setup);
         assert_eq!(rows.len(), 12);
         let page = page(&setup, &rows).unwrap();
@@ -140,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_write_back_volume_survives_what_its_log_is_for() {
-        let setup = Setup::named("write-back").unwrap();
+        let setup = DrillSetup::named("write-back").unwrap();
         assert_eq!(setup.not_run(), Vec::<String>::new());
         let rows = all_survived(&setup);
         assert_eq!(rows.len(), 14);
@@ -154,14 +158,14 @@ mod tests {
 
     #[test]
     fn canary_a_write_that_an_origin_loses_is_found() {
-        let setup = Setup::named("write-back").unwrap();
+        let setup = DrillSetup::named("write-back").unwrap();
         let row = write_back::run_dropping(setup.write_back(), 1).unwrap();
         assert!(row.wrong_bytes > 0 && !row.is_right(), "{row:#?}");
     }
 
     #[test]
     fn canary_a_byte_that_an_origin_alone_has_otherwise_is_found() {
-        let setup = Setup::named("write-back").unwrap();
+        let setup = DrillSetup::named("write-back").unwrap();
         let row = write_back::run_altered(setup.write_back(), 1).unwrap();
         assert!(row.wrong_bytes == 1 && !row.is_right(), "{row:#?}");
         let why = row.error.unwrap();
@@ -170,7 +174,7 @@ mod tests {
 
     #[test]
     fn canary_content_that_changes_is_found() {
-        let setup = Setup::named("published").unwrap();
+        let setup = DrillSetup::named("published").unwrap();
         let row = sim::run_corrupt(&setup, 1).unwrap();
         assert!(row.wrong_bytes > 0 && !row.is_right(), "{row:#?}");
     }

@@ -43,7 +43,7 @@ impl Default for Habit {
 
 /// Blocks that clients may read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Reads {
+pub enum ReadScope {
     All,
     /// Blocks that are only read.
     Quiet,
@@ -53,7 +53,7 @@ pub enum Reads {
 
 /// Observations of a load.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct LoadSeen {
     pub longest: Nanos,
     pub errors: u64,
     /// First error seen.
@@ -67,23 +67,23 @@ pub struct Seen {
 
 /// Content of a block: the version last acknowledged, and one that may be there.
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct BlockVersions {
     version: u32,
     maybe: Option<u32>,
     /// Time at which that version was acknowledged.
     written: Nanos,
 }
 
-impl Held {
+impl BlockVersions {
     /// A version was written, or may have been.
     fn write(&mut self, version: u32, acknowledged: bool, now: Nanos) {
         *self = match acknowledged {
-            true => Held {
+            true => BlockVersions {
                 version,
                 maybe: None,
                 written: now,
             },
-            false => Held {
+            false => BlockVersions {
                 maybe: Some(version),
                 ..*self
             },
@@ -92,21 +92,21 @@ impl Held {
 }
 
 /// A volume, and its known content.
-struct Volume {
+struct DrillVolume {
     number: u64,
     /// The device while the volume is served.
     device: RefCell<Option<BoxDevice>>,
     blocks: u64,
-    held: RefCell<Vec<Held>>,
+    held: RefCell<Vec<BlockVersions>>,
 }
 
 /// The load of one drill.
-pub struct Load {
+pub struct DrillLoad {
     env: Env,
     habit: Habit,
-    volumes: Vec<Rc<Volume>>,
-    reads: Cell<Reads>,
-    pub seen: RefCell<Seen>,
+    volumes: Vec<Rc<DrillVolume>>,
+    reads: Cell<ReadScope>,
+    pub seen: RefCell<LoadSeen>,
     began: Cell<Nanos>,
     running: Cell<bool>,
     workers: Cell<u64>,
@@ -117,7 +117,7 @@ fn content(volume: u64, block: u64, version: u32, out: &mut [u8]) {
     fastrand::Rng::with_seed(seed).fill(out);
 }
 
-impl Volume {
+impl DrillVolume {
     fn device(&self) -> BoxDevice {
         let device = self.device.borrow();
         device.clone().expect("it is served")
@@ -150,21 +150,21 @@ impl Volume {
     }
 }
 
-impl Load {
-    pub fn new(env: Env, habit: Habit, devices: Vec<BoxDevice>) -> Rc<Load> {
+impl DrillLoad {
+    pub fn new(env: Env, habit: Habit, devices: Vec<BoxDevice>) -> Rc<DrillLoad> {
         let volume = |(number, device): (usize, BoxDevice)| {
             let blocks = device.geometry().sectors.bytes() / BLOCK_BYTES as u64;
-            Rc::new(Volume {
+            Rc::new(DrillVolume {
                 number: number as u64,
                 device: RefCell::new(Some(device)),
                 blocks,
-                held: RefCell::new(vec![Held::default(); blocks as usize]),
+                held: RefCell::new(vec![BlockVersions::default(); blocks as usize]),
             })
         };
-        Rc::new(Load {
+        Rc::new(DrillLoad {
             env,
             habit,
-            reads: Cell::new(Reads::All),
+            reads: Cell::new(ReadScope::All),
             volumes: devices.into_iter().enumerate().map(volume).collect(),
             seen: RefCell::default(),
             began: Cell::new(Nanos::ZERO),
@@ -188,16 +188,16 @@ impl Load {
     }
 
     /// Clients read no more than `reads` from their next request on.
-    pub fn narrow(&self, reads: Reads) {
+    pub fn narrow(&self, reads: ReadScope) {
         self.reads.set(reads);
     }
 
-    fn may_read(&self, volume: &Volume, block: u64) -> bool {
+    fn may_read(&self, volume: &DrillVolume, block: u64) -> bool {
         let quiet = block < self.habit.quiet_blocks;
         match self.reads.get() {
-            Reads::All => true,
-            Reads::Quiet => quiet,
-            Reads::Since(at) => quiet || volume.held.borrow()[block as usize].written >= at,
+            ReadScope::All => true,
+            ReadScope::Quiet => quiet,
+            ReadScope::Since(at) => quiet || volume.held.borrow()[block as usize].written >= at,
         }
     }
 
@@ -280,7 +280,7 @@ impl Load {
     }
 
     /// Notes the wrong bytes of a block that was read.
-    fn compare(&self, volume: &Volume, block: u64, data: &[u8], whose: &str) {
+    fn compare(&self, volume: &DrillVolume, block: u64, data: &[u8], whose: &str) {
         let wrong = volume.wrong(block, data);
         if wrong > 0 {
             let mut seen = self.seen.borrow_mut();
@@ -324,7 +324,7 @@ impl Load {
     }
 
     /// Begins to read and write.
-    pub fn start(self: &Rc<Load>) {
+    pub fn start(self: &Rc<DrillLoad>) {
         self.running.set(true);
         self.began.set(self.env.timer.now());
         for volume in &self.volumes {
@@ -348,7 +348,7 @@ impl Load {
         }
     }
 
-    async fn work(&self, volume: &Volume, worker: u64) {
+    async fn work(&self, volume: &DrillVolume, worker: u64) {
         let (device, habit) = (volume.device(), self.habit);
         let mut rng = fastrand::Rng::with_seed(worker);
         while self.running.get() {

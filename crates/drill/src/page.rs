@@ -1,9 +1,9 @@
 //! Drills as a page of one file with its charts.
 
 use super::load::POINT;
-use super::row::Row;
-use super::setup::Setup;
-use advise::page::{FIRST, GRID, INK, MARK, PAPER, Page, SECOND, table, themed};
+use super::row::DrillRow;
+use super::setup::DrillSetup;
+use advise::page::{FIRST, GRID, HtmlPage, INK, MARK, PAPER, SECOND, table, themed};
 use plotters::prelude::*;
 use std::error::Error;
 
@@ -11,12 +11,12 @@ const SIZE: (u32, u32) = (900, 260);
 const TEXT: (&str, i32) = ("sans-serif", 14);
 
 /// The page.
-pub fn page(setup: &Setup, rows: &[Row]) -> Result<String, Box<dyn Error>> {
+pub fn page(setup: &DrillSetup, rows: &[DrillRow]) -> Result<String, Box<dyn Error>> {
     let about = format!(
         "{}. Parts are pulled and come back; every byte is read back and compared.",
         setup.about()
     );
-    let mut page = Page::new("Availability drills", &about);
+    let mut page = HtmlPage::new("Availability drills", &about);
     let wrong: u64 = rows.iter().map(|row| row.wrong_bytes).sum();
     let errors: u64 = rows.iter().map(|row| row.errors).sum();
     let longest = rows
@@ -96,7 +96,7 @@ pub fn page(setup: &Setup, rows: &[Row]) -> Result<String, Box<dyn Error>> {
     Ok(page.finish())
 }
 
-fn title(row: &Row) -> String {
+fn title(row: &DrillRow) -> String {
     let load = if row.io { "with I/O" } else { "idle" };
     format!(
         "{} of side {}, {load}, {}",
@@ -104,7 +104,7 @@ fn title(row: &Row) -> String {
     )
 }
 
-fn chart(row: &Row) -> Result<String, Box<dyn Error>> {
+fn chart(row: &DrillRow) -> Result<String, Box<dyn Error>> {
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();

@@ -1,8 +1,8 @@
 //! The script of every cell, in whichever world the cell is played.
 
-use super::load::{Habit, Load};
-use super::row::{Detail, Row, to_message};
-use super::setup::{Cell, Setup};
+use super::load::{DrillLoad, Habit};
+use super::row::{Detail, DrillRow, to_message};
+use super::setup::{DrillCell, DrillSetup};
 use block::{BoxDevice, Env, Nanos, Timer};
 
 /// Time of the load before the loss.
@@ -15,7 +15,7 @@ pub(super) const SETTLE_MAX: Nanos = Nanos::from_secs(120);
 pub(super) type Counts = Vec<(String, u64, u64)>;
 
 /// The world that a drill runs in.
-pub(super) trait Site {
+pub(super) trait DrillWorld {
     /// Pulls the drives of the cell.
     async fn pull(&self) -> Result<(), String>;
     /// Puts the drives back.
@@ -30,12 +30,12 @@ pub(super) trait Site {
 
 /// Returns true if every array of `setup` is whole, and the counts of the members of those arrays
 /// that are part of no other.
-pub(super) fn look(setup: &Setup, arrays: &[control::status::Array]) -> (bool, Counts) {
+pub(super) fn look(setup: &DrillSetup, arrays: &[control::status::ArrayReport]) -> (bool, Counts) {
     // One within another that could not be assembled is not among them.
     let all = arrays.len() == setup.arrays().len();
     let whole = all && arrays.iter().all(|array| array.state == "healthy");
     let volumes = setup.volumes();
-    let is_volume = |array: &&control::status::Array| {
+    let is_volume = |array: &&control::status::ArrayReport| {
         let mut volumes = volumes.iter();
         volumes.any(|volume| volume.name.as_str() == array.name)
     };
@@ -53,13 +53,13 @@ pub(super) fn look(setup: &Setup, arrays: &[control::status::Array]) -> (bool, C
 pub(super) async fn play(
     env: Env,
     volumes: Vec<BoxDevice>,
-    site: &impl Site,
-    setup: &Setup,
-    cell: &Cell,
+    site: &impl DrillWorld,
+    setup: &DrillSetup,
+    cell: &DrillCell,
     place: &'static str,
-) -> Result<Row, String> {
+) -> Result<DrillRow, String> {
     let timer = &env.timer;
-    let load = Load::new(env.clone(), Habit::default(), volumes);
+    let load = DrillLoad::new(env.clone(), Habit::default(), volumes);
     load.fill().await.map_err(to_message)?;
     let began = timer.now();
     let mut snapshots = vec![site.counts().await?];
@@ -108,7 +108,7 @@ pub(super) async fn play(
         seen.wrong_bytes += places * block::SECTOR_BYTES;
     }
     let since = |at: Nanos| (at - began).as_secs_f64();
-    Ok(Row {
+    Ok(DrillRow {
         scenario: cell.scenario.name.clone(),
         side: cell.scenario.side.clone(),
         io: cell.io,
@@ -129,7 +129,7 @@ pub(super) async fn play(
 }
 
 /// Waits until every array is whole; returns false after the time limit.
-async fn settle(timer: &Timer, site: &impl Site) -> Result<bool, String> {
+async fn settle(timer: &Timer, site: &impl DrillWorld) -> Result<bool, String> {
     let since = timer.now();
     loop {
         let is_whole = site.is_whole().await?;

@@ -1,15 +1,15 @@
 //! The drill's world on this machine: a daemon and its drives, which are pulled by killing the
 //! processes behind them.
 
-use super::drive::{Drive, Kind, fresh};
-use super::play::{Counts, Site, look, play};
-use super::remote::{Daemon, Remote, beside};
-use super::row::{Row, to_message};
-use super::setup::{Cell, Setup};
+use super::drive::{DrillDrive, DriveKind, fresh};
+use super::play::{Counts, DrillWorld, look, play};
+use super::remote::{DrillDaemon, Remote, beside};
+use super::row::{DrillRow, to_message};
+use super::setup::{DrillCell, DrillSetup};
 use block::{Address, BoxDevice};
 use control::config::Name;
-use control::protocol::Request;
-use control::status::Array;
+use control::protocol::ControlRequest;
+use control::status::ArrayReport;
 use shard::Local;
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,30 +20,30 @@ use std::time::Duration;
 use uring::UringDriver;
 
 /// The drives that are not pulled.
-type Drives = BTreeMap<Name, Drive>;
+type Drives = BTreeMap<Name, DrillDrive>;
 
 /// A daemon and its drives.
-pub struct Stage {
-    setup: Setup,
+pub struct DrillStage {
+    setup: DrillSetup,
     directory: PathBuf,
-    kind: Kind,
+    kind: DriveKind,
     drives: Mutex<Drives>,
-    daemon: Daemon,
+    daemon: DrillDaemon,
 }
 
-impl Stage {
+impl DrillStage {
     pub fn new(
-        setup: &Setup,
-        kind: Kind,
+        setup: &DrillSetup,
+        kind: DriveKind,
         program: &Path,
         directory: &Path,
-    ) -> Result<Stage, String> {
+    ) -> Result<DrillStage, String> {
         let directory = fresh(directory)?;
         let mut drives = Drives::new();
         for drive in setup.drives() {
             let name = &drive.name.value;
             let size = setup.drive_size();
-            let drive = Drive::blank(kind, &directory, name.as_str(), size)?;
+            let drive = DrillDrive::blank(kind, &directory, name.as_str(), size)?;
             drives.insert(name.clone(), drive);
         }
         let config = directory.join("hotset.toml");
@@ -59,8 +59,8 @@ impl Stage {
                 return Err(format!("array {array} cannot be made: {message}"));
             }
         }
-        let daemon = Daemon::start(program, &directory)?;
-        Ok(Stage {
+        let daemon = DrillDaemon::start(program, &directory)?;
+        Ok(DrillStage {
             setup: setup.clone(),
             directory,
             kind,
@@ -69,60 +69,60 @@ impl Stage {
         })
     }
 
-    fn arrays(&self) -> Result<Vec<Array>, String> {
+    fn arrays(&self) -> Result<Vec<ArrayReport>, String> {
         Ok(self.daemon.status()?.arrays)
     }
 
     /// Runs one cell.
-    pub fn run(&self, cell: Cell) -> Result<Row, String> {
+    pub fn run(&self, cell: DrillCell) -> Result<DrillRow, String> {
         let socket = self.directory.join("nbd").display().to_string();
         let plan = (self.setup.clone(), cell.clone());
-        let script = async move |local, other| live(local, Other(other), socket, plan).await;
+        let script = async move |local, other| live(local, ServerThread(other), socket, plan).await;
         beside(script, |job| self.carry_out(&cell, job))
     }
 
-    fn carry_out(&self, cell: &Cell, job: Job) -> Result<Answer, String> {
+    fn carry_out(&self, cell: &DrillCell, job: DrillJob) -> Result<StageAnswer, String> {
         match job {
-            Job::Pull => {
+            DrillJob::Pull => {
                 let mut drives = self.drives.lock().map_err(to_message)?;
                 for name in &cell.scenario.drives {
                     if let Some(drive) = drives.remove(name) {
                         drive.pull()?;
                     }
                 }
-                Ok(Answer::default())
+                Ok(StageAnswer::default())
             }
-            Job::GiveBack => {
+            DrillJob::GiveBack => {
                 let mut drives = self.drives.lock().map_err(to_message)?;
                 for name in &cell.scenario.drives {
-                    let drive = Drive::give(self.kind, &self.directory, name.as_str())?;
+                    let drive = DrillDrive::give(self.kind, &self.directory, name.as_str())?;
                     drives.insert(name.clone(), drive);
                 }
-                Ok(Answer::default())
+                Ok(StageAnswer::default())
             }
-            Job::Look => {
+            DrillJob::Look => {
                 let (whole, counts) = look(&self.setup, &self.arrays()?);
-                Ok(Answer {
+                Ok(StageAnswer {
                     whole,
                     counts,
                     differ: Vec::new(),
                 })
             }
-            Job::Scrub => {
+            DrillJob::Scrub => {
                 let mut differ = Vec::new();
                 for name in self.setup.redundant() {
                     differ.push((name.to_string(), self.scrub(name.as_str())?));
                 }
-                Ok(Answer {
+                Ok(StageAnswer {
                     differ,
-                    ..Answer::default()
+                    ..StageAnswer::default()
                 })
             }
         }
     }
 
     fn scrub(&self, array: &str) -> Result<u64, String> {
-        let request = Request::Scrub {
+        let request = ControlRequest::Scrub {
             array: array.to_owned(),
             repair: false,
         };
@@ -146,7 +146,7 @@ impl Stage {
 }
 
 /// Jobs of the thread with the servers, for the thread with the load.
-enum Job {
+enum DrillJob {
     Pull,
     GiveBack,
     Look,
@@ -154,39 +154,39 @@ enum Job {
 }
 
 #[derive(Default)]
-struct Answer {
+struct StageAnswer {
     whole: bool,
     counts: Counts,
     differ: Vec<(String, u64)>,
 }
 
 /// The thread with the servers, in the view of the script.
-struct Other(Remote<Job, Answer>);
+struct ServerThread(Remote<DrillJob, StageAnswer>);
 
-impl Site for Other {
+impl DrillWorld for ServerThread {
     async fn pull(&self) -> Result<(), String> {
-        self.0.ask(Job::Pull).await.map(drop)
+        self.0.ask(DrillJob::Pull).await.map(drop)
     }
     async fn give_back(&self) -> Result<(), String> {
-        self.0.ask(Job::GiveBack).await.map(drop)
+        self.0.ask(DrillJob::GiveBack).await.map(drop)
     }
     async fn is_whole(&self) -> Result<bool, String> {
-        Ok(self.0.ask(Job::Look).await?.whole)
+        Ok(self.0.ask(DrillJob::Look).await?.whole)
     }
     async fn scrub(&self) -> Result<Vec<(String, u64)>, String> {
-        Ok(self.0.ask(Job::Scrub).await?.differ)
+        Ok(self.0.ask(DrillJob::Scrub).await?.differ)
     }
     async fn counts(&self) -> Result<Counts, String> {
-        Ok(self.0.ask(Job::Look).await?.counts)
+        Ok(self.0.ask(DrillJob::Look).await?.counts)
     }
 }
 
 async fn live(
     local: Local<UringDriver>,
-    other: Other,
+    other: ServerThread,
     socket: String,
-    (setup, cell): (Setup, Cell),
-) -> Result<Row, String> {
+    (setup, cell): (DrillSetup, DrillCell),
+) -> Result<DrillRow, String> {
     let mut volumes = Vec::new();
     for array in setup.volumes() {
         let export = array.name.as_str();

@@ -2,7 +2,7 @@
 
 use super::row::to_message;
 use block::{Env, Nanos};
-use control::client::Client;
+use control::client::ControlClient;
 use control::status::Status;
 use shard::{Local, run_alone};
 use std::cell::RefCell;
@@ -23,12 +23,12 @@ const PERIOD: Duration = Duration::from_millis(50);
 const LOOK: Nanos = Nanos::from_millis(2);
 
 /// A daemon on the configuration `hotset.toml` of a directory; killed if dropped.
-pub(super) struct Daemon {
+pub(super) struct DrillDaemon {
     process: Child,
     directory: PathBuf,
 }
 
-impl Drop for Daemon {
+impl Drop for DrillDaemon {
     fn drop(&mut self) {
         // The process may have ended by itself.
         let _ = self.process.kill();
@@ -36,15 +36,15 @@ impl Drop for Daemon {
     }
 }
 
-impl Daemon {
+impl DrillDaemon {
     /// Starts `program`; returns once the daemon answers.
-    pub(super) fn start(program: &Path, directory: &Path) -> Result<Daemon, String> {
+    pub(super) fn start(program: &Path, directory: &Path) -> Result<DrillDaemon, String> {
         let log = File::create(directory.join("log")).map_err(to_message)?;
         let mut daemon = bound(program);
         daemon.args(["serve", "--config"]);
         daemon.arg(directory.join("hotset.toml"));
         daemon.stdin(Stdio::null()).stderr(log);
-        let daemon = Daemon {
+        let daemon = DrillDaemon {
             process: daemon.spawn().map_err(to_message)?,
             directory: directory.to_owned(),
         };
@@ -63,8 +63,8 @@ impl Daemon {
     }
 
     /// A session at its control socket.
-    pub(super) fn client(&self) -> Result<Client, String> {
-        Client::connect(&self.directory.join("control")).map_err(to_message)
+    pub(super) fn client(&self) -> Result<ControlClient, String> {
+        ControlClient::connect(&self.directory.join("control")).map_err(to_message)
     }
 
     /// Reads the status of the daemon.

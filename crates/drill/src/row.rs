@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// Result of a cell.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct DrillRow {
     /// The pulled parts.
     pub scenario: String,
     /// The controller of the parts.
@@ -44,7 +44,7 @@ pub struct Detail {
     pub limit_ms: f64,
 }
 
-impl Row {
+impl DrillRow {
     /// Tests for the expected result: no errors, no wrong bytes, no stall beyond the limit.
     pub fn is_right(&self) -> bool {
         self.errors == 0 && self.wrong_bytes == 0 && self.longest_stall_ms <= self.detail.limit_ms

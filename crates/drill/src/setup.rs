@@ -14,8 +14,8 @@ use std::path::Path;
 
 /// One cell.
 #[derive(Clone, Debug)]
-pub(super) struct Cell {
-    pub(super) scenario: Scenario,
+pub(super) struct DrillCell {
+    pub(super) scenario: DrillScenario,
     pub(super) io: bool,
 }
 
@@ -34,7 +34,7 @@ const LONGER: Nanos = Nanos::from_secs(1);
 
 /// The arrays and the write-back volumes of a configuration.
 #[derive(Clone)]
-pub struct Setup {
+pub struct DrillSetup {
     config: Config,
     /// Arrays, inner ones first.
     arrays: Vec<Array>,
@@ -43,7 +43,7 @@ pub struct Setup {
 
 /// A loss to play.
 #[derive(Clone, Debug)]
-pub(super) struct Scenario {
+pub(super) struct DrillScenario {
     /// Name on the page.
     pub(super) name: String,
     /// The controller of the drives.
@@ -55,14 +55,14 @@ pub(super) struct Scenario {
 /// The scenarios to run, and a sentence for each that no array could survive.
 struct Scenarios {
     /// Scenarios that are run.
-    run: Vec<Scenario>,
+    run: Vec<DrillScenario>,
     /// Scenarios that are not run, and why.
     not_run: Vec<String>,
 }
 
-impl Setup {
+impl DrillSetup {
     /// Builds the set-up of a configuration that agrees with itself.
-    pub fn new(config: Config) -> Result<Setup, String> {
+    pub fn new(config: Config) -> Result<DrillSetup, String> {
         let write_back = Volumes::new(config.clone());
         if config.arrays.is_empty() && write_back.is_empty() {
             let what = "hotset: the configuration has no [[array]] and no [[volume]] that is \
@@ -81,7 +81,7 @@ impl Setup {
             arrays.extend(now);
             left = later;
         }
-        Ok(Setup {
+        Ok(DrillSetup {
             config,
             arrays,
             write_back,
@@ -94,11 +94,13 @@ impl Setup {
     }
 
     /// The set-up of that name.
-    pub fn named(name: &str) -> Result<Setup, String> {
+    pub fn named(name: &str) -> Result<DrillSetup, String> {
         let found = SETUPS.iter().find(|(known, _)| *known == name);
         let (_, text) = found.ok_or_else(|| format!("hotset: no set-up is named {name:?}"))?;
         let config = check_alone(*text, &[]);
-        Setup::new(config.map_err(|problems| problems.iter().map(to_message).collect::<String>())?)
+        DrillSetup::new(
+            config.map_err(|problems| problems.iter().map(to_message).collect::<String>())?,
+        )
     }
 
     /// The write-back volumes.
@@ -281,7 +283,7 @@ impl Setup {
             let stopped = volumes.filter(|volume| !self.survives(volume, &drives));
             let stopped: Vec<&str> = stopped.map(|volume| volume.name.as_str()).collect();
             if stopped.is_empty() {
-                scenarios.run.push(Scenario {
+                scenarios.run.push(DrillScenario {
                     name,
                     side: side.clone(),
                     drives,
@@ -307,9 +309,9 @@ impl Setup {
     }
 
     /// Every cell: each scenario without and with clients.
-    pub(super) fn cells(&self) -> Vec<Cell> {
+    pub(super) fn cells(&self) -> Vec<DrillCell> {
         let each = self.scenarios().run.into_iter().flat_map(|scenario| {
-            [false, true].map(|io| Cell {
+            [false, true].map(|io| DrillCell {
                 scenario: scenario.clone(),
                 io,
             })
@@ -340,7 +342,7 @@ pub mod tests {
     use super::*;
 
     /// Drives a0 to a3 on the controller a, and b0 to b3 on b, and `arrays`.
-    pub fn setup(arrays: &str) -> Setup {
+    pub fn setup(arrays: &str) -> DrillSetup {
         let mut text = String::from("[[listen]]\nunix = '/nonexistent/s'\n");
         for side in ["a", "b"] {
             for number in 0..4 {
@@ -351,14 +353,14 @@ pub mod tests {
             }
         }
         let config = check_alone(&(text + arrays), &[]);
-        Setup::new(config.unwrap()).unwrap()
+        DrillSetup::new(config.unwrap()).unwrap()
     }
 
     pub fn array(name: &str, level: &str, members: &str) -> String {
         format!("[[array]]\nname = '{name}'\nlevel = '{level}'\nmembers = [{members}]\n")
     }
 
-    fn names(setup: &Setup) -> (Vec<String>, usize) {
+    fn names(setup: &DrillSetup) -> (Vec<String>, usize) {
         let scenarios = setup.scenarios();
         let run = scenarios.run.iter();
         let run = run.map(|s| format!("{} of {}", s.name, s.side)).collect();
@@ -367,7 +369,7 @@ pub mod tests {
 
     #[test]
     fn the_published_set_up_has_twelve_cells() {
-        let published = Setup::named("published").unwrap();
+        let published = DrillSetup::named("published").unwrap();
         assert_eq!(published.cells().len(), 12);
         assert_eq!(published.scenarios().not_run, Vec::<String>::new());
         assert_eq!(published.drives().len(), 16);
@@ -397,7 +399,7 @@ pub mod tests {
         assert_eq!(order, ["x", "y", "outer"]);
         assert_eq!(nested.volumes().len(), 1);
         assert!(
-            Setup::new(Config {
+            DrillSetup::new(Config {
                 arrays: Vec::new(),
                 ..nested.config
             })

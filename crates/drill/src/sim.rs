@@ -1,15 +1,15 @@
 //! The drill's world in virtual time: a node on models of drives.
 
-use super::play::{Counts, Site, look, play};
-use super::row::{Row, to_message};
-use super::setup::{Cell, Setup};
+use super::play::{Counts, DrillWorld, look, play};
+use super::row::{DrillRow, to_message};
+use super::setup::{DrillCell, DrillSetup};
 use block::{Device, Fua, Lba, Nanos};
 use control::config::Name;
-use control::protocol::{Reply, Request};
-use control::status::Array;
+use control::protocol::{ControlRequest, Reply};
+use control::status::ArrayReport;
 use node::Before;
-use sim::{Sim, World};
-use simnode::modelled::{self, Daemon, Modelled};
+use sim::{SimHost, SimWorld};
+use simnode::modelled::{self, Modelled, ModelledDaemon};
 use simnode::{create_array, run_alone};
 use std::path::Path;
 
@@ -25,50 +25,61 @@ fn path(drive: &str) -> String {
 }
 
 /// Runs one cell.
-pub fn run(setup: &Setup, seed: u64, cell: Cell) -> Result<Row, String> {
+pub fn run(setup: &DrillSetup, seed: u64, cell: DrillCell) -> Result<DrillRow, String> {
     world(setup, seed, cell, None)
 }
 
 /// Runs a cell in which content changes behind the arrays' back.
 #[cfg(test)]
-pub fn run_corrupt(setup: &Setup, seed: u64) -> Result<Row, String> {
+pub fn run_corrupt(setup: &DrillSetup, seed: u64) -> Result<DrillRow, String> {
     let cells = setup.cells().into_iter();
     let mut singles = cells.filter(|cell| cell.scenario.drives.len() == 1);
     let cell = singles.next().ok_or("no single drive is pulled")?;
     world(setup, seed, cell, Some(Name::new("b0")?))
 }
 
-fn world(setup: &Setup, seed: u64, cell: Cell, corrupt: Option<Name>) -> Result<Row, String> {
+fn world(
+    setup: &DrillSetup,
+    seed: u64,
+    cell: DrillCell,
+    corrupt: Option<Name>,
+) -> Result<DrillRow, String> {
     let source = |name: &str| format!("path = {:?}", path(name));
     let text = setup.configuration(Path::new("/simulated"), source);
     let config = modelled::configuration(&text)?;
-    let mut world = World::new(seed);
+    let mut world = SimWorld::new(seed);
     let machine = modelled::machine(&mut world, &config, |number, _| Modelled {
         drive: MODEL,
         phase: modelled::phase(number),
         size: setup.drive_size(),
     })?;
-    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    let mut sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
     let setup = setup.clone();
     let (outcome, ended) = run_alone(&mut sim, async move |local| {
-        live(Daemon::new(config, machine, local), &setup, &cell, corrupt).await
+        live(
+            ModelledDaemon::new(config, machine, local),
+            &setup,
+            &cell,
+            corrupt,
+        )
+        .await
     });
     ended.unwrap_or_else(|| Err(format!("the simulation did not end: {outcome:?}")))
 }
 
-struct Bench<'a> {
-    setup: &'a Setup,
-    daemon: Daemon,
+struct DrillBench<'a> {
+    setup: &'a DrillSetup,
+    daemon: ModelledDaemon,
     /// The paths of the drives that the cell pulls.
     pulled: Vec<String>,
 }
 
 async fn live(
-    daemon: Daemon,
-    setup: &Setup,
-    cell: &Cell,
+    daemon: ModelledDaemon,
+    setup: &DrillSetup,
+    cell: &DrillCell,
     corrupt: Option<Name>,
-) -> Result<Row, String> {
+) -> Result<DrillRow, String> {
     let env = daemon.local.env();
     for array in setup.arrays() {
         let name = &array.name.value;
@@ -89,7 +100,7 @@ async fn live(
         });
     }
     let drives = cell.scenario.drives.iter();
-    let site = Bench {
+    let site = DrillBench {
         setup,
         daemon,
         pulled: drives.map(|drive| path(drive.as_str())).collect(),
@@ -99,8 +110,8 @@ async fn live(
     Ok(row)
 }
 
-impl Bench<'_> {
-    async fn ask(&self, request: Request) -> Result<Vec<Array>, String> {
+impl DrillBench<'_> {
+    async fn ask(&self, request: ControlRequest) -> Result<Vec<ArrayReport>, String> {
         match self.daemon.node()?.ask(request).await? {
             Reply::Status(status) => Ok(status.arrays),
             _ => Ok(Vec::new()),
@@ -108,13 +119,13 @@ impl Bench<'_> {
     }
 
     async fn scrub_one(&self, array: &str) -> Result<u64, String> {
-        let request = Request::Scrub {
+        let request = ControlRequest::Scrub {
             array: array.to_owned(),
             repair: false,
         };
         self.ask(request).await?;
         loop {
-            let arrays = self.ask(Request::Status).await?;
+            let arrays = self.ask(ControlRequest::Status).await?;
             let found = arrays.into_iter().find(|found| found.name == array);
             match found.and_then(|found| found.scrub) {
                 Some(scrub) if scrub.running => self.daemon.local.env().timer.sleep(LOOK).await,
@@ -125,7 +136,7 @@ impl Bench<'_> {
     }
 }
 
-impl Site for Bench<'_> {
+impl DrillWorld for DrillBench<'_> {
     async fn pull(&self) -> Result<(), String> {
         self.pulled
             .iter()
@@ -140,7 +151,7 @@ impl Site for Bench<'_> {
     }
 
     async fn is_whole(&self) -> Result<bool, String> {
-        Ok(look(self.setup, &self.ask(Request::Status).await?).0)
+        Ok(look(self.setup, &self.ask(ControlRequest::Status).await?).0)
     }
 
     async fn scrub(&self) -> Result<Vec<(String, u64)>, String> {
@@ -152,6 +163,6 @@ impl Site for Bench<'_> {
     }
 
     async fn counts(&self) -> Result<Counts, String> {
-        Ok(look(self.setup, &self.ask(Request::Status).await?).1)
+        Ok(look(self.setup, &self.ask(ControlRequest::Status).await?).1)
     }
 }

@@ -6,7 +6,7 @@
 use block::{IoResult, Nanos, Sectors};
 use drives::catalogue::hdd::SAS15K;
 use drives::measure::random;
-use drives::{Hdd, Model, Op, Request};
+use drives::{DriveModel, DriveOp, DriveRequest, Hdd};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Instant;
@@ -49,7 +49,7 @@ fn simulate() -> IoResult<u64> {
     let mut events = BinaryHeap::new();
     for index in 0..DRIVES {
         let mut drive = Hdd::new(&SAS15K, index as f64 / DRIVES as f64)?;
-        let mut reads = random(Op::Read, Sectors(8), SAS15K.capacity(), index as u64);
+        let mut reads = random(DriveOp::Read, Sectors(8), SAS15K.capacity(), index as u64);
         for id in 0..DEPTH {
             drive.arrive(Nanos::ZERO, reads(id));
         }
@@ -66,7 +66,7 @@ fn simulate() -> IoResult<u64> {
         drive.advance(now, &mut done);
         for id in done.drain(..).map(|completed| completed.id) {
             completed += 1;
-            let next: Request = reads(id);
+            let next: DriveRequest = reads(id);
             drive.arrive(now, next);
         }
         events.extend(drive.next_event().map(|at| Reverse((at, index))));

@@ -7,12 +7,12 @@ use std::collections::BinaryHeap;
 /// Pending events, each with its time.
 #[derive(Debug)]
 pub(super) struct Agenda<T> {
-    heap: BinaryHeap<Reverse<Entry<T>>>,
+    heap: BinaryHeap<Reverse<AgendaEntry<T>>>,
     entered: u64,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct AgendaEntry<T> {
     at: Nanos,
     order: u64,
     what: T,
@@ -29,7 +29,7 @@ impl<T> Agenda<T> {
     pub fn enter(&mut self, at: Nanos, what: T) {
         let order = self.entered;
         self.entered += 1;
-        self.heap.push(Reverse(Entry { at, order, what }));
+        self.heap.push(Reverse(AgendaEntry { at, order, what }));
     }
 
     /// Time of the next event.
@@ -46,27 +46,27 @@ impl<T> Agenda<T> {
     }
 }
 
-impl<T> Entry<T> {
+impl<T> AgendaEntry<T> {
     fn key(&self) -> (Nanos, u64) {
         (self.at, self.order)
     }
 }
 
-impl<T> PartialEq for Entry<T> {
+impl<T> PartialEq for AgendaEntry<T> {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl<T> Eq for Entry<T> {}
+impl<T> Eq for AgendaEntry<T> {}
 
-impl<T> PartialOrd for Entry<T> {
+impl<T> PartialOrd for AgendaEntry<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Ord for Entry<T> {
+impl<T> Ord for AgendaEntry<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         self.key().cmp(&other.key())
     }
@@ -74,11 +74,11 @@ impl<T> Ord for Entry<T> {
 
 /// A resource that serves one at a time, in order of call.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Server {
+pub(super) struct SerialResource {
     free_at: Nanos,
 }
 
-impl Server {
+impl SerialResource {
     /// Serves for `span` from `now` on, or from the end of earlier work; returns the end.
     pub fn serve(&mut self, now: Nanos, span: Nanos) -> Nanos {
         self.free_at = self.free_at.max(now) + span;
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_server_serves_one_at_a_time() {
-        let mut server = Server::default();
+        let mut server = SerialResource::default();
         assert_eq!(server.serve(Nanos(10), Nanos(5)), Nanos(15));
         assert_eq!(server.serve(Nanos(12), Nanos(5)), Nanos(20));
         assert_eq!(server.serve(Nanos(30), Nanos(5)), Nanos(35));

@@ -12,8 +12,8 @@
 //!
 //! Left out: a read cache, the data path between host and controller, parity.
 
-use super::agenda::{Agenda, Server};
-use super::{Completed, Figure, Model, Op, Request, nanos};
+use super::agenda::{Agenda, SerialResource};
+use super::{Completed, DriveModel, DriveOp, DriveRequest, Figure, nanos};
 use block::{Extent, Fua, IoResult, Lba, Nanos, Sectors};
 use rangemap::RangeSet;
 use slab::Slab;
@@ -60,10 +60,10 @@ pub struct Controller<M> {
     cache_bytes: u64,
     destage_depth: usize,
     cache_survives: bool,
-    front: Server,
-    units: Vec<Unit<M>>,
-    flights: Slab<Flight>,
-    agenda: Agenda<Event>,
+    front: SerialResource,
+    units: Vec<ControllerUnit<M>>,
+    flights: Slab<ControllerRequest>,
+    agenda: Agenda<ControllerEvent>,
     /// Writes that wait for room and flushes that wait for destaging, in order.
     waiting: VecDeque<usize>,
     dirty_bytes: u64,
@@ -72,7 +72,7 @@ pub struct Controller<M> {
 }
 
 #[derive(Debug)]
-struct Unit<M> {
+struct ControllerUnit<M> {
     model: M,
     /// Acknowledged sectors that are not yet being destaged.
     dirty: RangeSet<u64>,
@@ -82,23 +82,23 @@ struct Unit<M> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Flight {
+enum ControllerRequest {
     /// A request of the host's.
-    Host(Request),
+    Host(DriveRequest),
     /// Dirty data being destaged to a unit.
     Destage { unit: usize, bytes: u64 },
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum ControllerEvent {
     /// The controller has taken the command.
     Decoded(usize),
     /// The cache has served the request.
     Done(usize),
 }
 
-impl<M: Model> Controller<M> {
-    /// A controller in front of `units`; [`Request::unit`] is an index into them,
+impl<M: DriveModel> Controller<M> {
+    /// A controller in front of `units`; [`DriveRequest::unit`] is an index into them,
     /// and reaches the unit itself as 0.
     ///
     /// `Err` names the parameter that no controller can have, its range and the
@@ -141,8 +141,8 @@ impl<M: Model> Controller<M> {
             cache_bytes: (cache_mb * 1e6) as u64,
             destage_depth: destage_depth as usize,
             cache_survives: parameters.cache_survives,
-            front: Server::default(),
-            units: units.into_iter().map(Unit::new).collect(),
+            front: SerialResource::default(),
+            units: units.into_iter().map(ControllerUnit::new).collect(),
             flights: Slab::new(),
             agenda: Agenda::new(),
             waiting: VecDeque::new(),
@@ -156,23 +156,25 @@ impl<M: Model> Controller<M> {
         self.dirty_bytes
     }
 
-    fn decoded(&mut self, now: Nanos, flight: usize, request: Request) {
+    fn decoded(&mut self, now: Nanos, flight: usize, request: DriveRequest) {
         let through = self.cache_bytes == 0 || (request.fua == Fua::Yes && !self.cache_survives);
         match request.op {
-            Op::Read if self.units[request.unit as usize].holds(request.extent) => {
-                self.agenda.enter(now + self.cache_ack, Event::Done(flight));
+            DriveOp::Read if self.units[request.unit as usize].holds(request.extent) => {
+                self.agenda
+                    .enter(now + self.cache_ack, ControllerEvent::Done(flight));
             }
-            Op::Flush if self.cache_survives => {
-                self.agenda.enter(now + self.cache_ack, Event::Done(flight));
+            DriveOp::Flush if self.cache_survives => {
+                self.agenda
+                    .enter(now + self.cache_ack, ControllerEvent::Done(flight));
             }
-            Op::Write if !through => self.wait(now, flight),
-            Op::Flush => self.wait(now, flight),
-            Op::Read | Op::Write | Op::Discard => self.forward(now, flight, request),
+            DriveOp::Write if !through => self.wait(now, flight),
+            DriveOp::Flush => self.wait(now, flight),
+            DriveOp::Read | DriveOp::Write | DriveOp::Discard => self.forward(now, flight, request),
         }
     }
 
-    fn forward(&mut self, now: Nanos, flight: usize, request: Request) {
-        let passed_on = Request {
+    fn forward(&mut self, now: Nanos, flight: usize, request: DriveRequest) {
+        let passed_on = DriveRequest {
             id: flight as u64,
             unit: 0,
             ..request
@@ -190,19 +192,20 @@ impl<M: Model> Controller<M> {
     /// Lets in the waiting requests that may go, in order.
     fn admit(&mut self, now: Nanos) {
         while let Some(&flight) = self.waiting.front() {
-            let Flight::Host(request) = self.flights[flight] else {
+            let ControllerRequest::Host(request) = self.flights[flight] else {
                 unreachable!("only requests of the host's wait");
             };
             let bytes = request.extent.len.bytes();
             let clean = self.dirty_bytes == 0;
             match request.op {
-                Op::Write if clean || self.dirty_bytes + bytes <= self.cache_bytes => {
+                DriveOp::Write if clean || self.dirty_bytes + bytes <= self.cache_bytes => {
                     let unit = request.unit as usize;
                     self.dirty_bytes += self.units[unit].dirty(request.extent);
-                    self.agenda.enter(now + self.cache_ack, Event::Done(flight));
+                    self.agenda
+                        .enter(now + self.cache_ack, ControllerEvent::Done(flight));
                     self.destage(now, unit);
                 }
-                Op::Flush if clean => self.forward(now, flight, request),
+                DriveOp::Flush if clean => self.forward(now, flight, request),
                 _ => return,
             }
             self.waiting.pop_front();
@@ -215,15 +218,15 @@ impl<M: Model> Controller<M> {
         while unit.destaging < self.destage_depth
             && let Some(extent) = unit.sweep()
         {
-            let id = self.flights.insert(Flight::Destage {
+            let id = self.flights.insert(ControllerRequest::Destage {
                 unit: index,
                 bytes: extent.len.bytes(),
             });
             unit.destaging += 1;
-            let write = Request {
+            let write = DriveRequest {
                 id: id as u64,
                 unit: 0,
-                op: Op::Write,
+                op: DriveOp::Write,
                 extent,
                 fua: Fua::No,
             };
@@ -233,8 +236,8 @@ impl<M: Model> Controller<M> {
 
     fn completed_by_unit(&mut self, at: Nanos, flight: usize, done: &mut Vec<Completed>) {
         match self.flights.remove(flight) {
-            Flight::Host(request) => done.push(Completed { at, id: request.id }),
-            Flight::Destage { unit, bytes } => {
+            ControllerRequest::Host(request) => done.push(Completed { at, id: request.id }),
+            ControllerRequest::Destage { unit, bytes } => {
                 self.dirty_bytes -= bytes;
                 self.units[unit].destaging -= 1;
                 self.destage(at, unit);
@@ -244,9 +247,9 @@ impl<M: Model> Controller<M> {
     }
 }
 
-impl<M> Unit<M> {
-    fn new(model: M) -> Unit<M> {
-        Unit {
+impl<M> ControllerUnit<M> {
+    fn new(model: M) -> ControllerUnit<M> {
+        ControllerUnit {
             model,
             dirty: RangeSet::new(),
             swept_to: 0,
@@ -283,11 +286,11 @@ impl<M> Unit<M> {
     }
 }
 
-impl<M: Model> Model for Controller<M> {
-    fn arrive(&mut self, now: Nanos, request: Request) {
-        let flight = self.flights.insert(Flight::Host(request));
+impl<M: DriveModel> DriveModel for Controller<M> {
+    fn arrive(&mut self, now: Nanos, request: DriveRequest) {
+        let flight = self.flights.insert(ControllerRequest::Host(request));
         let at = self.front.serve(now, self.command);
-        self.agenda.enter(at, Event::Decoded(flight));
+        self.agenda.enter(at, ControllerEvent::Decoded(flight));
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -306,13 +309,13 @@ impl<M: Model> Model for Controller<M> {
                 self.from_unit = completed;
             }
             while let Some((at, event)) = self.agenda.take_due(at) {
-                let (Event::Decoded(flight) | Event::Done(flight)) = event;
-                let Flight::Host(request) = self.flights[flight] else {
+                let (ControllerEvent::Decoded(flight) | ControllerEvent::Done(flight)) = event;
+                let ControllerRequest::Host(request) = self.flights[flight] else {
                     unreachable!("the agenda holds requests of the host's");
                 };
                 match event {
-                    Event::Decoded(_) => self.decoded(at, flight, request),
-                    Event::Done(_) => {
+                    ControllerEvent::Decoded(_) => self.decoded(at, flight, request),
+                    ControllerEvent::Done(_) => {
                         self.flights.remove(flight);
                         done.push(Completed { at, id: request.id });
                     }

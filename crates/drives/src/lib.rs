@@ -6,8 +6,8 @@
 //! addition, multiplication, division and square root only, which IEEE 754
 //! rounds exactly.
 //!
-//! Models nest: a [`Link`] or a [`Controller`] stands in front of other models.
-//! [`Pacer`] runs a model against real time.
+//! Models nest: a [`ModelledLink`] or a [`Controller`] stands in front of other models.
+//! [`DrivePacer`] runs a model against real time.
 //!
 //! Not here, on purpose: data, errors and power cuts (the simulated world has
 //! them), clocks, threads and random sources (time and phase are arguments).
@@ -24,18 +24,18 @@ mod ssd;
 
 pub use controller::{Controller, ControllerParameters};
 pub use hdd::{Hdd, HddFirmware, HddParameters, SeekCurve, Surface};
-pub use link::{Link, LinkParameters};
-pub use pacer::Pacer;
+pub use link::{LinkParameters, ModelledLink};
+pub use pacer::DrivePacer;
 pub use parameter::{Basis, Figure};
-pub use ssd::{Ssd, SsdParameters, Wear};
+pub use ssd::{SsdModel, SsdParameters, SsdWear};
 
 use block::{Extent, Fua, Nanos};
 
 /// The operation of a request.
 ///
-/// Writing zeroes costs the same as [`Op::Write`] of the same extent.
+/// Writing zeroes costs the same as [`DriveOp::Write`] of the same extent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Op {
+pub enum DriveOp {
     /// Move the extent from the device.
     Read,
     /// Move the extent to the device.
@@ -48,27 +48,27 @@ pub enum Op {
 
 /// A request to a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Request {
+pub struct DriveRequest {
     /// Chosen by the caller; unique among the requests in flight in one model.
     pub id: u64,
     /// The unit behind a controller or a link; ignored by a single drive.
     pub unit: u32,
     /// The operation.
-    pub op: Op,
+    pub op: DriveOp,
     /// The sectors of the request; they must lie inside the unit.
     pub extent: Extent,
     /// True of a write that must be on the medium when it completes.
     pub fua: Fua,
 }
 
-impl Request {
+impl DriveRequest {
     /// Stops a request that the layers above should have refused.
     fn assert_inside(&self, sectors: u64) {
-        let moves = matches!(self.op, Op::Read | Op::Write);
+        let moves = matches!(self.op, DriveOp::Read | DriveOp::Write);
         assert!(!moves || !self.extent.is_empty(), "{self:?} moves nothing");
         let inside = self.extent.end().0 <= sectors;
         assert!(
-            inside || self.op == Op::Flush,
+            inside || self.op == DriveOp::Flush,
             "{self:?} past {sectors} sectors"
         );
     }
@@ -79,7 +79,7 @@ impl Request {
 pub struct Completed {
     /// Time of completion; never later than the `now` of the call that reported it.
     pub at: Nanos,
-    /// The id its [`Request`] had.
+    /// The id its [`DriveRequest`] had.
     pub id: u64,
 }
 
@@ -89,9 +89,9 @@ pub struct Completed {
 /// calls [`advance`](Model::advance) at every [`next_event`](Model::next_event)
 /// on the way, so that each decision is made at its own instant. Every request
 /// completes exactly once, and not before it arrived.
-pub trait Model {
+pub trait DriveModel {
     /// Takes a request. No event may be due before `now`.
-    fn arrive(&mut self, now: Nanos, request: Request);
+    fn arrive(&mut self, now: Nanos, request: DriveRequest);
 
     /// Time of the next completion or decision; `None` when idle.
     fn next_event(&self) -> Option<Nanos>;
@@ -100,8 +100,8 @@ pub trait Model {
     fn advance(&mut self, now: Nanos, done: &mut Vec<Completed>);
 }
 
-impl<M: Model + ?Sized> Model for Box<M> {
-    fn arrive(&mut self, now: Nanos, request: Request) {
+impl<M: DriveModel + ?Sized> DriveModel for Box<M> {
+    fn arrive(&mut self, now: Nanos, request: DriveRequest) {
         (**self).arrive(now, request);
     }
 

@@ -8,8 +8,8 @@
 //! Left out: headers and acknowledgements (the rate is that of payload), loss,
 //! windows, the hosts' own time.
 
-use super::agenda::{Agenda, Server};
-use super::{Completed, Figure, Model, Op, Request, nanos, transfer};
+use super::agenda::{Agenda, SerialResource};
+use super::{Completed, DriveModel, DriveOp, DriveRequest, Figure, nanos, transfer};
 use block::{IoResult, Nanos};
 use slab::Slab;
 
@@ -39,13 +39,13 @@ impl LinkParameters {
 
 /// Links in front of a device.
 #[derive(Debug)]
-pub struct Link<M> {
+pub struct ModelledLink<M> {
     rate_mb_s: f64,
     one_way: Nanos,
     links: Vec<Lanes>,
     device: M,
-    flights: Slab<Request>,
-    agenda: Agenda<Event>,
+    flights: Slab<DriveRequest>,
+    agenda: Agenda<LinkEvent>,
     /// Requests that the device just completed; empty between calls.
     from_device: Vec<Completed>,
 }
@@ -53,23 +53,23 @@ pub struct Link<M> {
 /// The two ways of a link.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lanes {
-    to_device: Server,
-    to_host: Server,
+    to_device: SerialResource,
+    to_host: SerialResource,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum LinkEvent {
     /// The request has reached the device.
     Delivered(usize),
     /// The answer has reached the host.
     Answered(usize),
 }
 
-impl<M: Model> Link<M> {
-    /// Idle links in front of `device`; the device receives [`Request::unit`] unchanged.
+impl<M: DriveModel> ModelledLink<M> {
+    /// Idle links in front of `device`; the device receives [`DriveRequest::unit`] unchanged.
     ///
     /// `Err` names the parameter that no link can have, its range and the remedy.
-    pub fn new(parameters: &LinkParameters, device: M) -> IoResult<Link<M>> {
+    pub fn new(parameters: &LinkParameters, device: M) -> IoResult<ModelledLink<M>> {
         let check = |name, figure: Figure, least: f64, most: f64, remedy| {
             figure.within(parameters.name, name, least..=most, remedy)
         };
@@ -94,7 +94,7 @@ impl<M: Model> Link<M> {
             64.0,
             "give the number of links bonded together",
         )?;
-        Ok(Link {
+        Ok(ModelledLink {
             rate_mb_s,
             one_way: nanos(round_trip_us * 1e3 / 2.0),
             links: vec![Lanes::default(); links as usize],
@@ -107,7 +107,7 @@ impl<M: Model> Link<M> {
 
     /// The time of `request`'s data on the wire: zero unless the request is an `op`, the operation
     /// that moves data this way.
-    fn on_wire(&self, request: Request, op: Op) -> Nanos {
+    fn on_wire(&self, request: DriveRequest, op: DriveOp) -> Nanos {
         if request.op == op {
             transfer(request.extent.len.bytes(), self.rate_mb_s)
         } else {
@@ -121,13 +121,13 @@ impl<M: Model> Link<M> {
     }
 }
 
-impl<M: Model> Model for Link<M> {
-    fn arrive(&mut self, now: Nanos, request: Request) {
-        let span = self.on_wire(request, Op::Write);
+impl<M: DriveModel> DriveModel for ModelledLink<M> {
+    fn arrive(&mut self, now: Nanos, request: DriveRequest) {
+        let span = self.on_wire(request, DriveOp::Write);
         let sent = self.lanes(request.unit).to_device.serve(now, span);
         let flight = self.flights.insert(request);
         self.agenda
-            .enter(sent + self.one_way, Event::Delivered(flight));
+            .enter(sent + self.one_way, LinkEvent::Delivered(flight));
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -142,22 +142,22 @@ impl<M: Model> Model for Link<M> {
             for Completed { at, id } in completed.drain(..) {
                 let flight = id as usize;
                 let request = self.flights[flight];
-                let span = self.on_wire(request, Op::Read);
+                let span = self.on_wire(request, DriveOp::Read);
                 let sent = self.lanes(request.unit).to_host.serve(at, span);
                 self.agenda
-                    .enter(sent + self.one_way, Event::Answered(flight));
+                    .enter(sent + self.one_way, LinkEvent::Answered(flight));
             }
             self.from_device = completed;
             while let Some((at, event)) = self.agenda.take_due(at) {
                 match event {
-                    Event::Delivered(flight) => {
-                        let delivered = Request {
+                    LinkEvent::Delivered(flight) => {
+                        let delivered = DriveRequest {
                             id: flight as u64,
                             ..self.flights[flight]
                         };
                         self.device.arrive(at, delivered);
                     }
-                    Event::Answered(flight) => {
+                    LinkEvent::Answered(flight) => {
                         let id = self.flights.remove(flight).id;
                         done.push(Completed { at, id });
                     }

@@ -1,12 +1,12 @@
 //! Measures a model as fio measures a device: a fixed number of requests in
 //! flight, each replaced by the next when it completes.
 
-use super::{Completed, Model, Op, Request};
+use super::{Completed, DriveModel, DriveOp, DriveRequest};
 use block::{Extent, Fua, Lba, Nanos, Sectors};
 
 /// Results of a run.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct DriveMeasured {
     /// The latency of each request counted, in the order of completion.
     pub latencies: Vec<Nanos>,
     /// The time over which the requests completed.
@@ -15,7 +15,7 @@ pub struct Measured {
     pub bytes: u64,
 }
 
-impl Measured {
+impl DriveMeasured {
     /// Requests completed a second.
     pub fn iops(&self) -> f64 {
         self.latencies.len() as f64 / self.elapsed.as_secs_f64()
@@ -49,10 +49,10 @@ impl ClosedLoop {
     /// Runs `model` from `start` on with the requests that `next` makes of ids.
     pub fn run(
         self,
-        model: &mut impl Model,
+        model: &mut impl DriveModel,
         start: Nanos,
-        mut next: impl FnMut(u64) -> Request,
-    ) -> Measured {
+        mut next: impl FnMut(u64) -> DriveRequest,
+    ) -> DriveMeasured {
         let depth = self.depth as usize;
         // In-flight requests by slot; the id contains the slot.
         let mut flight: Vec<(Nanos, u64)> = Vec::with_capacity(depth);
@@ -63,7 +63,7 @@ impl ClosedLoop {
             model.arrive(start, request);
         }
         let mut seen = 0;
-        let mut measured = Measured {
+        let mut measured = DriveMeasured {
             latencies: Vec::with_capacity(self.count as usize),
             elapsed: Nanos::ZERO,
             bytes: 0,
@@ -95,14 +95,19 @@ impl ClosedLoop {
 
 /// Requests of `op` and `len` at independent uniform places of `capacity`,
 /// aligned to their length.
-pub fn random(op: Op, len: Sectors, capacity: Sectors, seed: u64) -> impl FnMut(u64) -> Request {
+pub fn random(
+    op: DriveOp,
+    len: Sectors,
+    capacity: Sectors,
+    seed: u64,
+) -> impl FnMut(u64) -> DriveRequest {
     let mut rng = fastrand::Rng::with_seed(seed);
     let places = capacity.0 / len.0;
     move |id| request(id, op, Extent::new(Lba(rng.u64(0..places) * len.0), len))
 }
 
 /// Requests of `op` and `len` one after the other from `from` on.
-pub fn sequential(op: Op, len: Sectors, from: Lba) -> impl FnMut(u64) -> Request {
+pub fn sequential(op: DriveOp, len: Sectors, from: Lba) -> impl FnMut(u64) -> DriveRequest {
     let mut at = from;
     move |id| {
         let extent = Extent::new(at, len);
@@ -112,8 +117,8 @@ pub fn sequential(op: Op, len: Sectors, from: Lba) -> impl FnMut(u64) -> Request
 }
 
 /// A request to the first unit that need not be durable.
-pub fn request(id: u64, op: Op, extent: Extent) -> Request {
-    Request {
+pub fn request(id: u64, op: DriveOp, extent: Extent) -> DriveRequest {
+    DriveRequest {
         id,
         unit: 0,
         op,

@@ -7,12 +7,12 @@
 //!
 //! Not here: the clock, the sleep, and the file.
 
-use super::{Completed, Model, Request};
+use super::{Completed, DriveModel, DriveRequest};
 use block::Nanos;
 
 /// Times at which each request of a real device may complete.
 #[derive(Debug)]
-pub struct Pacer<M> {
+pub struct DrivePacer<M> {
     model: M,
     /// The latest time seen; stays if a clock steps back.
     now: Nanos,
@@ -20,10 +20,10 @@ pub struct Pacer<M> {
     due: Vec<Completed>,
 }
 
-impl<M: Model> Pacer<M> {
+impl<M: DriveModel> DrivePacer<M> {
     /// Paces by an idle `model`.
-    pub fn new(model: M) -> Pacer<M> {
-        Pacer {
+    pub fn new(model: M) -> DrivePacer<M> {
+        DrivePacer {
             model,
             now: Nanos::ZERO,
             due: Vec::new(),
@@ -31,7 +31,7 @@ impl<M: Model> Pacer<M> {
     }
 
     /// A request arrives at the real time `now`.
-    pub fn arrive(&mut self, now: Nanos, request: Request) {
+    pub fn arrive(&mut self, now: Nanos, request: DriveRequest) {
         self.run(now);
         self.model.arrive(self.now, request);
     }
@@ -61,14 +61,14 @@ impl<M: Model> Pacer<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Hdd, Op, catalogue::hdd, measure::request};
+    use crate::{DriveOp, Hdd, catalogue::hdd, measure::request};
     use block::{Extent, Lba, Sectors};
 
     #[test]
     fn a_read_is_done_when_its_time_has_come() {
-        let mut pacer = Pacer::new(Hdd::new(&hdd::SAS15K, 0.0).unwrap());
+        let mut pacer = DrivePacer::new(Hdd::new(&hdd::SAS15K, 0.0).unwrap());
         let page = Extent::new(Lba(1_000_000), Sectors(8));
-        pacer.arrive(Nanos::from_millis(1), request(7, Op::Read, page));
+        pacer.arrive(Nanos::from_millis(1), request(7, DriveOp::Read, page));
         let due = pacer.next_due().unwrap();
         let mut done = Vec::new();
         pacer.take_due(Nanos(due.0 - 1), &mut done);

@@ -1,6 +1,6 @@
 //! A number of a device's description: its value, its basis and its source.
 
-use block::{IoError, IoResult, Kind};
+use block::{IoError, IoErrorKind, IoResult};
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -73,7 +73,7 @@ impl Figure {
         }
         let (value, least, most) = (self.value, allowed.start(), allowed.end());
         Err(IoError::new(
-            Kind::Invalid,
+            IoErrorKind::Invalid,
             format!("parameter {name} = {value} is outside {least}..={most}; {remedy}"),
         )
         .on(device))

@@ -3,10 +3,10 @@
 //! place of a tenth; `pool='KEY = VALUE'` is a line of the pool's section.
 
 use block::Nanos;
-use experiment::cachecade::{CASES, Scale, run_one};
+use experiment::cachecade::{CASES, CachecadeScale, run_one};
 
 fn main() {
-    let mut scale = Scale::FULL;
+    let mut scale = CachecadeScale::FULL;
     let mut seed = 1;
     let mut cases = Vec::new();
     for arg in std::env::args().skip(1) {
@@ -21,7 +21,7 @@ fn main() {
         }
         let value: f64 = value.parse().expect("a number");
         match name {
-            "part" => scale = Scale::part(value as u32),
+            "part" => scale = CachecadeScale::part(value as u32),
             "seed" => seed = value as u64,
             "users" => scale.users = value as u32,
             "think_ms" => scale.think = Nanos::from_millis(value as u64),

@@ -3,16 +3,16 @@
 //! published load, in place of half. 29.4 Mb/s were printed without, and 107.0 with.
 
 use block::Nanos;
-use experiment::maxiq::{Scale, run_one};
+use experiment::maxiq::{MaxiqScale, run_one};
 
 fn main() {
-    let mut scale = Scale::FULL;
+    let mut scale = MaxiqScale::FULL;
     let args: Vec<String> = std::env::args().skip(1).collect();
     for arg in &args {
         let (name, value) = arg.split_once('=').expect("PARAMETER=VALUE");
         let value: u32 = value.parse().expect("a number");
         match name {
-            "part" => scale = Scale::part(value),
+            "part" => scale = MaxiqScale::part(value),
             "pages" => scale.pages = value,
             "connections" => scale.connections = value,
             "memory_mib" => scale.memory_pages = value << 8,

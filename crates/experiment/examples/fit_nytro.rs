@@ -2,10 +2,10 @@
 //! parameters, to see the effect of each.
 
 use block::Nanos;
-use experiment::nytro::{Scale, run_one};
+use experiment::nytro::{NytroScale, run_one};
 
 fn main() {
-    let mut scale = Scale::FULL;
+    let mut scale = NytroScale::FULL;
     for arg in std::env::args().skip(1) {
         let (name, value) = arg.split_once('=').expect("PARAMETER=VALUE");
         let value: f64 = value.parse().expect("a number");

@@ -3,10 +3,10 @@
 //! the long one.
 
 use block::Nanos;
-use experiment::redskin::{Drive, HOUR, SHORT, Scale, run_list};
+use experiment::redskin::{HOUR, RedskinScale, SHORT, SiteDrive, run_list};
 
 fn main() {
-    let mut scale = Scale::FULL;
+    let mut scale = RedskinScale::FULL;
     let args: Vec<String> = std::env::args().skip(1).collect();
     for arg in &args {
         let (name, value) = arg.split_once('=').expect("PARAMETER=VALUE");
@@ -22,7 +22,7 @@ fn main() {
         }
     }
     for list in [SHORT, HOUR] {
-        for drive in Drive::ALL {
+        for drive in SiteDrive::ALL {
             let (measured, pages) = run_list(1, scale, drive, list).expect("a run");
             let name = drive.name();
             println!("{args:?} {} {name}: {measured:?} {pages:?}", list.name);

@@ -3,7 +3,7 @@
 //! Invariant: all else stays the same, and no parameter is fitted again.
 
 /// A part of an experiment's model.
-pub struct Part<S> {
+pub struct AblationPart<S> {
     /// Name of the part.
     pub name: &'static str,
     /// Returns the same model without the part.
@@ -11,7 +11,7 @@ pub struct Part<S> {
 }
 
 /// The names of parts.
-pub fn names<S>(parts: &[Part<S>]) -> Vec<&'static str> {
+pub fn names<S>(parts: &[AblationPart<S>]) -> Vec<&'static str> {
     parts.iter().map(|part| part.name).collect()
 }
 

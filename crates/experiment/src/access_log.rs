@@ -4,9 +4,9 @@
 //! Lines gather in pages in memory. With each commit of the file system's journal (ext3 with
 //! ordered data), the pages go to the volume, then the journal's record, then its end.
 
-use crate::host::Host;
+use crate::host::PageCacheHost;
 use crate::site::PAGE_BYTES;
-use block::{Env, IoResult, Nanos, Shared};
+use block::{Env, IoResult, Nanos, SharedBuf};
 use futures_util::future::try_join_all;
 use std::cell::Cell;
 
@@ -43,13 +43,13 @@ impl AccessLog {
     }
 
     /// Writes back new lines, for ever; an error ends the loop.
-    pub async fn write_back(&self, env: &Env, host: &Host) -> IoResult {
+    pub async fn write_back(&self, env: &Env, host: &PageCacheHost) -> IoResult {
         let zeroes = {
             let mut zeroes = env.pool.take(REQUEST_BYTES as usize);
             zeroes.fill(0);
             zeroes.share()
         };
-        let content = |bytes: u64| -> Shared { zeroes.slice(0..bytes as usize) };
+        let content = |bytes: u64| -> SharedBuf { zeroes.slice(0..bytes as usize) };
         let log = self.at + JOURNAL_PAGES;
         let (mut written, mut committed) = (0, 0);
         loop {
@@ -91,7 +91,8 @@ mod tests {
     fn who_reads_waits_for_the_log_on_a_queue_of_one() {
         let read = |logged: bool| {
             on_disk(WRITE, async move |gate, env| {
-                let host = Host::new(gate, 1_000).scheduled(crate::turnstile::Order::Fifo);
+                let host =
+                    PageCacheHost::new(gate, 1_000).scheduled(crate::turnstile::QueueOrder::Fifo);
                 let log = AccessLog::new(10_000);
                 let reads = async {
                     for page in 0..5_000 {

@@ -11,27 +11,29 @@
 
 mod ninths;
 
-use crate::ablation::{Part, names};
+use crate::ablation::{AblationPart, names};
 use crate::choices::choose;
-use crate::content::{Content, Shape, apart};
+use crate::content::{ContentShape, SiteContent, apart};
 use crate::entry::Experiment;
-use crate::figures::Figures;
-use crate::host::{Host, page_of};
-use crate::load::{self, Load as _, Place};
+use crate::figures::PublishedFigures;
+use crate::host::{PageCacheHost, page_of};
+use crate::load::{self, Load as _, LoadPlace};
 use crate::pages::Front;
 use crate::record::record;
-use crate::replay::Server;
-use crate::rig::{self, Below, Disks, Rig};
-use crate::site::{File, PAGE_BYTES};
-use crate::verdict::Outcome;
-use crate::visitors::{Answer, Connection, Curve, Load, Site, Tally, visit};
+use crate::replay::ReplayServer;
+use crate::rig::{self, Disks, NodeRig, OwnModel};
+use crate::site::{PAGE_BYTES, SiteFile};
+use crate::verdict::SeedOutcome;
+use crate::visitors::{
+    ServedRequest, VisitCurve, VisitTally, VisitedSite, VisitorConnection, VisitorLoad, visit,
+};
 use crate::wire::Team;
 use block::{IoResult, Nanos, Sectors};
 use control::config::Config;
-use control::status::Counters;
+use control::status::NamedCounters;
 use drives::catalogue::link::GIGABIT;
 use ninths::compare;
-use sim::{Rng, World};
+use sim::{SimRng, SimWorld};
 use std::cell::RefCell;
 
 /// The experiment's name in the registry.
@@ -45,11 +47,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     seeds: 4,
     times: 10.0,
     figures,
-    run: |seed, quick, done| run(seed, Scale::of(quick), done),
+    run: |seed, quick, done| run(seed, CachecadeScale::of(quick), done),
     parts: || names(&PARTS),
-    without: |seed, quick, part, done| run(seed, (PARTS[part].without)(Scale::of(quick)), done),
-    choose: |seed, quick, flash, choice| choose(Scale::load(quick), seed, flash, choice),
-    record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
+    without: |seed, quick, part, done| {
+        run(seed, (PARTS[part].without)(CachecadeScale::of(quick)), done)
+    },
+    choose: |seed, quick, flash, choice| choose(CachecadeScale::load(quick), seed, flash, choice),
+    record: |seed, quick, sink| record(CachecadeScale::load(quick), seed, sink),
 };
 /// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/cachecade.toml");
@@ -63,42 +67,42 @@ const OS: u64 = 1;
 const FAULTS: u64 = 6;
 
 /// The parts of the model that can be left out.
-const PARTS: [Part<Scale>; 6] = [
-    Part {
+const PARTS: [AblationPart<CachecadeScale>; 6] = [
+    AblationPart {
         name: "the operating system's pages",
-        without: |scale| Scale {
+        without: |scale| CachecadeScale {
             os_touches: 0.0,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the server's page cache",
-        without: |scale| Scale {
+        without: |scale| CachecadeScale {
             memory_pages: 64,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the time between a user's pages",
-        without: |scale| Scale {
+        without: |scale| CachecadeScale {
             think: Nanos::ZERO,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "four of the five users",
-        without: |scale| Scale { users: 1, ..scale },
+        without: |scale| CachecadeScale { users: 1, ..scale },
     },
-    Part {
+    AblationPart {
         name: "the server's processor time",
-        without: |scale| Scale {
+        without: |scale| CachecadeScale {
             processor: Nanos::ZERO,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the time of the flash drives",
-        without: |scale| Scale {
+        without: |scale| CachecadeScale {
             flash_paced: false,
             ..scale
         },
@@ -148,9 +152,9 @@ const fn both(drives: usize) -> Cached {
 
 /// Size and parameters of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scale {
+pub struct CachecadeScale {
     /// The files of the volume of web content.
-    pub shape: Shape,
+    pub shape: ContentShape,
     /// Users, fitted.
     pub users: u32,
     /// Mean time that users think between two pages.
@@ -179,12 +183,12 @@ pub struct Scale {
     pub pool: &'static str,
 }
 
-impl Scale {
+impl CachecadeScale {
     /// One `part`-th of the published size.
-    pub const fn part(part: u32) -> Scale {
+    pub const fn part(part: u32) -> CachecadeScale {
         let of = part as u64;
-        Scale {
-            shape: Shape {
+        CachecadeScale {
+            shape: ContentShape {
                 pages: 80_000 / part,
                 images: 1_400_000 / part,
                 // 40 GB in 1,480,000 files.
@@ -210,48 +214,56 @@ impl Scale {
         }
     }
 
-    const fn of(quick: bool) -> Scale {
-        if quick { Scale::QUICK } else { Scale::FULL }
+    const fn of(quick: bool) -> CachecadeScale {
+        if quick {
+            CachecadeScale::QUICK
+        } else {
+            CachecadeScale::FULL
+        }
     }
 
     /// Size for choices: the quick form has half a drive, so that a choice may have twice that.
-    const fn load(quick: bool) -> Scale {
-        let half = Scale {
+    const fn load(quick: bool) -> CachecadeScale {
+        let half = CachecadeScale {
             flash: Sectors(FLASH.0 / 2),
-            ..Scale::QUICK
+            ..CachecadeScale::QUICK
         };
-        if quick { half } else { Scale::part(40) }
+        if quick {
+            half
+        } else {
+            CachecadeScale::part(40)
+        }
     }
 
     /// A tenth.
-    pub const FULL: Scale = Scale::part(10);
+    pub const FULL: CachecadeScale = CachecadeScale::part(10);
     /// A four-hundredth on whole flash drives, and seconds: too little to judge by.
-    pub const QUICK: Scale = Scale {
+    pub const QUICK: CachecadeScale = CachecadeScale {
         span: Nanos::from_secs(18),
         interval: Nanos::from_millis(200),
         flash: FLASH,
-        ..Scale::part(400)
+        ..CachecadeScale::part(400)
     };
 }
 
 /// The server, and its content.
-struct Contents {
-    content: Content,
+struct ServerContents {
+    content: SiteContent,
     front: Front,
-    faults: RefCell<Rng>,
+    faults: RefCell<SimRng>,
     os_touches: f64,
     os_pages: u64,
     spread: u64,
 }
 
-impl Site for Contents {
-    type Item = File;
+impl VisitedSite for ServerContents {
+    type Item = SiteFile;
 
-    fn page(&self, rng: &mut Rng, items: &mut Vec<File>) {
+    fn page(&self, rng: &mut SimRng, items: &mut Vec<SiteFile>) {
         self.content.draw(rng, items);
     }
 
-    async fn answer(&self, file: File, on: Connection) -> IoResult<Answer> {
+    async fn answer(&self, file: SiteFile, on: VisitorConnection) -> IoResult<ServedRequest> {
         self.front.take(on).await;
         let mut left = self.os_touches;
         while left > 0.0 {
@@ -288,17 +300,17 @@ pub fn topology(cached: Cached, pool: &str) -> String {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Ran {
     /// Observations of the users.
-    pub curve: Curve,
+    pub curve: VisitCurve,
     /// Counters of the pool.
-    pub counters: Counters,
+    pub counters: NamedCounters,
 }
 
 /// Lets the users visit; returns the result, and the simulated time.
 pub fn run_one(
     seed: u64,
-    scale: Scale,
+    scale: CachecadeScale,
     cached: Cached,
-    progress: impl Fn(&Tally) + 'static,
+    progress: impl Fn(&VisitTally) + 'static,
 ) -> Result<(Ran, Nanos), String> {
     let text = topology(cached, scale.pool);
     scale.on_node(seed, &text, async move |mut rig| {
@@ -309,9 +321,9 @@ pub fn run_one(
 }
 
 /// The load runs on two flash drives.
-impl load::Load for Scale {
-    fn place(&self) -> Place {
-        Place {
+impl load::Load for CachecadeScale {
+    fn place(&self) -> LoadPlace {
+        LoadPlace {
             volumes: &["web", "os"],
             advised_after: Nanos(self.span.0 / 9),
         }
@@ -321,14 +333,14 @@ impl load::Load for Scale {
         topology(both(2), "")
     }
 
-    fn with_flash(self, percent: u64) -> Scale {
+    fn with_flash(self, percent: u64) -> CachecadeScale {
         let flash = Sectors(self.flash.0 * percent / 100);
-        Scale { flash, ..self }
+        CachecadeScale { flash, ..self }
     }
 
-    fn below(self, seed: u64, config: &Config, world: &mut World) -> Result<Disks, String> {
+    fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
         let drive = |n: usize| {
-            let below = Below::paced(self.flash, self.flash_paced);
+            let below = OwnModel::paced(self.flash, self.flash_paced);
             (format!("ssd{n}"), below)
         };
         let mut below = rig::partitions(seed, config, PARTITION, world)?;
@@ -336,36 +348,36 @@ impl load::Load for Scale {
         Ok(below)
     }
 
-    async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String> {
+    async fn work(self, rig: &mut NodeRig, seed: u64, ways: u64) -> Result<VisitCurve, String> {
         visited(rig, seed, ways, self, &|_| ()).await
     }
 }
 
 /// Lets the users visit the content that `seed` has laid out, in the ways that `ways` draws.
 async fn visited(
-    rig: &mut Rig,
+    rig: &mut NodeRig,
     seed: u64,
     ways: u64,
-    scale: Scale,
-    progress: &dyn Fn(&Tally),
-) -> Result<Curve, String> {
+    scale: CachecadeScale,
+    progress: &dyn Fn(&VisitTally),
+) -> Result<VisitCurve, String> {
     let (web, os) = (rig.volume("web")?, rig.volume("os")?);
-    let content = Content::new(seed, scale.shape, web.bytes() / PAGE_BYTES)?;
+    let content = SiteContent::new(seed, scale.shape, web.bytes() / PAGE_BYTES)?;
     let env = rig.env.clone();
-    let site = Contents {
+    let site = ServerContents {
         content,
         front: Front {
             env: env.clone(),
-            host: Host::over(vec![web, os], scale.memory_pages),
-            server: Server::behind(&GIGABIT, scale.processor),
+            host: PageCacheHost::over(vec![web, os], scale.memory_pages),
+            server: ReplayServer::behind(&GIGABIT, scale.processor),
             team: Team::new(4, &GIGABIT),
         },
-        faults: RefCell::new(Rng::fork(ways, FAULTS)),
+        faults: RefCell::new(SimRng::fork(ways, FAULTS)),
         os_touches: scale.os_touches,
         os_pages: scale.os_pages,
         spread: scale.shape.spread,
     };
-    let load = Load {
+    let load = VisitorLoad {
         users: scale.users,
         think: scale.think,
         ramp: scale.ramp,
@@ -378,8 +390,8 @@ async fn visited(
 }
 
 /// Everything that was printed, measured with one seed. Calls `done` after each part.
-pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
-    let mut measured = Outcome::default();
+pub fn run(seed: u64, scale: CachecadeScale, done: &dyn Fn(&str)) -> Result<SeedOutcome, String> {
+    let mut measured = SeedOutcome::default();
     for (name, cached) in CASES {
         let (ran, took) = run_one(seed, scale, cached, |_| ())?;
         measured.virtual_s += took.0 as f64 / 1e9;
@@ -391,8 +403,8 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
 }
 
 /// The published figures.
-pub fn figures() -> Figures {
-    Figures::parse(FIGURES).expect("the shipped figures are well formed")
+pub fn figures() -> PublishedFigures {
+    PublishedFigures::parse(FIGURES).expect("the shipped figures are well formed")
 }
 
 #[cfg(test)]
@@ -402,13 +414,13 @@ mod tests {
 
     #[test]
     fn the_short_form_measures_every_printed_figure() {
-        let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let outcome = run(1, CachecadeScale::QUICK, &|_| ()).unwrap();
         let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
         assert_eq!(rows.len(), figures().printed.len());
         assert!(outcome.values["gain.ssd1"] > 1.2, "{:?}", outcome.values);
         let volumes = ["claim.both", "claim.content"].map(|figure| outcome.values[figure]);
         assert!(volumes.iter().all(|gain| *gain > 1.0), "{volumes:?}");
-        let again = || run_one(1, Scale::QUICK, both(1), |_| ()).unwrap();
+        let again = || run_one(1, CachecadeScale::QUICK, both(1), |_| ()).unwrap();
         assert_eq!(again(), again());
     }
 

@@ -8,15 +8,15 @@
 //! Invariant: a client's error ends the run; the loss of a flash drive is none.
 
 use crate::load::Load;
-use crate::rig::{Plug, Rig};
-use crate::visitors::{Curve, Tally};
+use crate::rig::{NodeRig, Plug};
+use crate::visitors::{VisitCurve, VisitTally};
 use block::Nanos;
 use control::observed::Observed;
 use futures_util::future::join;
 
 /// Event between the two times, or in the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum MiddleEvent {
     /// Nothing.
     None,
     /// The first flash drive of the pool is pulled, while clients ask.
@@ -42,7 +42,7 @@ pub struct Choice {
     /// none of those that write through.
     pub order: Option<&'static str>,
     /// The event.
-    pub event: Event,
+    pub event: MiddleEvent,
 }
 
 const fn pool(name: &'static str, pool: &'static str) -> Choice {
@@ -52,7 +52,7 @@ const fn pool(name: &'static str, pool: &'static str) -> Choice {
         flash_percent: 100,
         is_split: false,
         order: None,
-        event: Event::None,
+        event: MiddleEvent::None,
     }
 }
 
@@ -94,23 +94,23 @@ pub const ALL: [Choice; 15] = [
     Choice {
         name: "one of two flash drives lost",
         is_split: true,
-        event: Event::Lost,
+        event: MiddleEvent::Lost,
         ..AUTO
     },
     Choice {
         name: "all flash drives lost",
-        event: Event::AllLost,
+        event: MiddleEvent::AllLost,
         ..AUTO
     },
     Choice {
         name: "restarted warm",
-        event: Event::Restarted,
+        event: MiddleEvent::Restarted,
         ..AUTO
     },
     Choice {
         name: "restarted cold",
         pool: "cold = true",
-        event: Event::Restarted,
+        event: MiddleEvent::Restarted,
         ..AUTO
     },
 ];
@@ -122,7 +122,7 @@ impl Choice {
     /// Tests for another policy or admission, all else being equal.
     pub fn is_fixed(&self) -> bool {
         let same = self.flash_percent == 100 && !self.is_split && self.order.is_none();
-        *self != AUTO && same && self.event == Event::None
+        *self != AUTO && same && self.event == MiddleEvent::None
     }
 
     /// A configuration with the pool's lines added; where both set the same key, the choice wins.
@@ -247,7 +247,12 @@ pub fn choose<L: Load>(
     Ok(came)
 }
 
-async fn try_on<L: Load>(mut rig: Rig, load: L, seed: u64, choice: Choice) -> Result<Came, String> {
+async fn try_on<L: Load>(
+    mut rig: NodeRig,
+    load: L,
+    seed: u64,
+    choice: Choice,
+) -> Result<Came, String> {
     let began = rig.env.timer.now();
     let place = load.place();
     let watch = rig.watch();
@@ -259,13 +264,13 @@ async fn try_on<L: Load>(mut rig: Rig, load: L, seed: u64, choice: Choice) -> Re
     let (first, observed) = join(load.work(&mut rig, seed, seed), ask).await;
     first?;
     let soon = Nanos((rig.env.timer.now() - began).0 / 9);
-    if choice.event == Event::Restarted {
+    if choice.event == MiddleEvent::Restarted {
         rig = rig.restart().await?;
     }
     let plugs = match choice.event {
-        Event::Lost => rig.flash().into_iter().take(1).collect(),
-        Event::AllLost => rig.flash(),
-        Event::None | Event::Restarted => Vec::new(),
+        MiddleEvent::Lost => rig.flash().into_iter().take(1).collect(),
+        MiddleEvent::AllLost => rig.flash(),
+        MiddleEvent::None | MiddleEvent::Restarted => Vec::new(),
     };
     let timer = rig.env.timer.clone();
     let watch = rig.watch();
@@ -297,7 +302,7 @@ async fn try_on<L: Load>(mut rig: Rig, load: L, seed: u64, choice: Choice) -> Re
     })
 }
 
-fn last_two_thirds(curve: &Curve) -> (Tally, f64) {
+fn last_two_thirds(curve: &VisitCurve) -> (VisitTally, f64) {
     let end = curve.interval_s * curve.points.len() as f64;
     curve.over(end / 3.0, f64::INFINITY)
 }
@@ -309,8 +314,8 @@ mod tests {
 
     #[test]
     fn every_choice_is_a_sound_configuration_with_its_own_lines() {
-        let replay = redskin::Scale::QUICK.topology();
-        let database = controllers::Scale::of(perc_oltp::SHAPE, true).cached(1);
+        let replay = redskin::RedskinScale::QUICK.topology();
+        let database = controllers::ControllersScale::of(perc_oltp::SHAPE, true).cached(1);
         let database = database.topology();
         let cachecade = cachecade::TOPOLOGY;
         for topology in [

@@ -7,8 +7,8 @@
 //! Where a part of a content stands for the whole, its pieces are as far apart as in the whole
 //! ([`apart`]): heads then seek as far.
 
-use crate::site::{File, PAGE_BYTES, log_normal};
-use sim::Rng;
+use crate::site::{PAGE_BYTES, SiteFile, log_normal};
+use sim::SimRng;
 
 /// The purpose of a random stream.
 const SIZES: u64 = 5;
@@ -21,7 +21,7 @@ const PIECE_PAGES: u64 = 16_384;
 
 /// Amount of content.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Shape {
+pub struct ContentShape {
     /// HTML files.
     pub pages: u32,
     /// Images.
@@ -40,15 +40,15 @@ pub fn apart(page: u64, spread: u64) -> u64 {
 }
 
 /// The files: HTML first.
-pub struct Content {
-    shape: Shape,
-    files: Vec<File>,
+pub struct SiteContent {
+    shape: ContentShape,
+    files: Vec<SiteFile>,
 }
 
-impl Content {
+impl SiteContent {
     /// Lays the files out on a volume of so many blocks; an error if the files do not fit.
-    pub fn new(seed: u64, shape: Shape, volume_pages: u64) -> Result<Content, String> {
-        let mut sizes = Rng::fork(seed, SIZES);
+    pub fn new(seed: u64, shape: ContentShape, volume_pages: u64) -> Result<SiteContent, String> {
+        let mut sizes = SimRng::fork(seed, SIZES);
         let count = u64::from(shape.pages + shape.images);
         let indexes = count.div_ceil(RECORDS);
         let mut end = indexes + count.div_ceil(NAMES);
@@ -59,7 +59,7 @@ impl Content {
         for (number, made) in order.into_iter().enumerate() {
             let bytes = log_normal(&mut sizes, shape.file_bytes);
             let number = number as u64;
-            files[made as usize] = Some(File {
+            files[made as usize] = Some(SiteFile {
                 directory: apart(indexes + number / NAMES, shape.spread),
                 inode: apart(number / RECORDS, shape.spread),
                 // Data that reaches beyond its piece is in the gap behind it.
@@ -75,12 +75,12 @@ impl Content {
             ));
         }
         let files = files.into_iter().flatten().collect();
-        Ok(Content { shape, files })
+        Ok(SiteContent { shape, files })
     }
 
     /// The files of a page, all drawn uniformly.
-    pub fn draw(&self, rng: &mut Rng, items: &mut Vec<File>) {
-        let Shape { pages, images, .. } = self.shape;
+    pub fn draw(&self, rng: &mut SimRng, items: &mut Vec<SiteFile>) {
+        let ContentShape { pages, images, .. } = self.shape;
         items.push(self.files[rng.below(pages.into()) as usize]);
         for _ in 0..self.shape.images_per_page[rng.below(2) as usize] {
             let image = u64::from(pages) + rng.below(images.into());
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    const SHAPE: Shape = Shape {
+    const SHAPE: ContentShape = ContentShape {
         pages: 1_000,
         images: 17_500,
         file_bytes: 27_000.0,
@@ -105,12 +105,12 @@ mod tests {
     #[test]
     fn no_block_belongs_to_two_files_nor_to_a_table() {
         for spread in [1, 10] {
-            is_laid_out(Shape { spread, ..SHAPE });
+            is_laid_out(ContentShape { spread, ..SHAPE });
         }
     }
 
-    fn is_laid_out(shape: Shape) {
-        let content = Content::new(1, shape, 1 << 21).unwrap();
+    fn is_laid_out(shape: ContentShape) {
+        let content = SiteContent::new(1, shape, 1 << 21).unwrap();
         let mut taken = HashSet::new();
         for file in &content.files {
             for page in file.data..file.data + file.pages() {
@@ -125,22 +125,22 @@ mod tests {
         let mean = sum as f64 / content.files.len() as f64 / SHAPE.file_bytes;
         // The deviation of the mean is 1.6 % of the mean: 2.16 / sqrt(18,500).
         assert!((mean - 1.0).abs() < 0.06, "{mean}");
-        assert!(Content::new(1, shape, 1 << 10).is_err());
+        assert!(SiteContent::new(1, shape, 1 << 10).is_err());
     }
 
     /// A tenth, spread tenfold, reaches as far as the whole does.
     #[test]
     fn a_part_that_is_spread_reaches_as_far_as_the_whole() {
-        let reach = |shape: Shape| {
-            let content = Content::new(1, shape, 1 << 24).unwrap();
+        let reach = |shape: ContentShape| {
+            let content = SiteContent::new(1, shape, 1 << 24).unwrap();
             content.files.iter().map(|file| file.data).max().unwrap() as f64
         };
-        let whole = Shape {
+        let whole = ContentShape {
             pages: 10_000,
             images: 175_000,
             ..SHAPE
         };
-        let part = Shape {
+        let part = ContentShape {
             spread: 10,
             ..SHAPE
         };
@@ -152,9 +152,9 @@ mod tests {
     /// Checks n draws from m images: an image is among them with 1 - (1 - 1/m)^n.
     #[test]
     fn images_are_drawn_uniformly() {
-        let distinct = |shape: Shape| {
-            let content = Content::new(1, shape, 1 << 20).unwrap();
-            let (mut rng, mut items) = (Rng::new(3), Vec::new());
+        let distinct = |shape: ContentShape| {
+            let content = SiteContent::new(1, shape, 1 << 20).unwrap();
+            let (mut rng, mut items) = (SimRng::new(3), Vec::new());
             (0..2_000).for_each(|_| content.draw(&mut rng, &mut items));
             let html = u64::from(shape.pages);
             let places: Vec<u64> = content.files.iter().map(|file| file.data).collect();
@@ -170,7 +170,7 @@ mod tests {
         let exact = m * (1.0 - libm::pow(1.0 - 1.0 / m, 23_000.0));
         let found = distinct(SHAPE);
         assert!((found / exact - 1.0).abs() < 0.02, "{found} {exact}");
-        let fewer = Shape {
+        let fewer = ContentShape {
             images: 16_000,
             ..SHAPE
         };

@@ -4,18 +4,18 @@
 //! A configuration cannot say that drives share a controller: the machine below does. The source
 //! had no cache; where choices are tried, one flash drive caches the volume.
 
-use crate::load::{Load, Place};
-use crate::measured::{Measured, Times, curve};
-use crate::queries::Reads;
-use crate::rig::{Below, Disks, Rig, Volume};
-use crate::visitors::Curve;
+use crate::load::{Load, LoadPlace};
+use crate::measured::{LoadMeasured, Times, curve};
+use crate::queries::QueryReads;
+use crate::rig::{Disks, NodeRig, OwnModel, Volume};
+use crate::visitors::VisitCurve;
 use block::{Env, IoResult, Nanos, Sectors};
 use control::config::Config;
 use drives::catalogue::controller::H710P;
 use drives::catalogue::hdd::SAS10K_300;
 use drives::catalogue::ssd::X25_E;
-use drives::{Controller, ControllerParameters, Hdd, HddParameters, Ssd, Wear};
-use sim::{Rng, Service, World};
+use drives::{Controller, ControllerParameters, Hdd, HddParameters, SsdModel, SsdWear};
+use sim::{ServiceTime, SimRng, SimWorld};
 
 /// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/perc.toml");
@@ -32,7 +32,7 @@ const PHASES: u64 = 15;
 
 /// Requests to the volume.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
-pub trait Asked: Copy + 'static {
+pub trait ControllerLoad: Copy + 'static {
     /// Counts of an interval.
     type Point: Default + Clone + 'static;
 
@@ -43,15 +43,15 @@ pub trait Asked: Copy + 'static {
         ways: u64,
         volume: Volume,
         times: Times,
-    ) -> IoResult<Measured<Self::Point>>;
+    ) -> IoResult<LoadMeasured<Self::Point>>;
 
     /// The part of a point that is shown over time.
-    fn shown(point: &Self::Point) -> Reads;
+    fn shown(point: &Self::Point) -> QueryReads;
 }
 
 /// Workload of a run, and its times.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scale<S> {
+pub struct ControllersScale<S> {
     /// The workload.
     pub shape: S,
     /// Times of the measurement.
@@ -60,9 +60,9 @@ pub struct Scale<S> {
     pub flash: Sectors,
 }
 
-impl<S> Scale<S> {
+impl<S> ControllersScale<S> {
     /// Two minutes of the workload, or seconds: too little to judge by.
-    pub const fn of(shape: S, quick: bool) -> Scale<S> {
+    pub const fn of(shape: S, quick: bool) -> ControllersScale<S> {
         let times = match quick {
             true => Times {
                 warm_up: Nanos::from_secs(1),
@@ -75,7 +75,7 @@ impl<S> Scale<S> {
                 interval: Nanos::from_secs(5),
             },
         };
-        Scale {
+        ControllersScale {
             shape,
             times,
             flash: Sectors(0),
@@ -84,13 +84,13 @@ impl<S> Scale<S> {
 
     /// Returns the same scale with a cache of a `part`th of an X25-E of 32 GB. The store is to be
     /// such a part of the published one; the time is long enough to fill the cache.
-    pub fn cached(self, part: u64) -> Scale<S> {
+    pub fn cached(self, part: u64) -> ControllersScale<S> {
         let times = Times {
             span: Nanos(self.times.span.0 * 2),
             ..self.times
         };
         let flash = Sectors(X25_E.capacity().0 / part);
-        Scale {
+        ControllersScale {
             times,
             flash,
             ..self
@@ -98,30 +98,30 @@ impl<S> Scale<S> {
     }
 }
 
-impl<S: Asked> Scale<S> {
+impl<S: ControllerLoad> ControllersScale<S> {
     /// Runs the workload once; returns the result, and the simulated time.
-    pub fn run_one(self, seed: u64) -> Result<(Measured<S::Point>, Nanos), String> {
+    pub fn run_one(self, seed: u64) -> Result<(LoadMeasured<S::Point>, Nanos), String> {
         self.on_node(seed, TOPOLOGY, async move |mut rig| {
             self.asked(&mut rig, seed).await
         })
     }
 
-    async fn asked(self, rig: &mut Rig, ways: u64) -> Result<Measured<S::Point>, String> {
+    async fn asked(self, rig: &mut NodeRig, ways: u64) -> Result<LoadMeasured<S::Point>, String> {
         let volume = rig.volume(VOLUME)?;
         let asked = self.shape.ask(&rig.env, ways, volume, self.times).await;
         asked.map_err(to_message)
     }
 
     /// The result over time.
-    pub fn curve(self, measured: &Measured<S::Point>) -> Curve {
+    pub fn curve(self, measured: &LoadMeasured<S::Point>) -> VisitCurve {
         curve(self.times.interval, measured.points.iter().map(S::shown))
     }
 }
 
 /// Nothing is cached, unless there is flash.
-impl<S: Asked> Load for Scale<S> {
-    fn place(&self) -> Place {
-        Place {
+impl<S: ControllerLoad> Load for ControllersScale<S> {
+    fn place(&self) -> LoadPlace {
+        LoadPlace {
             volumes: &[VOLUME],
             advised_after: self.times.warm_up,
         }
@@ -140,27 +140,27 @@ impl<S: Asked> Load for Scale<S> {
             .replace("mode = \"pass-through\"\n", "")
     }
 
-    fn with_flash(self, percent: u64) -> Scale<S> {
+    fn with_flash(self, percent: u64) -> ControllersScale<S> {
         let flash = Sectors(self.flash.0 * percent / 100);
-        Scale { flash, ..self }
+        ControllersScale { flash, ..self }
     }
 
-    fn below(self, seed: u64, config: &Config, world: &mut World) -> Result<Disks, String> {
+    fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
         let mut below = machine(seed, &SIDES, &H710P, &SAS10K_300, world)?;
         let cached = &config.pools[0].devices.value;
         for name in cached {
-            let ssd = Ssd::new(&X25_E, Wear::Steady).map_err(to_message)?;
+            let ssd = SsdModel::new(&X25_E, SsdWear::Steady).map_err(to_message)?;
             let model = world.add_model(ssd);
-            let ssd = Below {
+            let ssd = OwnModel {
                 sectors: Sectors(self.flash.0 / cached.len() as u64 / 2048 * 2048),
-                service: Some(Service::Model { model, unit: 0 }),
+                service: Some(ServiceTime::Model { model, unit: 0 }),
             };
             below.insert(name.to_string(), ssd);
         }
         Ok(below)
     }
 
-    async fn work(self, rig: &mut Rig, _: u64, ways: u64) -> Result<Curve, String> {
+    async fn work(self, rig: &mut NodeRig, _: u64, ways: u64) -> Result<VisitCurve, String> {
         Ok(self.curve(&self.asked(rig, ways).await?))
     }
 }
@@ -171,9 +171,9 @@ pub fn machine(
     sides: &[&str],
     controller: &ControllerParameters,
     drive: &HddParameters,
-    world: &mut World,
+    world: &mut SimWorld,
 ) -> Result<Disks, String> {
-    let mut phases = Rng::fork(seed, PHASES);
+    let mut phases = SimRng::fork(seed, PHASES);
     let mut below = Disks::new();
     for side in sides {
         let mut hdd = || {
@@ -184,9 +184,9 @@ pub fn machine(
         let controller = Controller::new(controller, drives.map_err(to_message)?);
         let model = world.add_model(controller.map_err(to_message)?);
         for unit in 0..DRIVES {
-            let disk = Below {
+            let disk = OwnModel {
                 sectors: drive.capacity(),
-                service: Some(Service::Model { model, unit }),
+                service: Some(ServiceTime::Model { model, unit }),
             };
             below.insert(format!("{side}{unit}"), disk);
         }

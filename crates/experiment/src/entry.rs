@@ -1,15 +1,15 @@
 //! An experiment's entry in the registry.
 
 use crate::choices::{Came, Choice};
-use crate::figures::Figures;
+use crate::figures::PublishedFigures;
 use crate::record::Sink;
-use crate::verdict::Outcome;
+use crate::verdict::SeedOutcome;
 
 /// Runs one seed, in its quick form or not; reports each part that is done.
-pub type Run = fn(u64, bool, &dyn Fn(&str)) -> Result<Outcome, String>;
+pub type Run = fn(u64, bool, &dyn Fn(&str)) -> Result<SeedOutcome, String>;
 
 /// The same without the part of its model that has this place among them.
-pub type Without = fn(u64, bool, usize, &dyn Fn(&str)) -> Result<Outcome, String>;
+pub type Without = fn(u64, bool, usize, &dyn Fn(&str)) -> Result<SeedOutcome, String>;
 
 /// Runs its load with another choice, of one seed, in the quick form or not, on so many percent
 /// of its flash.
@@ -32,7 +32,7 @@ pub struct Experiment {
     /// Seconds of the published run for which a simulated second stands.
     pub times: f64,
     /// The published figures.
-    pub figures: fn() -> Figures,
+    pub figures: fn() -> PublishedFigures,
     /// Runs the experiment.
     pub run: Run,
     /// The parts of the model that can be left out.

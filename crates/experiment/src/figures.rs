@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Worth of a comparison with a published figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Status {
+pub enum FigureStatus {
     /// No parameter was fitted to the figure.
     Blind,
     /// A parameter was fitted to the figure.
@@ -17,14 +17,14 @@ pub enum Status {
     NotIdentifiable,
 }
 
-impl Status {
+impl FigureStatus {
     /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Status::Blind => "blind",
-            Status::Calibrated => "calibrated",
-            Status::Shape => "shape",
-            Status::NotIdentifiable => "not identifiable",
+            FigureStatus::Blind => "blind",
+            FigureStatus::Calibrated => "calibrated",
+            FigureStatus::Shape => "shape",
+            FigureStatus::NotIdentifiable => "not identifiable",
         }
     }
 }
@@ -68,7 +68,7 @@ pub struct Printed {
     /// Published value.
     pub value: f64,
     /// Worth of a comparison.
-    pub status: Status,
+    pub status: FigureStatus,
     /// Largest distance of ours from the published value, in percent; none for an unidentifiable
     /// figure, and for a bound.
     pub tolerance_percent: Option<f64>,
@@ -110,7 +110,7 @@ pub struct Fitted {
 /// All that one evaluation printed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Figures {
+pub struct PublishedFigures {
     /// Place of publication.
     pub source: String,
     /// The commit with the engine defaults of the runs; none was changed for a figure.
@@ -126,13 +126,13 @@ pub struct Figures {
     pub printed: Vec<Printed>,
 }
 
-impl Figures {
+impl PublishedFigures {
     /// Reads a data file of `figures/`; the error names the problem and its place.
-    pub fn parse(text: &str) -> Result<Figures, String> {
-        let figures: Figures = toml::from_str(text).map_err(|error| error.to_string())?;
+    pub fn parse(text: &str) -> Result<PublishedFigures, String> {
+        let figures: PublishedFigures = toml::from_str(text).map_err(|error| error.to_string())?;
         for fitted in &figures.fitted {
             let named = figures.printed.iter().find(|p| p.figure == fitted.figure);
-            if named.is_none_or(|printed| printed.status != Status::Calibrated) {
+            if named.is_none_or(|printed| printed.status != FigureStatus::Calibrated) {
                 return Err(format!(
                     "{} was fitted to {}, which must be a printed figure with status = \"calibrated\"",
                     fitted.parameter, fitted.figure
@@ -147,7 +147,7 @@ impl Figures {
                     "{name} has a tolerance and a bound; give one of them"
                 ));
             }
-            if judged == (printed.status == Status::NotIdentifiable) {
+            if judged == (printed.status == FigureStatus::NotIdentifiable) {
                 return Err(format!(
                     "{name} must have a tolerance or a bound, or else status = \"not identifiable\""
                 ));
@@ -180,14 +180,22 @@ mod tests {
 
     #[test]
     fn a_figure_that_was_fitted_to_cannot_be_called_blind() {
-        assert!(Figures::parse(TEXT).is_ok());
+        assert!(PublishedFigures::parse(TEXT).is_ok());
         let blind = TEXT.replace("calibrated", "blind");
-        assert!(Figures::parse(&blind).unwrap_err().contains("files"));
+        assert!(
+            PublishedFigures::parse(&blind)
+                .unwrap_err()
+                .contains("files")
+        );
         let unknown = TEXT.replace(
             "figure = \"tps\"\n        unit",
             "figure = \"x\"\n        unit",
         );
-        assert!(Figures::parse(&unknown).unwrap_err().contains("tps"));
+        assert!(
+            PublishedFigures::parse(&unknown)
+                .unwrap_err()
+                .contains("tps")
+        );
     }
 
     #[test]
@@ -198,7 +206,7 @@ mod tests {
             ("", false),
             ("tolerance_percent = 5.0\nbound = \"at-most\"", false),
         ] {
-            let parsed = Figures::parse(&TEXT.replace(tolerance, instead));
+            let parsed = PublishedFigures::parse(&TEXT.replace(tolerance, instead));
             assert_eq!(parsed.is_ok(), works, "{instead}: {parsed:?}");
         }
         assert!(Bound::AtLeast.holds(3.1, 3.0) && !Bound::AtLeast.holds(2.9, 3.0));
@@ -207,7 +215,7 @@ mod tests {
 
     #[test]
     fn an_unknown_field_is_refused_by_name() {
-        let error = Figures::parse(&format!("{TEXT}\ntolerance = 1")).unwrap_err();
+        let error = PublishedFigures::parse(&format!("{TEXT}\ntolerance = 1")).unwrap_err();
         assert!(error.contains("tolerance"), "{error}");
     }
 }

@@ -1,8 +1,8 @@
 //! An experiment that has ended, in the form that is kept and reported.
 
 use crate::figures::Fitted;
-use crate::verdict::Row;
-use crate::visitors::Curve;
+use crate::verdict::FigureRow;
+use crate::visitors::VisitCurve;
 use serde::{Deserialize, Serialize};
 
 /// The format that is written.
@@ -35,7 +35,7 @@ pub struct Finished {
     /// Wall-clock seconds of all seeds, on the machine of the run.
     pub wall_seconds: f64,
     /// The printed figures beside ours.
-    pub rows: Vec<Row>,
+    pub rows: Vec<FigureRow>,
     /// The fitted parameters.
     pub fitted: Vec<Fitted>,
     /// Assumptions in place of unpublished facts.
@@ -43,7 +43,7 @@ pub struct Finished {
     /// Contradictions of the source.
     pub contradictions: Vec<String>,
     /// Curves of the first seed over time.
-    pub curves: Vec<(String, Curve)>,
+    pub curves: Vec<(String, VisitCurve)>,
     /// Charts of the experiment's own: titles and drawings.
     pub charts: Vec<(String, String)>,
 }

@@ -13,10 +13,10 @@
 
 use crate::rig::Volume;
 use crate::site::PAGE_BYTES;
-use crate::turnstile::{Ask, Order, Turnstile};
-use block::{Fua, IoResult, Shared};
+use crate::turnstile::{QueueOrder, TurnRequest, Turnstile};
+use block::{Fua, IoResult, SharedBuf};
 use futures_channel::oneshot;
-use policy::{HashIndex, Key, Lru, Policy, Request, Unpinned};
+use policy::{HashIndex, LineKey, Lru, Policy, PolicyRequest, Unpinned};
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 
@@ -39,7 +39,7 @@ pub const fn page_of(volume: u64, page: u64) -> u64 {
 
 /// Pages requested, and their fate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Pages {
+pub struct PageCount {
     /// Pages requested.
     pub asked: u64,
     /// Read from the volume.
@@ -49,34 +49,34 @@ pub struct Pages {
 }
 
 /// A volume, and its queue.
-struct Below {
+struct VolumeQueue {
     volume: Volume,
     queue: Turnstile,
 }
 
 /// A page cache, and the volumes below.
-pub struct Host {
-    below: Vec<Below>,
+pub struct PageCacheHost {
+    below: Vec<VolumeQueue>,
     pages: RefCell<Lru<HashIndex>>,
     /// Pages that are being read, and their waiting readers.
     coming: RefCell<FxHashMap<u64, Vec<oneshot::Sender<()>>>>,
-    counts: Cell<Pages>,
+    counts: Cell<PageCount>,
 }
 
-impl Host {
+impl PageCacheHost {
     /// An empty cache of `memory_pages` over `volume`.
-    pub fn new(volume: Volume, memory_pages: u32) -> Host {
-        Host::over(vec![volume], memory_pages)
+    pub fn new(volume: Volume, memory_pages: u32) -> PageCacheHost {
+        PageCacheHost::over(vec![volume], memory_pages)
     }
 
     /// An empty cache of `memory_pages` over several volumes.
-    pub fn over(volumes: Vec<Volume>, memory_pages: u32) -> Host {
+    pub fn over(volumes: Vec<Volume>, memory_pages: u32) -> PageCacheHost {
         let queue = || Turnstile::new(QUEUE_DEPTH);
-        let below = |volume| Below {
+        let below = |volume| VolumeQueue {
             volume,
             queue: queue(),
         };
-        Host {
+        PageCacheHost {
             below: volumes.into_iter().map(below).collect(),
             pages: RefCell::new(Lru::new(INDEX, memory_pages)),
             coming: RefCell::default(),
@@ -85,7 +85,7 @@ impl Host {
     }
 
     /// The same with one request in flight to each volume, the next of which `order` chooses.
-    pub fn scheduled(mut self, order: Order) -> Host {
+    pub fn scheduled(mut self, order: QueueOrder) -> PageCacheHost {
         for below in &mut self.below {
             below.queue = Turnstile::ordered(1, order);
         }
@@ -93,7 +93,7 @@ impl Host {
     }
 
     /// Counts of requested pages so far.
-    pub fn counts(&self) -> Pages {
+    pub fn counts(&self) -> PageCount {
         self.counts.get()
     }
 
@@ -128,17 +128,17 @@ impl Host {
     }
 
     /// Writes from a page of one volume on, as the kernel writes behind a process.
-    pub async fn write_back(&self, first: u64, content: Shared) -> IoResult {
+    pub async fn write_back(&self, first: u64, content: SharedBuf) -> IoResult {
         let (below, at) = self.below(first);
         let process = WRITER;
-        let turn = below.queue.pass_for(Ask { process, at }).await;
+        let turn = below.queue.pass_for(TurnRequest { process, at }).await;
         let result = below.volume.write(at * PAGE_BYTES, content, Fua::No).await;
         drop(turn);
         result
     }
 
     /// The volume of a page, and the page's number there.
-    fn below(&self, page: u64) -> (&Below, u64) {
+    fn below(&self, page: u64) -> (&VolumeQueue, u64) {
         let below = &self.below[(page >> VOLUME_SHIFT) as usize];
         (below, page & ((1 << VOLUME_SHIFT) - 1))
     }
@@ -146,10 +146,10 @@ impl Host {
     /// Tests for `page` in memory, and puts it there.
     fn touch(&self, page: u64) -> bool {
         let mut lru = self.pages.borrow_mut();
-        let request = Request::default();
-        let hit = lru.touch(Key(page), &request).is_some();
+        let request = PolicyRequest::default();
+        let hit = lru.touch(LineKey(page), &request).is_some();
         if !hit {
-            lru.insert(Key(page), &request, &Unpinned);
+            lru.insert(LineKey(page), &request, &Unpinned);
         }
         let mut counts = self.counts.get();
         counts.asked += 1;
@@ -169,7 +169,7 @@ impl Host {
         self.coming.borrow_mut().extend(pages);
         let (below, at) = self.below(start);
         let process = READER;
-        let turn = below.queue.pass_for(Ask { process, at }).await;
+        let turn = below.queue.pass_for(TurnRequest { process, at }).await;
         let len = ((end - start) * PAGE_BYTES) as usize;
         let result = below.volume.read(at * PAGE_BYTES, len).await;
         drop(turn);
@@ -188,15 +188,15 @@ mod tests {
     use crate::fixed::on_disk;
     use block::{Env, Nanos};
     use futures_util::future::join_all;
-    use sim::Rng;
+    use sim::SimRng;
     use std::collections::VecDeque;
 
     const READ: Nanos = Nanos::from_micros(100);
 
     /// Runs `test` on a host with so many pages over a disk that reads in [`READ`].
-    fn over<T: 'static>(pages: u32, test: impl AsyncFn(Host, Env) -> T + 'static) -> T {
+    fn over<T: 'static>(pages: u32, test: impl AsyncFn(PageCacheHost, Env) -> T + 'static) -> T {
         on_disk(READ, async move |gate, env| {
-            test(Host::new(gate, pages), env).await
+            test(PageCacheHost::new(gate, pages), env).await
         })
     }
 
@@ -205,7 +205,7 @@ mod tests {
     fn misses_are_those_of_the_least_recently_used_list() {
         const PAGES: usize = 50;
         let counts = over(PAGES as u32, async |host, _| {
-            let mut rng = Rng::new(7);
+            let mut rng = SimRng::new(7);
             let mut list = VecDeque::new();
             let mut missed = 0;
             for _ in 0..20_000 {
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn volumes_share_the_memory_and_not_their_pages() {
         let missed = on_disk(READ, async |gate, _| {
-            let host = Host::over(vec![gate.clone(), gate], 10);
+            let host = PageCacheHost::over(vec![gate.clone(), gate], 10);
             for page in [page_of(0, 7), page_of(1, 7), page_of(0, 7)] {
                 host.read(page, 1).await.unwrap();
             }

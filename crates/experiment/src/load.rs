@@ -1,15 +1,15 @@
 //! A load and its node, for two uses: another choice is tried on them ([`crate::choices`]), or the
 //! clients' requests are recorded ([`crate::record`]).
 
-use crate::rig::{self, Disks, Rig};
-use crate::visitors::Curve;
+use crate::rig::{self, Disks, NodeRig};
+use crate::visitors::VisitCurve;
 use block::Nanos;
 use control::config::Config;
-use sim::World;
+use sim::SimWorld;
 
 /// The place of the observation of a load.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct LoadPlace {
     /// The volumes that clients ask; the first is observed.
     pub volumes: &'static [&'static str],
     /// Time of the first run at which the size of the pool is asked for.
@@ -20,7 +20,7 @@ pub struct Place {
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
 pub trait Load: Copy + 'static {
     /// Place of the observation.
-    fn place(&self) -> Place;
+    fn place(&self) -> LoadPlace;
 
     /// The configuration with the cache, if there is one.
     fn topology(&self) -> String;
@@ -29,7 +29,7 @@ pub trait Load: Copy + 'static {
     fn with_flash(self, percent: u64) -> Self;
 
     /// The disks that differ from the `model` of their device, with their service times in `world`.
-    fn below(self, seed: u64, config: &Config, world: &mut World) -> Result<Disks, String>;
+    fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String>;
 
     /// Runs `work` on a node with the configuration `text`; returns the result, and the simulated
     /// time.
@@ -37,14 +37,14 @@ pub trait Load: Copy + 'static {
         self,
         seed: u64,
         text: &str,
-        work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+        work: impl AsyncFnOnce(NodeRig) -> Result<T, String> + 'static,
     ) -> Result<(T, Nanos), String> {
         let config = rig::topology(text)?;
-        let mut world = World::new(seed);
+        let mut world = SimWorld::new(seed);
         let below = self.below(seed, &config, &mut world)?;
         rig::run_on(world, config, &below, work)
     }
 
     /// Runs the load on the content that `seed` has laid out, in the ways that `ways` draws.
-    async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String>;
+    async fn work(self, rig: &mut NodeRig, seed: u64, ways: u64) -> Result<VisitCurve, String>;
 }

@@ -11,13 +11,13 @@
 //! Left out: the database's memory, the tree above the pages, and checkpoints: a changed page is
 //! written at once, and no transaction waits for that write.
 
-use crate::measured::{Measured, Meter, Times};
-use crate::queries::Reads;
+use crate::measured::{LoadMeasured, LoadMeter, Times};
+use crate::queries::QueryReads;
 use crate::rig::Volume;
 use crate::turnstile::Turnstile;
 use crate::visitors::think;
 use block::{Env, IoResult, Nanos};
-use sim::Rng;
+use sim::SimRng;
 use std::cell::Cell;
 use std::ops::AddAssign;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ const LOG_BYTES: u64 = 1 << 30;
 
 /// A store, and its load.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Shape {
+pub struct MailShape {
     /// Databases, each followed by its log; `DATABASES_MAX` at most.
     pub databases: u32,
     /// Distance from the start of one database to the next.
@@ -58,7 +58,7 @@ pub struct Shape {
     pub path: Nanos,
 }
 
-impl Shape {
+impl MailShape {
     fn database(&self, number: u32) -> u64 {
         u64::from(number) * self.apart_bytes
     }
@@ -70,35 +70,35 @@ impl Shape {
 
 /// Requests of one interval, or of all.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Served {
+pub struct MailServed {
     /// Pages read for transactions, by database.
-    pub reads: [Reads; DATABASES_MAX],
+    pub reads: [QueryReads; DATABASES_MAX],
     /// Pages written.
-    pub writes: Reads,
+    pub writes: QueryReads,
     /// Writes of logs.
-    pub commits: Reads,
+    pub commits: QueryReads,
     /// Reads of scans.
-    pub scans: Reads,
+    pub scans: QueryReads,
 }
 
-impl Served {
+impl MailServed {
     /// Pages read for transactions of all databases.
-    pub fn all_reads(&self) -> Reads {
-        let mut sum = Reads::default();
+    pub fn all_reads(&self) -> QueryReads {
+        let mut sum = QueryReads::default();
         self.reads.iter().for_each(|reads| sum += *reads);
         sum
     }
 
     /// Pages read and written.
-    pub fn pages(&self) -> Reads {
+    pub fn pages(&self) -> QueryReads {
         let mut sum = self.all_reads();
         sum += self.writes;
         sum
     }
 }
 
-impl AddAssign for Served {
-    fn add_assign(&mut self, other: Served) {
+impl AddAssign for MailServed {
+    fn add_assign(&mut self, other: MailServed) {
         let both = self.reads.iter_mut().zip(other.reads);
         both.for_each(|(sum, reads)| *sum += reads);
         self.writes += other.writes;
@@ -107,9 +107,9 @@ impl AddAssign for Served {
     }
 }
 
-struct Store {
-    meter: Meter<Served>,
-    shape: Shape,
+struct MailStore {
+    meter: LoadMeter<MailServed>,
+    shape: MailShape,
     logs: Vec<(Turnstile, Cell<u64>)>,
 }
 
@@ -117,14 +117,14 @@ struct Store {
 pub async fn run(
     env: &Env,
     seed: u64,
-    shape: Shape,
+    shape: MailShape,
     volume: Volume,
     times: Times,
-) -> IoResult<Measured<Served>> {
+) -> IoResult<LoadMeasured<MailServed>> {
     let largest = shape.page_bytes.max(shape.commit_bytes);
     let log = |_| (Turnstile::new(1), Cell::new(0));
-    let store = Rc::new(Store {
-        meter: Meter::new(env, volume, times, largest, shape.path),
+    let store = Rc::new(MailStore {
+        meter: LoadMeter::new(env, volume, times, largest, shape.path),
         shape,
         logs: (0..shape.databases).map(log).collect(),
     });
@@ -132,14 +132,14 @@ pub async fn run(
         env.spawn.spawn(scan(store.clone(), database));
         for thread in 0..shape.threads {
             let number = database * shape.threads + thread;
-            let rng = Rng::fork(seed, THREADS + u64::from(number));
+            let rng = SimRng::fork(seed, THREADS + u64::from(number));
             env.spawn.spawn(work(store.clone(), database, rng));
         }
     }
     store.meter.ended().await
 }
 
-async fn work(store: Rc<Store>, database: u32, mut rng: Rng) {
+async fn work(store: Rc<MailStore>, database: u32, mut rng: SimRng) {
     let (shape, meter) = (store.shape, &store.meter);
     while meter.goes_on() {
         meter.env.timer.sleep(think(&mut rng, shape.pause)).await;
@@ -160,7 +160,7 @@ async fn work(store: Rc<Store>, database: u32, mut rng: Rng) {
     }
 }
 
-async fn scan(store: Rc<Store>, database: u32) {
+async fn scan(store: Rc<MailStore>, database: u32) {
     let (shape, meter) = (store.shape, &store.meter);
     let every = shape.scan_bytes as f64 * 1e9 / shape.scan_bytes_per_second as f64;
     let end = shape.database_bytes / shape.scan_bytes * shape.scan_bytes;
@@ -174,7 +174,7 @@ async fn scan(store: Rc<Store>, database: u32) {
     }
 }
 
-impl Store {
+impl MailStore {
     async fn commit(&self, database: u32) {
         let (turn, end) = &self.logs[database as usize];
         let turn = turn.pass().await;
@@ -191,7 +191,7 @@ mod tests {
     use crate::fixed::on_disk;
 
     const DISK: Nanos = Nanos::from_micros(900);
-    const SHAPE: Shape = Shape {
+    const SHAPE: MailShape = MailShape {
         databases: 3,
         apart_bytes: 4 << 30,
         database_bytes: 1 << 30,
@@ -206,7 +206,7 @@ mod tests {
         path: Nanos::from_micros(100),
     };
 
-    fn measured(shape: Shape) -> Measured<Served> {
+    fn measured(shape: MailShape) -> LoadMeasured<MailServed> {
         on_disk(DISK, async move |gate, env| {
             let times = Times {
                 warm_up: Nanos::from_secs(2),
@@ -219,7 +219,7 @@ mod tests {
 
     /// Checks a disk that serves any number at once. A thread's cycle is its pause, a read, and for
     /// the share that commits a write of the log, and its wait for those of other threads.
-    fn near(found: &Measured<Served>, shape: Shape) -> bool {
+    fn near(found: &LoadMeasured<MailServed>, shape: MailShape) -> bool {
         let (sum, s) = found.whole();
         let io = 0.001;
         let commits = shape.changed * shape.committed;
@@ -247,27 +247,27 @@ mod tests {
     #[test]
     fn canary_a_parameter_that_is_wrong_is_seen() {
         let wrong = [
-            Shape {
+            MailShape {
                 threads: 5,
                 ..SHAPE
             },
-            Shape {
+            MailShape {
                 changed: 0.53,
                 ..SHAPE
             },
-            Shape {
+            MailShape {
                 committed: 0.5,
                 ..SHAPE
             },
-            Shape {
+            MailShape {
                 pause: Nanos::from_micros(5_300),
                 ..SHAPE
             },
-            Shape {
+            MailShape {
                 scan_bytes_per_second: 5 << 20,
                 ..SHAPE
             },
-            Shape {
+            MailShape {
                 path: Nanos::from_micros(120),
                 ..SHAPE
             },

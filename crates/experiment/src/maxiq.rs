@@ -9,24 +9,24 @@
 //! Not here: memory and processor of the clients, and the controller's own write cache,
 //! which reads do not use.
 
-use crate::ablation::{Part, names};
+use crate::ablation::{AblationPart, names};
 use crate::choices::choose;
 use crate::entry::Experiment;
-use crate::figures::Figures;
-use crate::host::Host;
-use crate::load::{self, Load as _, Place};
-use crate::pages::{Front, Pages, Shape, Web};
+use crate::figures::PublishedFigures;
+use crate::host::PageCacheHost;
+use crate::load::{self, Load as _, LoadPlace};
+use crate::pages::{Front, PageFileSet, PageServer, PagesShape};
 use crate::record::record;
-use crate::replay::Server;
-use crate::rig::{self, Disks, Rig};
+use crate::replay::ReplayServer;
+use crate::rig::{self, Disks, NodeRig};
 use crate::site::PAGE_BYTES;
-use crate::verdict::Outcome;
-use crate::visitors::{Curve, Load, Tally, visit};
+use crate::verdict::SeedOutcome;
+use crate::visitors::{VisitCurve, VisitTally, VisitorLoad, visit};
 use crate::wire::Team;
 use block::{Nanos, Sectors};
 use control::config::Config;
 use drives::catalogue::link::GIGABIT;
-use sim::World;
+use sim::SimWorld;
 use std::rc::Rc;
 
 /// The experiment's name in the registry.
@@ -40,47 +40,49 @@ pub const EXPERIMENT: Experiment = Experiment {
     seeds: 3,
     times: 2.0,
     figures,
-    run: |seed, quick, done| run(seed, Scale::of(quick), done),
+    run: |seed, quick, done| run(seed, MaxiqScale::of(quick), done),
     parts: || names(&PARTS),
-    without: |seed, quick, part, done| run(seed, (PARTS[part].without)(Scale::of(quick)), done),
-    choose: |seed, quick, flash, choice| choose(Scale::load(quick), seed, flash, choice),
-    record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
+    without: |seed, quick, part, done| {
+        run(seed, (PARTS[part].without)(MaxiqScale::of(quick)), done)
+    },
+    choose: |seed, quick, flash, choice| choose(MaxiqScale::load(quick), seed, flash, choice),
+    record: |seed, quick, sink| record(MaxiqScale::load(quick), seed, sink),
 };
 const VOLUME: &str = "sites";
 const DISKS: [&str; 3] = ["disk0", "disk1", "disk2"];
 /// The parts of the model that can be left out.
-const PARTS: [Part<Scale>; 5] = [
-    Part {
+const PARTS: [AblationPart<MaxiqScale>; 5] = [
+    AblationPart {
         name: "the long run before the sweep, which fills the cache",
-        without: |scale| Scale {
+        without: |scale| MaxiqScale {
             sweep_follows: false,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the server's page cache",
-        without: |scale| Scale {
+        without: |scale| MaxiqScale {
             memory_pages: 64,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "five of a user's six connections",
-        without: |scale| Scale {
+        without: |scale| MaxiqScale {
             connections: 1,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the server's processor time",
-        without: |scale| Scale {
+        without: |scale| MaxiqScale {
             processor: Nanos::ZERO,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the time of the flash drive",
-        without: |scale| Scale {
+        without: |scale| MaxiqScale {
             flash_paced: false,
             ..scale
         },
@@ -93,7 +95,7 @@ const FLASH: Sectors = Sectors::from_mib(30_517);
 
 /// Size and parameters of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scale {
+pub struct MaxiqScale {
     /// Sites.
     pub sites: u32,
     /// HTML files of a site, fitted; the site has 17.5 images for each.
@@ -128,11 +130,11 @@ pub struct Scale {
     pub divisor: u32,
 }
 
-impl Scale {
+impl MaxiqScale {
     /// One `part`-th of the published size.
-    pub const fn part(part: u32) -> Scale {
+    pub const fn part(part: u32) -> MaxiqScale {
         let of = part as u64;
-        Scale {
+        MaxiqScale {
             sites: 8_300 / part,
             pages: 8,
             // 128.7 KB a page of 12.5 files: see the figures.
@@ -154,18 +156,22 @@ impl Scale {
         }
     }
 
-    const fn of(quick: bool) -> Scale {
-        if quick { Scale::QUICK } else { Scale::FULL }
+    const fn of(quick: bool) -> MaxiqScale {
+        if quick {
+            MaxiqScale::QUICK
+        } else {
+            MaxiqScale::FULL
+        }
     }
 
     /// A thirty-second part, with an eighth of the users and an eighth of their think time. The
     /// request rate is the same, and the data in flight is no larger a part of the memory.
-    const fn load(quick: bool) -> Scale {
+    const fn load(quick: bool) -> MaxiqScale {
         if quick {
-            return Scale::QUICK;
+            return MaxiqScale::QUICK;
         }
-        let part = Scale::part(32);
-        Scale {
+        let part = MaxiqScale::part(32);
+        MaxiqScale {
             users: part.users / 8,
             think: Nanos(part.think.0 / 8),
             ..part
@@ -173,8 +179,8 @@ impl Scale {
     }
 
     /// A run of the sweep.
-    const fn sweep(self, users: u32) -> Scale {
-        Scale {
+    const fn sweep(self, users: u32) -> MaxiqScale {
+        MaxiqScale {
             users: users / self.divisor,
             ramp: Nanos(self.ramp.0 / 5),
             span: self.sweep_span,
@@ -183,9 +189,9 @@ impl Scale {
     }
 
     /// Half of the published size.
-    pub const FULL: Scale = Scale::part(2);
+    pub const FULL: MaxiqScale = MaxiqScale::part(2);
     /// A few sites and minutes: too little to judge by.
-    pub const QUICK: Scale = Scale {
+    pub const QUICK: MaxiqScale = MaxiqScale {
         sites: 83,
         users: 60,
         think: Nanos::from_millis(500),
@@ -196,7 +202,7 @@ impl Scale {
         memory_pages: 1 << 11,
         flash: FLASH,
         divisor: 25,
-        ..Scale::part(1)
+        ..MaxiqScale::part(1)
     };
 }
 
@@ -207,13 +213,13 @@ pub const SWEEP: [u32; 5] = [500, 1_000, 1_500, 2_000, 2_500];
 /// simulated time.
 pub fn run_one(
     seed: u64,
-    scale: Scale,
+    scale: MaxiqScale,
     cached: bool,
     users: u32,
     span: Nanos,
-    progress: impl Fn(&Tally) + 'static,
-) -> Result<(Curve, Nanos), String> {
-    let scale = Scale {
+    progress: impl Fn(&VisitTally) + 'static,
+) -> Result<(VisitCurve, Nanos), String> {
+    let scale = MaxiqScale {
         users,
         span,
         ..scale
@@ -232,7 +238,11 @@ fn topology(cached: bool) -> String {
 
 /// The long run and those of the sweep: their curves, the share of the long run in which the
 /// disks were busy, and the time all took.
-fn run_all(seed: u64, scale: Scale, cached: bool) -> Result<(Vec<Curve>, f64, Nanos), String> {
+fn run_all(
+    seed: u64,
+    scale: MaxiqScale,
+    cached: bool,
+) -> Result<(Vec<VisitCurve>, f64, Nanos), String> {
     let text = topology(cached);
     let ((mut curves, busy), mut took) = scale.on_node(seed, &text, async move |mut rig| {
         let (began, before) = (rig.env.timer.now(), rig.watch().busy_s(&DISKS).await?);
@@ -258,9 +268,9 @@ fn run_all(seed: u64, scale: Scale, cached: bool) -> Result<(Vec<Curve>, f64, Na
     Ok((curves, busy, took))
 }
 
-impl load::Load for Scale {
-    fn place(&self) -> Place {
-        Place {
+impl load::Load for MaxiqScale {
+    fn place(&self) -> LoadPlace {
+        LoadPlace {
             volumes: &[VOLUME],
             advised_after: Nanos(self.span.0 / 9),
         }
@@ -270,30 +280,30 @@ impl load::Load for Scale {
         TOPOLOGY.into()
     }
 
-    fn with_flash(self, percent: u64) -> Scale {
+    fn with_flash(self, percent: u64) -> MaxiqScale {
         let flash = Sectors(self.flash.0 * percent / 100);
-        Scale { flash, ..self }
+        MaxiqScale { flash, ..self }
     }
 
-    fn below(self, _: u64, config: &Config, _: &mut World) -> Result<Disks, String> {
+    fn below(self, _: u64, config: &Config, _: &mut SimWorld) -> Result<Disks, String> {
         Ok(rig::flash(config, self.flash, self.flash_paced))
     }
 
-    async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String> {
+    async fn work(self, rig: &mut NodeRig, seed: u64, ways: u64) -> Result<VisitCurve, String> {
         visited(rig, seed, ways, self, &|_| ()).await
     }
 }
 
 /// Lets the users visit the sites that `seed` has laid out, in the ways that `ways` draws.
 async fn visited(
-    rig: &mut Rig,
+    rig: &mut NodeRig,
     seed: u64,
     ways: u64,
-    scale: Scale,
-    progress: &dyn Fn(&Tally),
-) -> Result<Curve, String> {
+    scale: MaxiqScale,
+    progress: &dyn Fn(&VisitTally),
+) -> Result<VisitCurve, String> {
     let volume = rig.volume(VOLUME)?;
-    let shape = Shape {
+    let shape = PagesShape {
         sections: scale.sites,
         pages: scale.pages,
         images: scale.pages * 35 / 2,
@@ -301,16 +311,16 @@ async fn visited(
         images_per_page: [11, 12],
     };
     let env = rig.env.clone();
-    let web = Web {
-        pages: Rc::new(Pages::new(seed, shape, volume.bytes() / PAGE_BYTES)?),
+    let web = PageServer {
+        pages: Rc::new(PageFileSet::new(seed, shape, volume.bytes() / PAGE_BYTES)?),
         front: Front {
             env: env.clone(),
-            host: Host::new(volume, scale.memory_pages),
-            server: Server::behind(&GIGABIT, scale.processor),
+            host: PageCacheHost::new(volume, scale.memory_pages),
+            server: ReplayServer::behind(&GIGABIT, scale.processor),
             team: Team::new(1, &GIGABIT),
         },
     };
-    let load = Load {
+    let load = VisitorLoad {
         users: scale.users,
         think: scale.think,
         ramp: scale.ramp,
@@ -323,8 +333,8 @@ async fn visited(
 }
 
 /// Everything that was printed, measured with one seed. Calls `done` after each part.
-pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
-    let mut measured = Outcome::default();
+pub fn run(seed: u64, scale: MaxiqScale, done: &dyn Fn(&str)) -> Result<SeedOutcome, String> {
+    let mut measured = SeedOutcome::default();
     for (name, cached) in [("off", false), ("on", true)] {
         let (curves, busy, took) = run_all(seed, scale, cached)?;
         measured.virtual_s += seconds(took);
@@ -369,7 +379,7 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
 }
 
 /// Sets the figures that are printed as ratios and claims.
-fn compare(measured: &mut Outcome) {
+fn compare(measured: &mut SeedOutcome) {
     let of = |figure: &str| measured.values[figure];
     let faster = |figure: &str| of(&format!("{figure}.off")) / of(&format!("{figure}.on"));
     let sweep = |users: u32| faster(&format!("sweep.{users}"));
@@ -409,8 +419,8 @@ fn users_at_equal_response(off: [f64; 5], on: [f64; 5]) -> f64 {
 }
 
 /// The published figures.
-pub fn figures() -> Figures {
-    Figures::parse(FIGURES).expect("the shipped figures are well formed")
+pub fn figures() -> PublishedFigures {
+    PublishedFigures::parse(FIGURES).expect("the shipped figures are well formed")
 }
 
 fn seconds(span: Nanos) -> f64 {
@@ -424,17 +434,17 @@ mod tests {
 
     #[test]
     fn the_short_form_measures_every_printed_figure() {
-        let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let outcome = run(1, MaxiqScale::QUICK, &|_| ()).unwrap();
         let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
         assert_eq!(rows.len(), 35);
         assert!(outcome.values["gain.mbps"] > 1.2, "{outcome:?}");
-        assert_eq!(outcome, run(1, Scale::QUICK, &|_| ()).unwrap());
+        assert_eq!(outcome, run(1, MaxiqScale::QUICK, &|_| ()).unwrap());
     }
 
     /// Users in flight and thinking users are all users: N = X (R + Z).
     #[test]
     fn the_interactive_law_holds_on_the_whole_node() {
-        let scale = Scale::QUICK;
+        let scale = MaxiqScale::QUICK;
         let (users, span) = (scale.users, scale.span);
         let (curve, took) = run_one(1, scale, false, users, span, |_| ()).unwrap();
         assert!(took >= span && took < span + Nanos::from_secs(5), "{took}");

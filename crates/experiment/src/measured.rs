@@ -2,10 +2,10 @@
 //!
 //! Invariant: a request that ends outside of the measured time does not count.
 
-use crate::queries::Reads;
+use crate::queries::QueryReads;
 use crate::rig::Volume;
-use crate::visitors::{Curve, Tally};
-use block::{Env, Fua, IoError, IoResult, Nanos, Shared};
+use crate::visitors::{VisitCurve, VisitTally};
+use block::{Env, Fua, IoError, IoResult, Nanos, SharedBuf};
 use std::cell::RefCell;
 use std::ops::AddAssign;
 
@@ -22,7 +22,7 @@ pub struct Times {
 
 /// Result, one point an interval after the warm-up.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Measured<P> {
+pub struct LoadMeasured<P> {
     /// Seconds that a point covers.
     pub interval_s: f64,
     /// The points.
@@ -30,20 +30,20 @@ pub struct Measured<P> {
 }
 
 /// Requests over time, with points that cover `interval`.
-pub fn curve(interval: Nanos, points: impl IntoIterator<Item = Reads>) -> Curve {
-    let tally = |reads: Reads| Tally {
+pub fn curve(interval: Nanos, points: impl IntoIterator<Item = QueryReads>) -> VisitCurve {
+    let tally = |reads: QueryReads| VisitTally {
         hits: reads.reads,
         bytes: reads.bytes,
         hit_s: reads.taken.0 as f64 / 1e9,
-        ..Tally::default()
+        ..VisitTally::default()
     };
-    Curve {
+    VisitCurve {
         interval_s: interval.0 as f64 / 1e9,
         points: points.into_iter().map(tally).collect(),
     }
 }
 
-impl<P: Default + Clone + AddAssign> Measured<P> {
+impl<P: Default + Clone + AddAssign> LoadMeasured<P> {
     /// All points, and their seconds.
     pub fn whole(&self) -> (P, f64) {
         let mut sum = P::default();
@@ -53,11 +53,11 @@ impl<P: Default + Clone + AddAssign> Measured<P> {
 }
 
 /// Requests to a volume, and their measurement.
-pub struct Meter<P> {
+pub struct LoadMeter<P> {
     /// Environment of the volume's shard.
     pub env: Env,
     volume: Volume,
-    content: Shared,
+    content: SharedBuf,
     from: Nanos,
     times: Times,
     path: Nanos,
@@ -65,7 +65,7 @@ pub struct Meter<P> {
     failed: RefCell<Option<IoError>>,
 }
 
-impl<P: Default + Clone> Meter<P> {
+impl<P: Default + Clone> LoadMeter<P> {
     /// Creates a meter that begins now, with writes of at most so many bytes, and requests that
     /// take `path` to the volume and back.
     pub fn new(
@@ -74,11 +74,11 @@ impl<P: Default + Clone> Meter<P> {
         times: Times,
         write_bytes_max: u64,
         path: Nanos,
-    ) -> Meter<P> {
+    ) -> LoadMeter<P> {
         let mut content = env.pool.take(write_bytes_max as usize);
         content.fill(0);
         let count = (times.span.0 / times.interval.0) as usize;
-        Meter {
+        LoadMeter {
             env: env.clone(),
             volume,
             content: content.share(),
@@ -100,11 +100,11 @@ impl<P: Default + Clone> Meter<P> {
     }
 
     /// Waits for the end; returns the measurement, or the first failure.
-    pub async fn ended(&self) -> IoResult<Measured<P>> {
+    pub async fn ended(&self) -> IoResult<LoadMeasured<P>> {
         self.env.timer.until(self.end()).await;
         match self.failed.take() {
             Some(error) => Err(error),
-            None => Ok(Measured {
+            None => Ok(LoadMeasured {
                 interval_s: self.times.interval.0 as f64 / 1e9,
                 points: self.points.take(),
             }),
@@ -112,7 +112,7 @@ impl<P: Default + Clone> Meter<P> {
     }
 
     /// Reads so many bytes, and counts the read under `kind`.
-    pub async fn read(&self, kind: impl FnOnce(&mut P) -> &mut Reads, at: u64, bytes: u64) {
+    pub async fn read(&self, kind: impl FnOnce(&mut P) -> &mut QueryReads, at: u64, bytes: u64) {
         let asked = self.env.timer.now();
         self.env.timer.sleep(self.path).await;
         let result = self.volume.read(at, bytes as usize).await;
@@ -120,7 +120,7 @@ impl<P: Default + Clone> Meter<P> {
     }
 
     /// Writes so many bytes, and counts the write under `kind`.
-    pub async fn write(&self, kind: impl FnOnce(&mut P) -> &mut Reads, at: u64, bytes: u64) {
+    pub async fn write(&self, kind: impl FnOnce(&mut P) -> &mut QueryReads, at: u64, bytes: u64) {
         let asked = self.env.timer.now();
         self.env.timer.sleep(self.path).await;
         let content = self.content.slice(0..bytes as usize);
@@ -130,7 +130,7 @@ impl<P: Default + Clone> Meter<P> {
 
     fn count(
         &self,
-        kind: impl FnOnce(&mut P) -> &mut Reads,
+        kind: impl FnOnce(&mut P) -> &mut QueryReads,
         asked: Nanos,
         bytes: u64,
         result: IoResult,

@@ -6,24 +6,24 @@
 //! Without the cache the same node serves its volume in pass-through. In the end the storage system
 //! takes a snapshot and restores it, behind a cache that holds later writes.
 
-use crate::ablation::{Part, names};
+use crate::ablation::{AblationPart, names};
 use crate::choices::choose;
 use crate::entry::Experiment;
-use crate::figures::Figures;
-use crate::load::{Load, Place};
+use crate::figures::PublishedFigures;
+use crate::load::{Load, LoadPlace};
 use crate::measured::curve;
-use crate::queries::{Measured, Reads, Shape, run as run_queries};
+use crate::queries::{QueriesMeasured, QueriesShape, QueryReads, run as run_queries};
 use crate::record::record;
-use crate::rig::{self, Below, Disks, Rig, Volume};
-use crate::verdict::Outcome;
-use crate::visitors::Curve;
+use crate::rig::{self, Disks, NodeRig, OwnModel, Volume};
+use crate::verdict::SeedOutcome;
+use crate::visitors::VisitCurve;
 use block::{Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
 use control::config::Config;
-use control::protocol::Request;
+use control::protocol::ControlRequest;
 use drives::catalogue::Drive;
 use drives::catalogue::link::TEN_GIGABIT;
-use drives::{Link, Wear};
-use sim::{Rng, Service, World};
+use drives::{ModelledLink, SsdWear};
+use sim::{ServiceTime, SimRng, SimWorld};
 
 /// The experiment's name in the registry.
 pub const NAME: &str = "nytro";
@@ -36,47 +36,49 @@ pub const EXPERIMENT: Experiment = Experiment {
     seeds: 5,
     times: 100.0,
     figures,
-    run: |seed, quick, done| run(seed, Scale::load(quick), done),
+    run: |seed, quick, done| run(seed, NytroScale::load(quick), done),
     parts: || names(&PARTS),
-    without: |seed, quick, part, done| run(seed, (PARTS[part].without)(Scale::load(quick)), done),
-    choose: |seed, quick, flash, choice| choose(Scale::load(quick), seed, flash, choice),
-    record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
+    without: |seed, quick, part, done| {
+        run(seed, (PARTS[part].without)(NytroScale::load(quick)), done)
+    },
+    choose: |seed, quick, flash, choice| choose(NytroScale::load(quick), seed, flash, choice),
+    record: |seed, quick, sink| record(NytroScale::load(quick), seed, sink),
 };
 /// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/nytro.toml");
 const VOLUME: &str = "database";
 /// The parts of the model that can be left out.
-const PARTS: [Part<Scale>; 4] = [
-    Part {
+const PARTS: [AblationPart<NytroScale>; 4] = [
+    AblationPart {
         name: "the look-ups of indexes",
-        without: |scale| Scale {
-            shape: Shape {
+        without: |scale| NytroScale {
+            shape: QueriesShape {
                 lookups: 0.0,
                 ..scale.shape
             },
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the database's processor time",
-        without: |scale| Scale {
-            shape: Shape {
+        without: |scale| NytroScale {
+            shape: QueriesShape {
                 processor: Nanos::ZERO,
                 ..scale.shape
             },
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the admission of scans",
-        without: |scale| Scale {
+        without: |scale| NytroScale {
             promotes_scans: false,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the time of the flash",
-        without: |scale| Scale {
+        without: |scale| NytroScale {
             flash_paced: false,
             ..scale
         },
@@ -91,9 +93,9 @@ const STAMP_BYTES: usize = 64 << 10;
 
 /// Size and parameters of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scale {
+pub struct NytroScale {
     /// The database.
-    pub shape: Shape,
+    pub shape: QueriesShape,
     /// The flash.
     pub flash: Sectors,
     /// True to model the flash's time.
@@ -104,14 +106,18 @@ pub struct Scale {
     pub promotes_scans: bool,
 }
 
-impl Scale {
-    const fn load(quick: bool) -> Scale {
-        if quick { Scale::QUICK } else { Scale::FULL }
+impl NytroScale {
+    const fn load(quick: bool) -> NytroScale {
+        if quick {
+            NytroScale::QUICK
+        } else {
+            NytroScale::FULL
+        }
     }
 
     /// A hundredth of the published size.
-    pub const FULL: Scale = Scale {
-        shape: Shape {
+    pub const FULL: NytroScale = NytroScale {
+        shape: QueriesShape {
             bytes: 3_700_000_000,
             piece_bytes: 64 << 20,
             apart_bytes: 9_600 << 20,
@@ -124,23 +130,23 @@ impl Scale {
         promotes_scans: true,
     };
     /// A thousandth: too little to judge by.
-    pub const QUICK: Scale = Scale {
-        shape: Shape {
+    pub const QUICK: NytroScale = NytroScale {
+        shape: QueriesShape {
             bytes: 370_000_000,
-            ..Scale::FULL.shape
+            ..NytroScale::FULL.shape
         },
         flash: Sectors(512 << 11),
         interval: Nanos::from_millis(100),
-        ..Scale::FULL
+        ..NytroScale::FULL
     };
 }
 
 /// Runs `work` on the volume of a node, with the cache or without.
 fn on_volume<T: 'static>(
     seed: u64,
-    scale: Scale,
+    scale: NytroScale,
     cached: bool,
-    work: impl AsyncFnOnce(Rig, Volume) -> Result<T, String> + 'static,
+    work: impl AsyncFnOnce(NodeRig, Volume) -> Result<T, String> + 'static,
 ) -> Result<(T, Nanos), String> {
     let mut text = TOPOLOGY.to_owned();
     if !cached {
@@ -155,9 +161,9 @@ fn on_volume<T: 'static>(
     })
 }
 
-impl Load for Scale {
-    fn place(&self) -> Place {
-        Place {
+impl Load for NytroScale {
+    fn place(&self) -> LoadPlace {
+        LoadPlace {
             volumes: &[VOLUME],
             // A ninth of the first run.
             advised_after: Nanos(self.shape.bytes * 4),
@@ -168,28 +174,28 @@ impl Load for Scale {
         TOPOLOGY.into()
     }
 
-    fn with_flash(self, percent: u64) -> Scale {
+    fn with_flash(self, percent: u64) -> NytroScale {
         let flash = Sectors(self.flash.0 * percent / 100);
-        Scale { flash, ..self }
+        NytroScale { flash, ..self }
     }
 
     /// The storage lies behind its way.
-    fn below(self, seed: u64, config: &Config, world: &mut World) -> Result<Disks, String> {
-        let phase = Rng::fork(seed, PHASES).below(1 << 20) as f64 / f64::from(1 << 20);
+    fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
+        let phase = SimRng::fork(seed, PHASES).below(1 << 20) as f64 / f64::from(1 << 20);
         let to_message = |error: block::IoError| error.to_string();
         let drive = Drive::named("SAS15K").map_err(to_message)?;
-        let heads = drive.model(phase, Wear::Steady).map_err(to_message)?;
-        let model = world.add_model(Link::new(&TEN_GIGABIT, heads).map_err(to_message)?);
-        let san = Below {
+        let heads = drive.model(phase, SsdWear::Steady).map_err(to_message)?;
+        let model = world.add_model(ModelledLink::new(&TEN_GIGABIT, heads).map_err(to_message)?);
+        let san = OwnModel {
             sectors: drive.capacity(),
-            service: Some(Service::Model { model, unit: 0 }),
+            service: Some(ServiceTime::Model { model, unit: 0 }),
         };
         let mut below = rig::flash(config, self.flash, self.flash_paced);
         below.insert("san".to_owned(), san);
         Ok(below)
     }
 
-    async fn work(self, rig: &mut Rig, _: u64, ways: u64) -> Result<Curve, String> {
+    async fn work(self, rig: &mut NodeRig, _: u64, ways: u64) -> Result<VisitCurve, String> {
         let volume = rig.volume(VOLUME)?;
         let ran = run_queries(&rig.env, ways, self.shape, &volume, self.interval).await;
         let ran = ran.map_err(|error| error.to_string())?;
@@ -202,9 +208,9 @@ impl Load for Scale {
 /// its restoration, and the simulated time.
 pub fn run_one(
     seed: u64,
-    scale: Scale,
+    scale: NytroScale,
     cached: bool,
-) -> Result<(Vec<Measured>, f64, Nanos), String> {
+) -> Result<(Vec<QueriesMeasured>, f64, Nanos), String> {
     let ((runs, equal), took) = on_volume(seed, scale, cached, async move |rig, volume| {
         let mut runs = Vec::new();
         for _ in 0..if cached { 2 } else { 1 } {
@@ -222,33 +228,43 @@ pub fn run_one(
 
 /// The storage system's snapshot in seven steps; the share of blocks that clients read as
 /// the storage system has them in the end.
-async fn snapshot(seed: u64, rig: &Rig, volume: &Volume, invalidate: bool) -> Result<f64, String> {
+async fn snapshot(
+    seed: u64,
+    rig: &NodeRig,
+    volume: &Volume,
+    invalidate: bool,
+) -> Result<f64, String> {
     let to_message = |error: block::IoError| error.to_string();
     let named = || VOLUME.to_owned();
-    let mut rng = Rng::fork(seed, STAMPS);
+    let mut rng = SimRng::fork(seed, STAMPS);
     // 1. The database has written its state of now.
     stamp(rig, volume, &mut rng).await?;
     // 2. The database is quiesced, and so is the cache.
-    rig.control(Request::Quiesce { volume: named() }).await?;
+    rig.control(ControlRequest::Quiesce { volume: named() })
+        .await?;
     // 3. The storage system takes its snapshot.
     let san = rig.medium("san")?;
     let image = san.save();
     // 4. All goes on, and the cache comes to hold later writes.
-    rig.control(Request::Resume { volume: named() }).await?;
+    rig.control(ControlRequest::Resume { volume: named() })
+        .await?;
     stamp(rig, volume, &mut rng).await?;
     for block in 0..STAMPED {
         let read = volume.read(block * STAMP_BYTES as u64, STAMP_BYTES).await;
         read.map_err(to_message)?;
     }
     // 5. The database is quiesced again.
-    rig.control(Request::Quiesce { volume: named() }).await?;
+    rig.control(ControlRequest::Quiesce { volume: named() })
+        .await?;
     // 6. The storage system restores the snapshot.
     san.restore(&image);
     // 7. The cache is invalidated, and all goes on.
     if invalidate {
-        rig.control(Request::Invalidate { volume: named() }).await?;
+        rig.control(ControlRequest::Invalidate { volume: named() })
+            .await?;
     }
-    rig.control(Request::Resume { volume: named() }).await?;
+    rig.control(ControlRequest::Resume { volume: named() })
+        .await?;
     let mut equal = 0;
     for block in 0..STAMPED {
         let at = block * STAMP_BYTES as u64;
@@ -261,7 +277,7 @@ async fn snapshot(seed: u64, rig: &Rig, volume: &Volume, invalidate: bool) -> Re
 }
 
 /// Writes blocks that nothing has held before.
-async fn stamp(rig: &Rig, volume: &Volume, rng: &mut Rng) -> Result<(), String> {
+async fn stamp(rig: &NodeRig, volume: &Volume, rng: &mut SimRng) -> Result<(), String> {
     for block in 0..STAMPED {
         let Some(mut buf) = rig.env.pool.try_get(STAMP_BYTES) else {
             return Err("no buffer is free".into());
@@ -275,7 +291,7 @@ async fn stamp(rig: &Rig, volume: &Volume, rng: &mut Rng) -> Result<(), String> 
 }
 
 /// Everything that was printed, measured with one seed. Calls `done` after each part.
-pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
+pub fn run(seed: u64, scale: NytroScale, done: &dyn Fn(&str)) -> Result<SeedOutcome, String> {
     let (mut runs, _, first) = run_one(seed, scale, false)?;
     done(&format!("seed {seed}: without the cache"));
     let (cached, equal, second) = run_one(seed, scale, true)?;
@@ -283,9 +299,9 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
         "seed {seed}: with the cache, twice, and the snapshot"
     ));
     runs.extend(cached);
-    let mut measured = Outcome {
+    let mut measured = SeedOutcome {
         virtual_s: seconds(first + second),
-        ..Outcome::default()
+        ..SeedOutcome::default()
     };
     compare(&mut measured, &runs, scale.interval);
     measured.set("claim.snapshot", equal);
@@ -303,29 +319,29 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
 }
 
 /// Sets the published figures, from the three runs.
-fn compare(measured: &mut Outcome, runs: &[Measured], interval: Nanos) {
+fn compare(measured: &mut SeedOutcome, runs: &[QueriesMeasured], interval: Nanos) {
     let [none, warming, warm] = runs else {
         unreachable!("there are three runs")
     };
-    let span = |run: &Measured| seconds(run.span());
-    let latency_ms = |reads: Reads| seconds(reads.taken) * 1e3 / reads.reads as f64;
-    let rate = |run: &Measured| run.whole().bytes as f64 / span(run);
+    let span = |run: &QueriesMeasured| seconds(run.span());
+    let latency_ms = |reads: QueryReads| seconds(reads.taken) * 1e3 / reads.reads as f64;
+    let rate = |run: &QueriesMeasured| run.whole().bytes as f64 / span(run);
     // The last point is not a whole one.
-    let whole = |run: &Measured| run.points[..run.points.len() - 1].to_vec();
+    let whole = |run: &QueriesMeasured| run.points[..run.points.len() - 1].to_vec();
     let largest = |values: Vec<f64>| values.into_iter().fold(0.0, f64::max);
-    let peak = |run: &Measured| {
+    let peak = |run: &QueriesMeasured| {
         let rates = whole(run).into_iter().map(|point| point.bytes as f64);
         largest(rates.collect()) / seconds(interval)
     };
     let slowest = largest(whole(warm).into_iter().map(latency_ms).collect());
-    let begins = |run: &Measured| run.points[0].bytes as f64;
+    let begins = |run: &QueriesMeasured| run.points[0].bytes as f64;
     let faster = span(none) / span(warm);
     let later = warming.queries.iter().zip(&warm.queries).skip(9);
     let later = later.map(|(two, three)| two.0 as f64 / three.0 as f64);
-    let thirds = |run: &Measured| {
+    let thirds = |run: &QueriesMeasured| {
         let points = whole(run);
         let third = points.len() / 3;
-        let sum = |points: &[Reads]| points.iter().map(|p| p.bytes as f64).sum::<f64>();
+        let sum = |points: &[QueryReads]| points.iter().map(|p| p.bytes as f64).sum::<f64>();
         sum(&points[points.len() - third..]) / sum(&points[..third])
     };
     let order = (span(none) / span(warming)).min(span(warming) / span(warm));
@@ -351,8 +367,8 @@ fn compare(measured: &mut Outcome, runs: &[Measured], interval: Nanos) {
 }
 
 /// The published figures.
-pub fn figures() -> Figures {
-    Figures::parse(FIGURES).expect("the shipped figures are well formed")
+pub fn figures() -> PublishedFigures {
+    PublishedFigures::parse(FIGURES).expect("the shipped figures are well formed")
 }
 
 fn seconds(span: Nanos) -> f64 {
@@ -366,12 +382,12 @@ mod tests {
 
     #[test]
     fn the_short_form_measures_every_printed_figure() {
-        let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let outcome = run(1, NytroScale::QUICK, &|_| ()).unwrap();
         let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
         assert_eq!(rows.len(), 13);
         assert!(outcome.values["time"] > 3.0, "{:?}", outcome.values);
         assert_eq!(outcome.values["claim.snapshot"], 1.0);
-        let again = || run_one(1, Scale::QUICK, true).unwrap();
+        let again = || run_one(1, NytroScale::QUICK, true).unwrap();
         assert_eq!(again(), again());
     }
 
@@ -379,7 +395,7 @@ mod tests {
     #[test]
     fn canary_without_invalidate_the_snapshot_is_not_what_clients_read() {
         for (invalidate, equal) in [(true, 1.0), (false, 0.0)] {
-            let shared = on_volume(1, Scale::QUICK, true, async move |rig, volume| {
+            let shared = on_volume(1, NytroScale::QUICK, true, async move |rig, volume| {
                 snapshot(1, &rig, &volume, invalidate).await
             });
             assert_eq!(shared.unwrap().0, equal, "{invalidate}");

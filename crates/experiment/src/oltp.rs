@@ -12,14 +12,14 @@
 //! Left out: locks, processors, checkpoints, and the upper levels of indexes, which are
 //! always in memory.
 
-use crate::measured::{Measured, Meter, Times};
-use crate::queries::Reads;
+use crate::measured::{LoadMeasured, LoadMeter, Times};
+use crate::queries::QueryReads;
 use crate::rig::Volume;
 use crate::turnstile::Turnstile;
 use block::{Env, IoResult, Nanos};
 use futures_util::future::join_all;
-use policy::{HashIndex, Key, Lru, Policy, Request, Unpinned};
-use sim::Rng;
+use policy::{HashIndex, LineKey, Lru, Policy, PolicyRequest, Unpinned};
+use sim::SimRng;
 use std::cell::{Cell, RefCell};
 use std::ops::AddAssign;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ const PIECE_PAGES: u64 = 8_192;
 
 /// A transaction: its name, its share of a thousand, the pages that it touches, and the changed
 /// ones among these.
-pub struct Kind {
+pub struct TransactionKind {
     /// The benchmark's name of the transaction.
     pub name: &'static str,
     /// Share of a thousand transactions.
@@ -46,8 +46,8 @@ pub struct Kind {
     changed: f64,
 }
 
-const fn kind(name: &'static str, share: u64, touched: f64, changed: f64) -> Kind {
-    Kind {
+const fn kind(name: &'static str, share: u64, touched: f64, changed: f64) -> TransactionKind {
+    TransactionKind {
         name,
         share,
         touched,
@@ -56,7 +56,7 @@ const fn kind(name: &'static str, share: u64, touched: f64, changed: f64) -> Kin
 }
 
 /// All transactions.
-pub const KINDS: [Kind; 10] = [
+pub const KINDS: [TransactionKind; 10] = [
     kind("broker-volume", 49, 10.0, 0.0),
     kind("customer-position", 130, 20.0, 0.0),
     kind("market-feed", 10, 40.0, 20.0),
@@ -71,7 +71,7 @@ pub const KINDS: [Kind; 10] = [
 
 /// A database, and its users.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Shape {
+pub struct OltpShape {
     /// Users, each with one transaction after the other.
     pub users: u32,
     /// A page.
@@ -94,7 +94,7 @@ pub struct Shape {
     pub commit_bytes: u64,
 }
 
-impl Shape {
+impl OltpShape {
     /// Place of a page: pieces of the database go around the disks.
     fn place(&self, page: u64) -> u64 {
         let piece = page / PIECE_PAGES;
@@ -102,7 +102,7 @@ impl Shape {
         piece % self.disks * self.apart_bytes + on_disk * self.page_bytes
     }
 
-    fn draw(&self, rng: &mut Rng) -> u64 {
+    fn draw(&self, rng: &mut SimRng) -> u64 {
         match rng.chance(NEWEST_SHARE) {
             true => self.pages - 1 - rng.below(self.pages / NEWEST_PART),
             false => rng.below(self.pages),
@@ -112,35 +112,35 @@ impl Shape {
 
 /// Requests of one interval, or of all.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Served {
+pub struct TransactionsServed {
     /// Transactions that have ended, by [`KINDS`].
     pub transactions: [u64; KINDS.len()],
     /// Pages that were touched.
     pub touched: u64,
     /// Pages read.
-    pub reads: Reads,
+    pub reads: QueryReads,
     /// Pages written.
-    pub writes: Reads,
+    pub writes: QueryReads,
     /// Writes of the log.
-    pub commits: Reads,
+    pub commits: QueryReads,
 }
 
-impl Served {
+impl TransactionsServed {
     /// Transactions of all kinds.
     pub fn ended(&self) -> u64 {
         self.transactions.iter().sum()
     }
 
     /// Reads and writes of the data disks.
-    pub fn data(&self) -> Reads {
+    pub fn data(&self) -> QueryReads {
         let mut sum = self.reads;
         sum += self.writes;
         sum
     }
 }
 
-impl AddAssign for Served {
-    fn add_assign(&mut self, other: Served) {
+impl AddAssign for TransactionsServed {
+    fn add_assign(&mut self, other: TransactionsServed) {
         for (sum, ended) in self.transactions.iter_mut().zip(other.transactions) {
             *sum += ended;
         }
@@ -152,8 +152,8 @@ impl AddAssign for Served {
 }
 
 struct Database {
-    meter: Meter<Served>,
-    shape: Shape,
+    meter: LoadMeter<TransactionsServed>,
+    shape: OltpShape,
     memory: RefCell<Lru<HashIndex>>,
     log: Turnstile,
     log_end: Cell<u64>,
@@ -166,13 +166,13 @@ struct Database {
 pub async fn run(
     env: &Env,
     seed: u64,
-    shape: Shape,
+    shape: OltpShape,
     volume: Volume,
     times: Times,
-) -> IoResult<Measured<Served>> {
+) -> IoResult<LoadMeasured<TransactionsServed>> {
     let largest = shape.page_bytes.max(shape.commit_bytes);
     let database = Rc::new(Database {
-        meter: Meter::new(env, volume, times, largest, Nanos::ZERO),
+        meter: LoadMeter::new(env, volume, times, largest, Nanos::ZERO),
         shape,
         memory: RefCell::new(warm(seed, &shape)),
         log: Turnstile::new(1),
@@ -181,15 +181,15 @@ pub async fn run(
         durable: Cell::new(0),
     });
     for user in 0..shape.users {
-        let rng = Rng::fork(seed, USERS + u64::from(user));
+        let rng = SimRng::fork(seed, USERS + u64::from(user));
         env.spawn.spawn(work(database.clone(), rng));
     }
     database.meter.ended().await
 }
 
 /// The memory after long use.
-fn warm(seed: u64, shape: &Shape) -> Lru<HashIndex> {
-    let mut rng = Rng::fork(seed, WARM);
+fn warm(seed: u64, shape: &OltpShape) -> Lru<HashIndex> {
+    let mut rng = SimRng::fork(seed, WARM);
     let mut memory = Lru::new(INDEX, shape.memory_pages);
     for _ in 0..3 * u64::from(shape.memory_pages) {
         touch(&mut memory, shape.draw(&mut rng));
@@ -199,20 +199,20 @@ fn warm(seed: u64, shape: &Shape) -> Lru<HashIndex> {
 
 /// Tests for a page in memory, and puts it there.
 fn touch(memory: &mut Lru<HashIndex>, page: u64) -> bool {
-    let request = Request::default();
-    let hit = memory.touch(Key(page), &request).is_some();
+    let request = PolicyRequest::default();
+    let hit = memory.touch(LineKey(page), &request).is_some();
     if !hit {
-        memory.insert(Key(page), &request, &Unpinned);
+        memory.insert(LineKey(page), &request, &Unpinned);
     }
     hit
 }
 
 /// A number around `mean`: one of its two neighbours.
-fn around(rng: &mut Rng, mean: f64) -> usize {
+fn around(rng: &mut SimRng, mean: f64) -> usize {
     mean as usize + usize::from(rng.chance(mean.fract()))
 }
 
-async fn work(database: Rc<Database>, mut rng: Rng) {
+async fn work(database: Rc<Database>, mut rng: SimRng) {
     while database.meter.goes_on() {
         let mut drawn = rng.below(1000);
         let number = KINDS.iter().position(|kind| {
@@ -226,7 +226,7 @@ async fn work(database: Rc<Database>, mut rng: Rng) {
 }
 
 impl Database {
-    async fn transact(self: &Rc<Self>, number: usize, rng: &mut Rng) {
+    async fn transact(self: &Rc<Self>, number: usize, rng: &mut SimRng) {
         let (kind, scale) = (&KINDS[number], self.shape.scale);
         let touched = around(rng, kind.touched * scale);
         let changed = around(rng, kind.changed * scale).min(touched);
@@ -288,7 +288,7 @@ mod tests {
     use crate::fixed::on_disk;
 
     const DISK: Nanos = Nanos::from_millis(2);
-    const SHAPE: Shape = Shape {
+    const SHAPE: OltpShape = OltpShape {
         users: 20,
         page_bytes: 8 << 10,
         pages: 600_000,
@@ -301,7 +301,7 @@ mod tests {
         commit_bytes: 8 << 10,
     };
 
-    fn measured(shape: Shape) -> Measured<Served> {
+    fn measured(shape: OltpShape) -> LoadMeasured<TransactionsServed> {
         on_disk(DISK, async move |gate, env| {
             let times = Times {
                 warm_up: Nanos::from_secs(2),
@@ -312,13 +312,13 @@ mod tests {
         })
     }
 
-    fn mean(of: impl Fn(&Kind) -> f64) -> f64 {
+    fn mean(of: impl Fn(&TransactionKind) -> f64) -> f64 {
         KINDS.iter().map(|k| k.share as f64 / 1e3 * of(k)).sum()
     }
 
     /// The share of touches that memory answers, by an approximation (Che, Tung and Wang,
     /// 2002) that shares nothing with the list.
-    fn hits(shape: &Shape) -> f64 {
+    fn hits(shape: &OltpShape) -> f64 {
         let newest = (shape.pages / NEWEST_PART) as f64;
         let rest = shape.pages as f64 - newest;
         let per_page = [
@@ -347,7 +347,7 @@ mod tests {
     }
 
     /// Checks shares, touches, hits, and the rate of users that wait only for the disk.
-    fn near(found: &Measured<Served>, shape: &Shape) -> bool {
+    fn near(found: &LoadMeasured<TransactionsServed>, shape: &OltpShape) -> bool {
         let (sum, s) = found.whole();
         let ended = sum.ended() as f64;
         let close = |ours: f64, exact: f64, most: f64| (ours / exact - 1.0).abs() < most;
@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn transactions_have_their_shares_and_the_rate_of_their_reads() {
         assert_eq!(KINDS.iter().map(|kind| kind.share).sum::<u64>(), 1000);
-        let remembers = Shape {
+        let remembers = OltpShape {
             memory_pages: 60_000,
             ..SHAPE
         };
@@ -391,16 +391,16 @@ mod tests {
     #[test]
     fn canary_a_parameter_that_is_wrong_is_seen() {
         let wrong = [
-            Shape { users: 21, ..SHAPE },
-            Shape {
+            OltpShape { users: 21, ..SHAPE },
+            OltpShape {
                 scale: 1.06,
                 ..SHAPE
             },
-            Shape {
+            OltpShape {
                 memory_pages: 60_000,
                 ..SHAPE
             },
-            Shape {
+            OltpShape {
                 ahead: 0.1,
                 ..SHAPE
             },

@@ -7,13 +7,13 @@
 //!
 //! Left out: processors in short supply; the machines here had many.
 
-use crate::host::{Host, WINDOW_PAGES};
-use crate::replay::Server;
-use crate::site::{File, Layout, log_normal};
-use crate::visitors::{Answer, Connection, Site};
+use crate::host::{PageCacheHost, WINDOW_PAGES};
+use crate::replay::ReplayServer;
+use crate::site::{Layout, SiteFile, log_normal};
+use crate::visitors::{ServedRequest, VisitedSite, VisitorConnection};
 use crate::wire::Team;
 use block::{Env, IoResult, Nanos};
-use sim::Rng;
+use sim::SimRng;
 use std::rc::Rc;
 
 /// Purposes of random streams.
@@ -22,7 +22,7 @@ const PLACES: u64 = 4;
 
 /// The content of the volume.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Shape {
+pub struct PagesShape {
     /// Sections, each in a group of its own.
     pub sections: u32,
     /// HTML files of a section.
@@ -36,16 +36,16 @@ pub struct Shape {
 }
 
 /// The files.
-pub struct Pages {
-    shape: Shape,
+pub struct PageFileSet {
+    shape: PagesShape,
     /// Files by section: its HTML, then its images.
-    files: Vec<File>,
+    files: Vec<SiteFile>,
 }
 
-impl Pages {
+impl PageFileSet {
     /// Lays the files out on a volume of so many blocks; an error if the files do not fit.
-    pub fn new(seed: u64, shape: Shape, volume_pages: u64) -> Result<Pages, String> {
-        let mut sizes = Rng::fork(seed, SIZES);
+    pub fn new(seed: u64, shape: PagesShape, volume_pages: u64) -> Result<PageFileSet, String> {
+        let mut sizes = SimRng::fork(seed, SIZES);
         let groups = Layout::groups(volume_pages);
         if u64::from(shape.sections) > groups {
             return Err(format!(
@@ -54,7 +54,7 @@ impl Pages {
             ));
         }
         let mut order: Vec<u64> = (0..groups).collect();
-        Rng::fork(seed, PLACES).shuffle(&mut order);
+        SimRng::fork(seed, PLACES).shuffle(&mut order);
         let count = shape.pages + shape.images;
         let mut files = Vec::with_capacity((shape.sections * count) as usize);
         for group in order.into_iter().take(shape.sections as usize) {
@@ -66,11 +66,11 @@ impl Pages {
                 return Err(format!("{count} files do not fit in a group; give fewer"));
             }
         }
-        Ok(Pages { shape, files })
+        Ok(PageFileSet { shape, files })
     }
 
-    fn draw(&self, rng: &mut Rng, items: &mut Vec<File>) {
-        let Shape { pages, images, .. } = self.shape;
+    fn draw(&self, rng: &mut SimRng, items: &mut Vec<SiteFile>) {
+        let PagesShape { pages, images, .. } = self.shape;
         let start = rng.below(self.shape.sections.into()) * u64::from(pages + images);
         items.push(self.files[(start + rng.below(pages.into())) as usize]);
         for _ in 0..self.shape.images_per_page[rng.below(2) as usize] {
@@ -85,16 +85,16 @@ pub struct Front {
     /// Environment of the server's shard.
     pub env: Env,
     /// The host that serves the server's reads.
-    pub host: Host,
+    pub host: PageCacheHost,
     /// Speed of the server.
-    pub server: Server,
+    pub server: ReplayServer,
     /// The way to the visitors.
     pub team: Team,
 }
 
 impl Front {
     /// Takes a request.
-    pub async fn take(&self, on: Connection) {
+    pub async fn take(&self, on: VisitorConnection) {
         let trip = self.server.round_trip;
         let connect = if on.fresh { trip } else { Nanos::ZERO };
         let half = Nanos(trip.0 / 2);
@@ -103,7 +103,7 @@ impl Front {
     }
 
     /// Answers a request with a file of the host's first volume.
-    pub async fn send(&self, file: File, on: Connection) -> IoResult<Answer> {
+    pub async fn send(&self, file: SiteFile, on: VisitorConnection) -> IoResult<ServedRequest> {
         let timer = &self.env.timer;
         let half = Nanos(self.server.round_trip.0 / 2);
         self.host.read(file.directory, 1).await?;
@@ -116,7 +116,7 @@ impl Front {
             .await?;
         let sent = self.team.send(on.flow, read, file.bytes);
         timer.until(sent + half).await;
-        Ok(Answer {
+        Ok(ServedRequest {
             first: read + half,
             bytes: file.bytes,
         })
@@ -124,21 +124,21 @@ impl Front {
 }
 
 /// A server of pages.
-pub struct Web {
+pub struct PageServer {
     /// The server's pages.
-    pub pages: Rc<Pages>,
+    pub pages: Rc<PageFileSet>,
     /// The server of the pages' files.
     pub front: Front,
 }
 
-impl Site for Web {
-    type Item = File;
+impl VisitedSite for PageServer {
+    type Item = SiteFile;
 
-    fn page(&self, rng: &mut Rng, items: &mut Vec<File>) {
+    fn page(&self, rng: &mut SimRng, items: &mut Vec<SiteFile>) {
         self.pages.draw(rng, items);
     }
 
-    async fn answer(&self, file: File, on: Connection) -> IoResult<Answer> {
+    async fn answer(&self, file: SiteFile, on: VisitorConnection) -> IoResult<ServedRequest> {
         self.front.take(on).await;
         self.front.send(file, on).await
     }
@@ -151,7 +151,7 @@ mod tests {
     use drives::catalogue::link::GIGABIT;
     use std::collections::{HashMap, HashSet};
 
-    const SHAPE: Shape = Shape {
+    const SHAPE: PagesShape = PagesShape {
         sections: 200,
         pages: 8,
         images: 140,
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn each_section_has_a_group_of_its_own_and_no_block_belongs_to_two_files() {
-        let pages = Pages::new(1, SHAPE, VOLUME_PAGES).unwrap();
+        let pages = PageFileSet::new(1, SHAPE, VOLUME_PAGES).unwrap();
         let mut taken = HashSet::new();
         let mut groups = HashSet::new();
         for section in pages.files.chunks(148) {
@@ -176,19 +176,19 @@ mod tests {
                 }
             }
         }
-        assert!(Pages::new(1, SHAPE, 1 << 20).is_err());
+        assert!(PageFileSet::new(1, SHAPE, 1 << 20).is_err());
     }
 
     /// Checks n draws from m HTML files: a file is among them with 1 - (1 - 1/m)^n.
     #[test]
     fn pages_are_drawn_uniformly_and_each_from_one_section() {
         const DRAWN: u32 = 3_000;
-        let drawn = |shape: Shape| {
-            let pages = Pages::new(1, shape, VOLUME_PAGES).unwrap();
+        let drawn = |shape: PagesShape| {
+            let pages = PageFileSet::new(1, shape, VOLUME_PAGES).unwrap();
             let count = (shape.pages + shape.images) as usize;
             let files = pages.files.iter().enumerate();
             let section: HashMap<u64, usize> = files.map(|(n, f)| (f.data, n / count)).collect();
-            let (mut rng, mut distinct, mut requests) = (Rng::new(3), HashSet::new(), 0);
+            let (mut rng, mut distinct, mut requests) = (SimRng::new(3), HashSet::new(), 0);
             for _ in 0..DRAWN {
                 let mut items = Vec::new();
                 pages.draw(&mut rng, &mut items);
@@ -205,10 +205,10 @@ mod tests {
         assert!((distinct / exact - 1.0).abs() < 0.02, "{distinct} {exact}");
         assert!((requests / 12.5 - 1.0).abs() < 0.01, "{requests}");
         // Another number of pages, and of images of a page, is seen.
-        let more = Shape { pages: 9, ..SHAPE };
+        let more = PagesShape { pages: 9, ..SHAPE };
         assert!((drawn(more).0 / exact - 1.0).abs() > 0.02);
         let images_per_page = [12, 12];
-        let other = drawn(Shape {
+        let other = drawn(PagesShape {
             images_per_page,
             ..SHAPE
         });
@@ -222,17 +222,17 @@ mod tests {
         on_disk(READ, async move |gate, env| {
             let front = Front {
                 env: env.clone(),
-                host: Host::new(gate, 1_000),
-                server: Server::behind(&GIGABIT, processor),
+                host: PageCacheHost::new(gate, 1_000),
+                server: ReplayServer::behind(&GIGABIT, processor),
                 team: Team::new(1, &GIGABIT),
             };
-            let file = File {
+            let file = SiteFile {
                 directory: 10,
                 inode: 11,
                 data: 100,
                 bytes: 117_000,
             };
-            let on = Connection { flow: 0, fresh };
+            let on = VisitorConnection { flow: 0, fresh };
             let asked = env.timer.now();
             front.take(on).await;
             front.send(file, on).await.unwrap();

@@ -3,7 +3,7 @@
 //! A request's unit is the number of its partition, from 0.
 
 use block::{Nanos, Sectors};
-use drives::{Completed, Model, Op, Request};
+use drives::{Completed, DriveModel, DriveOp, DriveRequest};
 
 /// A drive, and how long each of its partitions is.
 pub struct Parted<M> {
@@ -11,16 +11,16 @@ pub struct Parted<M> {
     partition: Sectors,
 }
 
-impl<M: Model> Parted<M> {
+impl<M: DriveModel> Parted<M> {
     /// Partitions of `drive`, from its first sector on.
     pub fn new(drive: M, partition: Sectors) -> Parted<M> {
         Parted { drive, partition }
     }
 }
 
-impl<M: Model> Model for Parted<M> {
-    fn arrive(&mut self, now: Nanos, mut request: Request) {
-        if request.op != Op::Flush {
+impl<M: DriveModel> DriveModel for Parted<M> {
+    fn arrive(&mut self, now: Nanos, mut request: DriveRequest) {
+        if request.op != DriveOp::Flush {
             request.extent.start.0 += u64::from(request.unit) * self.partition.0;
         }
         request.unit = 0;
@@ -53,10 +53,10 @@ mod tests {
                 true => (*unit, *start),
                 false => (0, start + u64::from(*unit) * PARTITION.0),
             };
-            let request = Request {
+            let request = DriveRequest {
                 id: id as u64,
                 unit,
-                op: Op::Read,
+                op: DriveOp::Read,
                 extent: Extent::new(Lba(start), Sectors(8)),
                 fua: Fua::No,
             };

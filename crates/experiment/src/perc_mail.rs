@@ -6,17 +6,17 @@
 //!
 //! Not here: processor time, and the hour-long tests; rates are those of minutes.
 
-use crate::ablation::{Part, names};
+use crate::ablation::{AblationPart, names};
 use crate::choices::choose;
-use crate::controllers::{self, Asked};
+use crate::controllers::{self, ControllerLoad};
 use crate::entry::Experiment;
-use crate::figures::Figures;
-use crate::mail::{self, Served, Shape};
-use crate::measured::{Measured, Times};
-use crate::queries::Reads;
+use crate::figures::PublishedFigures;
+use crate::mail::{self, MailServed, MailShape};
+use crate::measured::{LoadMeasured, Times};
+use crate::queries::QueryReads;
 use crate::record::record;
 use crate::rig::Volume;
-use crate::verdict::Outcome;
+use crate::verdict::SeedOutcome;
 use block::{Env, IoResult, Nanos};
 
 /// The experiment's name in the registry.
@@ -47,46 +47,46 @@ pub const EXPERIMENT: Experiment = Experiment {
     record: |seed, quick, sink| record(Scale::of(SHAPE, quick), seed, sink),
 };
 /// The parts of the model that can be left out.
-const PARTS: [Part<Shape>; 6] = [
-    Part {
+const PARTS: [AblationPart<MailShape>; 6] = [
+    AblationPart {
         name: "the scan in the background",
-        without: |shape| Shape {
+        without: |shape| MailShape {
             // One read in the whole run.
             scan_bytes_per_second: 1,
             ..shape
         },
     },
-    Part {
+    AblationPart {
         name: "changes of pages",
-        without: |shape| Shape {
+        without: |shape| MailShape {
             changed: 0.0,
             ..shape
         },
     },
-    Part {
+    AblationPart {
         name: "waits for the log",
-        without: |shape| Shape {
+        without: |shape| MailShape {
             committed: 0.0,
             ..shape
         },
     },
-    Part {
+    AblationPart {
         name: "space between the databases",
-        without: |shape| Shape {
+        without: |shape| MailShape {
             apart_bytes: 67 << 30,
             ..shape
         },
     },
-    Part {
+    AblationPart {
         name: "the pause of a thread",
-        without: |shape| Shape {
+        without: |shape| MailShape {
             pause: Nanos::ZERO,
             ..shape
         },
     },
-    Part {
+    AblationPart {
         name: "the host's and the guest's time for a request",
-        without: |shape| Shape {
+        without: |shape| MailShape {
             path: Nanos::ZERO,
             ..shape
         },
@@ -101,10 +101,10 @@ const READ_MS_MAX: f64 = 20.0;
 const COMMIT_MS_MAX: f64 = 10.0;
 
 /// Workload of a run, and its times.
-pub type Scale = controllers::Scale<Shape>;
+pub type Scale = controllers::ControllersScale<MailShape>;
 
-impl Asked for Shape {
-    type Point = Served;
+impl ControllerLoad for MailShape {
+    type Point = MailServed;
 
     async fn ask(
         self,
@@ -112,17 +112,17 @@ impl Asked for Shape {
         ways: u64,
         volume: Volume,
         times: Times,
-    ) -> IoResult<Measured<Served>> {
+    ) -> IoResult<LoadMeasured<MailServed>> {
         mail::run(env, ways, self, volume, times).await
     }
 
-    fn shown(point: &Served) -> Reads {
+    fn shown(point: &MailServed) -> QueryReads {
         point.pages()
     }
 }
 
 /// The workload.
-pub const SHAPE: Shape = Shape {
+pub const SHAPE: MailShape = MailShape {
     databases: 5,
     apart_bytes: 200 << 30,
     // A hundred mailboxes of 700 MB.
@@ -142,15 +142,19 @@ pub const SHAPE: Shape = Shape {
 /// Choices are tried on this part of the databases, and of a drive.
 const PART: u64 = 50;
 /// Shape of that part, with databases as far apart. The scan comes through the whole part as often.
-const PART_SHAPE: Shape = Shape {
+const PART_SHAPE: MailShape = MailShape {
     database_bytes: SHAPE.database_bytes / PART / (256 << 10) * (256 << 10),
     scan_bytes_per_second: SHAPE.scan_bytes_per_second / PART,
     ..SHAPE
 };
 
 /// Runs one test; returns the result, and the simulated time.
-pub fn run_one(seed: u64, scale: Scale, threads: u32) -> Result<(Measured<Served>, Nanos), String> {
-    let shape = Shape {
+pub fn run_one(
+    seed: u64,
+    scale: Scale,
+    threads: u32,
+) -> Result<(LoadMeasured<MailServed>, Nanos), String> {
+    let shape = MailShape {
         threads,
         ..scale.shape
     };
@@ -158,16 +162,16 @@ pub fn run_one(seed: u64, scale: Scale, threads: u32) -> Result<(Measured<Served
     scale.run_one(seed)
 }
 
-fn passes(measured: &Measured<Served>) -> bool {
+fn passes(measured: &LoadMeasured<MailServed>) -> bool {
     let (sum, _) = measured.whole();
     // Requests that were not sent took no time.
-    let fast = |reads: &Reads, most: f64| reads.mean_ms() <= most || reads.reads == 0;
+    let fast = |reads: &QueryReads, most: f64| reads.mean_ms() <= most || reads.reads == 0;
     sum.reads.iter().all(|reads| fast(reads, READ_MS_MAX)) && fast(&sum.commits, COMMIT_MS_MAX)
 }
 
 /// Everything that was printed, measured with one seed. Passes each part to `done`.
-pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
-    let mut outcome = Outcome::default();
+pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<SeedOutcome, String> {
+    let mut outcome = SeedOutcome::default();
     let mut test = |threads: u32| {
         let (measured, took) = run_one(seed, scale, threads)?;
         outcome.virtual_s += took.0 as f64 / 1e9;
@@ -212,8 +216,8 @@ fn most(passes: bool, mut test: impl FnMut(u32) -> Result<bool, String>) -> Resu
 }
 
 /// The published figures.
-pub fn figures() -> Figures {
-    Figures::parse(FIGURES).expect("the shipped figures are well formed")
+pub fn figures() -> PublishedFigures {
+    PublishedFigures::parse(FIGURES).expect("the shipped figures are well formed")
 }
 
 #[cfg(test)]

@@ -2,17 +2,17 @@
 //!
 //! Not here: the hypervisor and the processors; the log's own disk lies behind the data's.
 
-use crate::ablation::{Part, names};
+use crate::ablation::{AblationPart, names};
 use crate::choices::choose;
-use crate::controllers::{self, Asked};
+use crate::controllers::{self, ControllerLoad};
 use crate::entry::Experiment;
-use crate::figures::Figures;
-use crate::measured::{Measured, Times};
-use crate::oltp::{self, Served, Shape};
-use crate::queries::Reads;
+use crate::figures::PublishedFigures;
+use crate::measured::{LoadMeasured, Times};
+use crate::oltp::{self, OltpShape, TransactionsServed};
+use crate::queries::QueryReads;
 use crate::record::record;
 use crate::rig::Volume;
-use crate::verdict::Outcome;
+use crate::verdict::SeedOutcome;
 use block::{Env, IoResult};
 
 /// The experiment's name in the registry.
@@ -44,34 +44,34 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The parts of the model that can be left out.
-const PARTS: [Part<Shape>; 3] = [
-    Part {
+const PARTS: [AblationPart<OltpShape>; 3] = [
+    AblationPart {
         name: "the database's memory",
-        without: |shape| Shape {
+        without: |shape| OltpShape {
             memory_pages: 64,
             ..shape
         },
     },
-    Part {
+    AblationPart {
         name: "space between the disks",
-        without: |shape| Shape {
+        without: |shape| OltpShape {
             apart_bytes: 103 << 30,
             ..shape
         },
     },
-    Part {
+    AblationPart {
         name: "all of a commit but a sector",
-        without: |shape| Shape {
+        without: |shape| OltpShape {
             commit_bytes: 512,
             ..shape
         },
     },
 ];
 /// Workload of a run, and its times.
-pub type Scale = controllers::Scale<Shape>;
+pub type Scale = controllers::ControllersScale<OltpShape>;
 
-impl Asked for Shape {
-    type Point = Served;
+impl ControllerLoad for OltpShape {
+    type Point = TransactionsServed;
 
     async fn ask(
         self,
@@ -79,17 +79,17 @@ impl Asked for Shape {
         ways: u64,
         volume: Volume,
         times: Times,
-    ) -> IoResult<Measured<Served>> {
+    ) -> IoResult<LoadMeasured<TransactionsServed>> {
         oltp::run(env, ways, self, volume, times).await
     }
 
-    fn shown(point: &Served) -> Reads {
+    fn shown(point: &TransactionsServed) -> QueryReads {
         point.data()
     }
 }
 
 /// The workload.
-pub const SHAPE: Shape = Shape {
+pub const SHAPE: OltpShape = OltpShape {
     users: 250,
     page_bytes: 8 << 10,
     // 250 GB.
@@ -108,7 +108,7 @@ pub const SHAPE: Shape = Shape {
 /// Choices are tried on this part of the database, of its memory and of a drive.
 const PART: u64 = 50;
 /// Shape of that part, in pieces over as much of the disks.
-const PART_SHAPE: Shape = Shape {
+const PART_SHAPE: OltpShape = OltpShape {
     pages: SHAPE.pages / PART,
     disks: 75,
     apart_bytes: SHAPE.disks * SHAPE.apart_bytes / 75,
@@ -117,12 +117,12 @@ const PART_SHAPE: Shape = Shape {
 };
 
 /// Everything that was printed, measured with one seed. Passes each part to `done`.
-pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
+pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<SeedOutcome, String> {
     let (measured, took) = scale.run_one(seed)?;
     done(&format!("seed {seed}: all users"));
-    let mut outcome = Outcome {
+    let mut outcome = SeedOutcome {
         virtual_s: took.0 as f64 / 1e9,
-        ..Outcome::default()
+        ..SeedOutcome::default()
     };
     let (sum, s) = measured.whole();
     let data = sum.data();
@@ -140,8 +140,8 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
 }
 
 /// The published figures.
-pub fn figures() -> Figures {
-    Figures::parse(FIGURES).expect("the shipped figures are well formed")
+pub fn figures() -> PublishedFigures {
+    PublishedFigures::parse(FIGURES).expect("the shipped figures are well formed")
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 
 use crate::rig::Volume;
 use block::{Env, IoResult, Nanos};
-use sim::Rng;
+use sim::SimRng;
 use std::ops::AddAssign;
 
 /// The purpose of a random stream.
@@ -21,7 +21,7 @@ pub const LOOKUP_BYTES: u64 = 8 << 10;
 
 /// A table, and its part of the database in thousandths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Table {
+enum QueryTable {
     Lineitem,
     Orders,
     Partsupp,
@@ -29,10 +29,10 @@ enum Table {
     Customer,
     Supplier,
 }
-use Table::{Customer, Lineitem, Orders, Part, Partsupp, Supplier};
+use QueryTable::{Customer, Lineitem, Orders, Part, Partsupp, Supplier};
 
 /// Tables in their order on the volume, with their shares.
-const TABLES: [(Table, u64); 6] = [
+const TABLES: [(QueryTable, u64); 6] = [
     (Lineitem, 669),
     (Orders, 156),
     (Partsupp, 115),
@@ -42,7 +42,7 @@ const TABLES: [(Table, u64); 6] = [
 ];
 
 /// Tables of each query; nations and regions are a few rows.
-const QUERIES: [&[Table]; 22] = [
+const QUERIES: [&[QueryTable]; 22] = [
     &[Lineitem],
     &[Part, Supplier, Partsupp],
     &[Customer, Orders, Lineitem],
@@ -69,7 +69,7 @@ const QUERIES: [&[Table]; 22] = [
 
 /// A database, and the pattern of its reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Shape {
+pub struct QueriesShape {
     /// All tables with their indexes.
     pub bytes: u64,
     /// The database lies in pieces so long on the volume.
@@ -82,14 +82,14 @@ pub struct Shape {
     pub processor: Nanos,
 }
 
-impl Shape {
+impl QueriesShape {
     /// Place of this byte of the database on the volume.
     fn place(&self, at: u64) -> u64 {
         at / self.piece_bytes * self.apart_bytes + at % self.piece_bytes
     }
 
     /// Place of a table in the database, in whole reads of a scan.
-    fn table(&self, wanted: Table) -> (u64, u64) {
+    fn table(&self, wanted: QueryTable) -> (u64, u64) {
         let mut parts = 0;
         for (table, share) in TABLES {
             let reads = |parts: u64| self.bytes / 1000 * parts / SCAN_BYTES;
@@ -104,7 +104,7 @@ impl Shape {
 
 /// Requests of one interval, or of all.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Reads {
+pub struct QueryReads {
     /// Number of reads.
     pub reads: u64,
     /// Bytes read.
@@ -113,15 +113,15 @@ pub struct Reads {
     pub taken: Nanos,
 }
 
-impl AddAssign for Reads {
-    fn add_assign(&mut self, other: Reads) {
+impl AddAssign for QueryReads {
+    fn add_assign(&mut self, other: QueryReads) {
         self.reads += other.reads;
         self.bytes += other.bytes;
         self.taken += other.taken;
     }
 }
 
-impl Reads {
+impl QueryReads {
     /// Mean latency of the reads.
     pub fn mean_ms(self) -> f64 {
         self.taken.0 as f64 / 1e6 / self.reads as f64
@@ -130,22 +130,22 @@ impl Reads {
 
 /// Result of a run of all queries.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Measured {
+pub struct QueriesMeasured {
     /// Time of each query, in order.
     pub queries: Vec<Nanos>,
     /// One an interval; the last is not a whole one.
-    pub points: Vec<Reads>,
+    pub points: Vec<QueryReads>,
 }
 
-impl Measured {
+impl QueriesMeasured {
     /// Time of all queries.
     pub fn span(&self) -> Nanos {
         Nanos(self.queries.iter().map(|query| query.0).sum())
     }
 
     /// All reads.
-    pub fn whole(&self) -> Reads {
-        let mut sum = Reads::default();
+    pub fn whole(&self) -> QueryReads {
+        let mut sum = QueryReads::default();
         self.points.iter().for_each(|point| sum += *point);
         sum
     }
@@ -155,13 +155,13 @@ impl Measured {
 pub async fn run(
     env: &Env,
     seed: u64,
-    shape: Shape,
+    shape: QueriesShape,
     volume: &Volume,
     interval: Nanos,
-) -> IoResult<Measured> {
-    let mut rng = Rng::fork(seed, LOOKUPS);
+) -> IoResult<QueriesMeasured> {
+    let mut rng = SimRng::fork(seed, LOOKUPS);
     let began = env.timer.now();
-    let mut measured = Measured::default();
+    let mut measured = QueriesMeasured::default();
     for tables in QUERIES {
         let begun = env.timer.now();
         for table in tables {
@@ -182,7 +182,7 @@ pub async fn run(
                     let ended = env.timer.now();
                     let point = ((ended - began).0 / interval.0) as usize;
                     let most = measured.points.len().max(point + 1);
-                    measured.points.resize(most, Reads::default());
+                    measured.points.resize(most, QueryReads::default());
                     let point = &mut measured.points[point];
                     point.reads += 1;
                     point.bytes += bytes;
@@ -202,7 +202,7 @@ mod tests {
     use crate::fixed::on_disk;
 
     const READ: Nanos = Nanos::from_micros(500);
-    const SHAPE: Shape = Shape {
+    const SHAPE: QueriesShape = QueriesShape {
         bytes: 64 << 20,
         piece_bytes: 8 << 20,
         apart_bytes: 16 << 20,
@@ -210,7 +210,7 @@ mod tests {
         processor: Nanos::from_micros(100),
     };
 
-    fn measured(shape: Shape) -> Measured {
+    fn measured(shape: QueriesShape) -> QueriesMeasured {
         on_disk(READ, async move |gate, env| {
             let interval = Nanos::from_secs(1);
             run(&env, 1, shape, &gate, interval).await.unwrap()
@@ -218,8 +218,8 @@ mod tests {
     }
 
     /// Reads of scans: for each query the shares of its tables.
-    fn scans(shape: Shape) -> u64 {
-        let share = |wanted: &Table| TABLES.iter().find(|(t, _)| t == wanted).unwrap().1;
+    fn scans(shape: QueriesShape) -> u64 {
+        let share = |wanted: &QueryTable| TABLES.iter().find(|(t, _)| t == wanted).unwrap().1;
         let shares: u64 = QUERIES
             .iter()
             .map(|q| q.iter().map(share).sum::<u64>())
@@ -228,7 +228,7 @@ mod tests {
     }
 
     /// Every read takes the disk and the processor; look-ups are a quarter of the scans'.
-    fn near(found: &Measured, shape: Shape) -> bool {
+    fn near(found: &QueriesMeasured, shape: QueriesShape) -> bool {
         let reads = scans(shape) as f64 * 1.25;
         let span = reads * (READ + Nanos::from_micros(100)).0 as f64;
         (found.whole().reads as f64 / reads - 1.0).abs() < 0.03
@@ -250,11 +250,11 @@ mod tests {
 
     #[test]
     fn canary_a_parameter_that_is_wrong_is_seen() {
-        let slower = Shape {
+        let slower = QueriesShape {
             processor: Nanos::from_micros(130),
             ..SHAPE
         };
-        let more = Shape {
+        let more = QueriesShape {
             lookups: 0.32,
             ..SHAPE
         };

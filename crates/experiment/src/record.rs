@@ -7,27 +7,27 @@
 //! Invariant: the trace has every request, in order of time; a dropped one is an error.
 
 use crate::load::Load;
-use crate::rig::{Rig, Tape};
+use crate::rig::{ClientTape, NodeRig};
 use block::Nanos;
 use futures_util::future::{Either, select};
 use std::pin::pin;
-use trace::Record;
+use trace::TraceRecord;
 
 /// Interval at which records are taken; a volume's tape holds 150,000 requests or so.
 const PERIOD: Nanos = Nanos::from_millis(100);
 
 /// Takes the records, one after the other; its error ends the recording.
-pub type Sink = Box<dyn FnMut(&Record) -> Result<(), String>>;
+pub type Sink = Box<dyn FnMut(&TraceRecord) -> Result<(), String>>;
 
 /// Records the requests of one run of the load; returns the simulated seconds of the run.
 pub fn record<L: Load>(load: L, seed: u64, sink: Sink) -> Result<f64, String> {
     let text = uncached(&load.topology());
-    let ((), took) = load.on_node(seed, &text, async move |mut rig: Rig| {
+    let ((), took) = load.on_node(seed, &text, async move |mut rig: NodeRig| {
         let mut tapes = Vec::new();
         for volume in load.place().volumes {
             tapes.push(rig.tape(volume).await?);
         }
-        let mut written = Written {
+        let mut written = WrittenPages {
             tapes,
             sink,
             began: None,
@@ -59,20 +59,20 @@ fn uncached(text: &str) -> String {
     text.lines().map(passes).collect()
 }
 
-struct Written {
-    tapes: Vec<Tape>,
+struct WrittenPages {
+    tapes: Vec<ClientTape>,
     sink: Sink,
     /// Time of the first request: the trace begins then.
     began: Option<Nanos>,
 }
 
-impl Written {
+impl WrittenPages {
     /// Passes on the records since the last call, of all volumes in one order.
     async fn take(&mut self) -> Result<(), String> {
         let mut records = Vec::new();
         for (number, tape) in (0..).zip(&mut self.tapes) {
             let came = tape.take().await?;
-            records.extend(came.into_iter().map(|record| Record {
+            records.extend(came.into_iter().map(|record| TraceRecord {
                 volume: number,
                 ..record
             }));
@@ -94,14 +94,14 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    fn recorded(name: &str, seed: u64) -> Vec<Record> {
+    fn recorded(name: &str, seed: u64) -> Vec<TraceRecord> {
         let experiment = ALL
             .iter()
             .find(|experiment| experiment.name == name)
             .unwrap();
         let records = Rc::new(RefCell::new(Vec::new()));
         let kept = records.clone();
-        let sink = Box::new(move |record: &Record| {
+        let sink = Box::new(move |record: &TraceRecord| {
             kept.borrow_mut().push(*record);
             Ok(())
         });
@@ -121,7 +121,9 @@ mod tests {
             assert!(records.is_sorted_by_key(|record| record.time), "{name}");
             assert_eq!(records[0].time, Nanos::ZERO, "{name}");
             let requests = records.iter().filter(|record| !record.is_flush());
-            let writes = requests.clone().any(|record| record.op == trace::Op::Write);
+            let writes = requests
+                .clone()
+                .any(|record| record.op == trace::RecordOp::Write);
             let has_writes = name.starts_with("perc") || name == "redskin";
             assert_eq!(writes, has_writes, "{name}");
             let volumes = records.iter().map(|record| record.volume).max();
@@ -133,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_the_sink_refuses_ends_the_recording() {
-        let sink = Box::new(|_: &Record| Err("the disk is full".to_owned()));
+        let sink = Box::new(|_: &TraceRecord| Err("the disk is full".to_owned()));
         let error = (ALL[0].record)(1, true, sink).unwrap_err();
         assert_eq!(error, "the disk is full");
     }

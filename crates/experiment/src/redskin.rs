@@ -22,29 +22,29 @@ use crate::ablation::names;
 use crate::access_log::AccessLog;
 use crate::choices::choose;
 use crate::entry::Experiment;
-use crate::figures::Figures;
-use crate::host::{Host, Pages};
-use crate::load::{Load, Place};
+use crate::figures::PublishedFigures;
+use crate::host::{PageCacheHost, PageCount};
+use crate::load::{Load, LoadPlace};
 use crate::record::record;
-use crate::replay::{Measured, Server, replay};
-use crate::rig::{Below, Disks, Rig};
-use crate::site::{File, PAGE_BYTES, Shape, Site, log_of};
-use crate::turnstile::Order;
-use crate::verdict::{Outcome, Values};
-use crate::visitors::Curve;
+use crate::replay::{ReplayMeasured, ReplayServer, replay};
+use crate::rig::{Disks, NodeRig, OwnModel};
+use crate::site::{PAGE_BYTES, SiteFile, SiteFiles, SiteShape, log_of};
+use crate::turnstile::QueueOrder;
+use crate::verdict::{SeedOutcome, Values};
+use crate::visitors::VisitCurve;
 use block::{Nanos, Sectors};
 use claims::claims;
 use control::config::Config;
 use drives::catalogue::hdd::SAS10K_146;
 use drives::catalogue::link::GIGABIT;
 use drives::catalogue::ssd::{X25_E, X25_M};
-use drives::{Figure, Hdd, Ssd, SsdParameters, Wear};
+use drives::{Figure, Hdd, SsdModel, SsdParameters, SsdWear};
 use floor::with_lower_floor;
 use futures_util::future::{Either, select, try_join};
 use parts::PARTS;
 use scale::PROCESSOR;
-pub use scale::Scale;
-use sim::{Rng, Service, World};
+pub use scale::RedskinScale;
+use sim::{ServiceTime, SimRng, SimWorld};
 use std::pin::pin;
 use std::rc::Rc;
 
@@ -58,11 +58,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     seeds: 5,
     times: 1.0,
     figures,
-    run: |seed, quick, done| run(seed, Scale::of(quick), done),
+    run: |seed, quick, done| run(seed, RedskinScale::of(quick), done),
     parts: || names(&PARTS),
-    without: |seed, quick, part, done| run(seed, (PARTS[part].without)(Scale::of(quick)), done),
-    choose: |seed, quick, flash, choice| choose(Scale::load(quick), seed, flash, choice),
-    record: |seed, quick, sink| record(Scale::load(quick), seed, sink),
+    without: |seed, quick, part, done| {
+        run(seed, (PARTS[part].without)(RedskinScale::of(quick)), done)
+    },
+    choose: |seed, quick, flash, choice| choose(RedskinScale::load(quick), seed, flash, choice),
+    record: |seed, quick, sink| record(RedskinScale::load(quick), seed, sink),
 };
 /// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/redskin.toml");
@@ -78,7 +80,7 @@ const PHASES: u64 = 10;
 
 /// The drives of the site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Drive {
+pub enum SiteDrive {
     /// Two mirrored disks.
     Hdd,
     /// One X25-M.
@@ -87,26 +89,29 @@ pub enum Drive {
     X25E,
 }
 
-impl Drive {
+impl SiteDrive {
     /// Every one.
-    pub const ALL: [Drive; 3] = [Drive::Hdd, Drive::X25M, Drive::X25E];
+    pub const ALL: [SiteDrive; 3] = [SiteDrive::Hdd, SiteDrive::X25M, SiteDrive::X25E];
 
     /// Name of the drive in the figures, and of its volume.
     pub const fn name(self) -> &'static str {
         match self {
-            Drive::Hdd => "hdd",
-            Drive::X25M => "x25-m",
-            Drive::X25E => "x25-e",
+            SiteDrive::Hdd => "hdd",
+            SiteDrive::X25M => "x25-m",
+            SiteDrive::X25E => "x25-e",
         }
     }
 }
 
 /// Both I/O schedulers, by their names in the figures.
-const SCHEDULERS: [(&str, Order); 2] = [("elevator", Order::Elevator), ("fifo", Order::Fifo)];
+const SCHEDULERS: [(&str, QueueOrder); 2] = [
+    ("elevator", QueueOrder::Elevator),
+    ("fifo", QueueOrder::Fifo),
+];
 
 /// A list of requests.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct List {
+pub struct RequestList {
     /// The list's name in the figures.
     pub name: &'static str,
     /// Requests of the log.
@@ -117,7 +122,7 @@ pub struct List {
     pub mean_bytes: f64,
 }
 
-impl List {
+impl RequestList {
     /// All requests that are sent.
     fn whole(&self) -> f64 {
         f64::from(self.requests) * f64::from(self.times)
@@ -125,14 +130,14 @@ impl List {
 }
 
 /// The first part of the log.
-pub const SHORT: List = List {
+pub const SHORT: RequestList = RequestList {
     name: "short",
     requests: 300_000,
     times: 1,
     mean_bytes: 6_861.0,
 };
 /// The whole hour, twice.
-pub const HOUR: List = List {
+pub const HOUR: RequestList = RequestList {
     name: "hour",
     requests: 1_341_489,
     times: 2,
@@ -140,26 +145,26 @@ pub const HOUR: List = List {
 };
 
 /// The published figures.
-pub fn figures() -> Figures {
-    Figures::parse(FIGURES).expect("the shipped figures are well formed")
+pub fn figures() -> PublishedFigures {
+    PublishedFigures::parse(FIGURES).expect("the shipped figures are well formed")
 }
 
 /// A site and a log of its requests, as `seed` and `ways` draw them.
 struct Drawn {
-    site: Site,
+    site: SiteFiles,
     log: Vec<u32>,
     times: u32,
 }
 
 impl Drawn {
-    fn new(seed: u64, ways: u64, scale: Scale, list: List) -> Drawn {
-        let shape = Shape {
+    fn new(seed: u64, ways: u64, scale: RedskinScale, list: RequestList) -> Drawn {
+        let shape = SiteShape {
             files: scale.files,
             mean_bytes: list.mean_bytes,
             exponent: scale.exponent,
         };
         Drawn {
-            site: Site::new(seed, shape),
+            site: SiteFiles::new(seed, shape),
             log: log_of(ways, shape, list.requests / scale.divisor),
             times: list.times,
         }
@@ -168,10 +173,10 @@ impl Drawn {
     /// Replays the log on a volume.
     async fn replayed(
         &self,
-        rig: &mut Rig,
-        scale: Scale,
-        (drive, order): (Drive, Order),
-    ) -> Result<(Measured, Curve, Pages), String> {
+        rig: &mut NodeRig,
+        scale: RedskinScale,
+        (drive, order): (SiteDrive, QueueOrder),
+    ) -> Result<(ReplayMeasured, VisitCurve, PageCount), String> {
         let volume = rig.volume(drive.name())?;
         if self.site.pages() * PAGE_BYTES > volume.bytes() {
             return Err(format!(
@@ -184,7 +189,7 @@ impl Drawn {
         // Without metadata all files have those of one page, which is read once.
         let log = again.map(|rank| match self.site.file(*rank) {
             file if scale.has_metadata => file,
-            file => File {
+            file => SiteFile {
                 directory: 0,
                 inode: 0,
                 ..file
@@ -195,15 +200,15 @@ impl Drawn {
             let read = || volume.read(0, PAGE_BYTES as usize);
             try_join(read(), read()).await.map_err(to_message)?;
         }
-        let host = Host::new(volume, scale.memory_pages).scheduled(order);
-        let mut server = Server::behind(&GIGABIT, scale.processor);
+        let host = PageCacheHost::new(volume, scale.memory_pages).scheduled(order);
+        let mut server = ReplayServer::behind(&GIGABIT, scale.processor);
         if !scale.has_way {
             (server.round_trip, server.rate_mb_s) = (Nanos::ZERO, f64::INFINITY);
         }
         let written = AccessLog::new(self.site.pages());
         let both = (server, scale.client);
         let replay = pin!(replay(&rig.env, &host, both, log, || written.line()));
-        let replayed = match drive == Drive::Hdd && scale.has_log {
+        let replayed = match drive == SiteDrive::Hdd && scale.has_log {
             false => replay.await,
             true => match select(replay, pin!(written.write_back(&rig.env, &host))).await {
                 Either::Left((replayed, _)) => replayed,
@@ -218,21 +223,21 @@ impl Drawn {
 /// Replays `list` on `drive`; returns the results of the load tool, and the counts of pages.
 pub fn run_list(
     seed: u64,
-    scale: Scale,
-    drive: Drive,
-    list: List,
-) -> Result<(Measured, Pages), String> {
+    scale: RedskinScale,
+    drive: SiteDrive,
+    list: RequestList,
+) -> Result<(ReplayMeasured, PageCount), String> {
     let drawn = Rc::new(Drawn::new(seed, seed, scale, list));
-    run_drawn(seed, scale, (drive, Order::Elevator), drawn)
+    run_drawn(seed, scale, (drive, QueueOrder::Elevator), drawn)
 }
 
 fn run_drawn(
     seed: u64,
-    scale: Scale,
-    on: (Drive, Order),
+    scale: RedskinScale,
+    on: (SiteDrive, QueueOrder),
     drawn: Rc<Drawn>,
-) -> Result<(Measured, Pages), String> {
-    let replayed = async move |mut rig: Rig| {
+) -> Result<(ReplayMeasured, PageCount), String> {
+    let replayed = async move |mut rig: NodeRig| {
         let (measured, _, pages) = drawn.replayed(&mut rig, scale, on).await?;
         Ok((measured, pages))
     };
@@ -240,9 +245,9 @@ fn run_drawn(
 }
 
 /// The short list on the disks; with choices, the X25-M caches them.
-impl Load for Scale {
-    fn place(&self) -> Place {
-        Place {
+impl Load for RedskinScale {
+    fn place(&self) -> LoadPlace {
+        LoadPlace {
             volumes: &["hdd"],
             advised_after: Nanos::from_secs(1200 / u64::from(self.divisor)),
         }
@@ -258,28 +263,28 @@ impl Load for Scale {
             .replace(&format!("{disks}mode = \"pass-through\"\n"), disks)
     }
 
-    fn with_flash(self, percent: u64) -> Scale {
+    fn with_flash(self, percent: u64) -> RedskinScale {
         let flash_percent = self.flash_percent * percent / 100;
-        Scale {
+        RedskinScale {
             flash_percent,
             ..self
         }
     }
 
-    fn below(self, seed: u64, config: &Config, world: &mut World) -> Result<Disks, String> {
+    fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
         let flash = X25_M.capacity().0 / u64::from(self.divisor) * self.flash_percent / 100;
         let cached = &config.pools[0].devices.value;
         let drives = cached.len().max(1) as u64;
         let flash = Sectors(flash / drives / 2048 * 2048);
-        let mut phases = Rng::fork(seed, PHASES);
+        let mut phases = SimRng::fork(seed, PHASES);
         let mut below = Disks::new();
         for name in ["disk0", "disk1"] {
             let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
             let disk = Hdd::new(&SAS10K_146, phase).map_err(to_message)?;
             let model = world.add_model(disk);
-            let disk = Below {
+            let disk = OwnModel {
                 sectors: SAS10K_146.capacity(),
-                service: Some(Service::Model { model, unit: 0 }),
+                service: Some(ServiceTime::Model { model, unit: 0 }),
             };
             below.insert(name.to_owned(), disk);
         }
@@ -292,43 +297,43 @@ impl Load for Scale {
         .into_iter()
         .chain(second)
         {
-            let ssd = Ssd::new(drive, Wear::Steady).map_err(to_message)?;
+            let ssd = SsdModel::new(drive, SsdWear::Steady).map_err(to_message)?;
             let model = world.add_model(ssd);
-            let ssd = Below {
+            let ssd = OwnModel {
                 sectors,
-                service: Some(Service::Model { model, unit: 0 }),
+                service: Some(ServiceTime::Model { model, unit: 0 }),
             };
             below.insert(name.to_owned(), ssd);
         }
         Ok(below)
     }
 
-    async fn work(self, rig: &mut Rig, seed: u64, ways: u64) -> Result<Curve, String> {
+    async fn work(self, rig: &mut NodeRig, seed: u64, ways: u64) -> Result<VisitCurve, String> {
         let drawn = Drawn::new(seed, ways, self, SHORT);
-        let on = (Drive::Hdd, Order::Elevator);
+        let on = (SiteDrive::Hdd, QueueOrder::Elevator);
         Ok(drawn.replayed(rig, self, on).await?.1)
     }
 }
 
 /// Everything that was printed, measured with one seed. Calls `done` after each part.
-pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, String> {
+pub fn run(seed: u64, scale: RedskinScale, done: &dyn Fn(&str)) -> Result<SeedOutcome, String> {
     let mut virtual_s = 0.0;
     let mut values = Values::new();
     for list in [SHORT, HOUR] {
         let drawn = Rc::new(Drawn::new(seed, seed, scale, list));
-        for drive in Drive::ALL {
+        for drive in SiteDrive::ALL {
             let name = drive.name();
             let mut ran = None;
             for (scheduler, order) in SCHEDULERS {
                 // The disk ran the hour with one of them only.
-                if list == HOUR && drive == Drive::Hdd && scheduler == "fifo" {
+                if list == HOUR && drive == SiteDrive::Hdd && scheduler == "fifo" {
                     continue;
                 }
                 let measured = match ran {
-                    Some(measured) if drive != Drive::Hdd => measured,
+                    Some(measured) if drive != SiteDrive::Hdd => measured,
                     _ => run_drawn(seed, scale, (drive, order), drawn.clone())?.0,
                 };
-                if ran.is_none() || drive == Drive::Hdd {
+                if ran.is_none() || drive == SiteDrive::Hdd {
                     virtual_s += list.whole() / f64::from(scale.divisor) / measured.tps;
                 }
                 ran = Some(measured);
@@ -352,7 +357,7 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<Outcome, Stri
     }
     with_lower_floor(&mut values, PROCESSOR);
     claims(&mut values);
-    Ok(Outcome {
+    Ok(SeedOutcome {
         values,
         virtual_s,
         curves: Vec::new(),
@@ -372,26 +377,26 @@ mod tests {
     /// A hundredth of the load: every figure has its row, and the drives are in their order.
     #[test]
     fn the_short_form_measures_every_printed_figure() {
-        let outcome = run(1, Scale::QUICK, &|_| ()).unwrap();
+        let outcome = run(1, RedskinScale::QUICK, &|_| ()).unwrap();
         let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
         assert_eq!(rows.len(), 82);
         let ours = |name: &str| outcome.values[name];
         assert!(ours("claim.gap.short") > ours("claim.gap.hour"));
         assert!(ours("claim.gap.hour") > 2.0);
         assert!(ours("claim.x25-e") > 1.0);
-        assert_eq!(outcome, run(1, Scale::QUICK, &|_| ()).unwrap());
-        assert_ne!(outcome, run(2, Scale::QUICK, &|_| ()).unwrap());
+        assert_eq!(outcome, run(1, RedskinScale::QUICK, &|_| ()).unwrap());
+        assert_ne!(outcome, run(2, RedskinScale::QUICK, &|_| ()).unwrap());
     }
 
     /// Checks that without memory the second time is as slow as the first.
     #[test]
     fn the_gap_closes_because_of_the_page_cache() {
-        let none = Scale {
+        let none = RedskinScale {
             memory_pages: 64,
-            ..Scale::QUICK
+            ..RedskinScale::QUICK
         };
-        let pages = |scale| run_list(1, scale, Drive::X25M, HOUR).unwrap().1;
-        let (without, with) = (pages(none), pages(Scale::QUICK));
+        let pages = |scale| run_list(1, scale, SiteDrive::X25M, HOUR).unwrap().1;
+        let (without, with) = (pages(none), pages(RedskinScale::QUICK));
         assert_eq!(without.asked, with.asked);
         assert!(without.missed > with.missed * 2, "{without:?} {with:?}");
     }
@@ -399,11 +404,15 @@ mod tests {
     /// The computed rate is the rate of a server with that floor.
     #[test]
     fn what_is_worked_out_is_what_is_simulated() {
-        for (drive, within) in [(Drive::X25M, 1e-6), (Drive::X25E, 1e-6), (Drive::Hdd, 0.01)] {
+        for (drive, within) in [
+            (SiteDrive::X25M, 1e-6),
+            (SiteDrive::X25E, 1e-6),
+            (SiteDrive::Hdd, 0.01),
+        ] {
             let tps = |processor| {
-                let scale = Scale {
+                let scale = RedskinScale {
                     processor,
-                    ..Scale::QUICK
+                    ..RedskinScale::QUICK
                 };
                 run_list(1, scale, drive, SHORT).unwrap().0.tps
             };

@@ -6,16 +6,16 @@
 //! and the rest is read while the wire is busy. The client then spends time on the answer, and
 //! again before the next request.
 
-use crate::host::{Host, WINDOW_PAGES};
-use crate::site::File;
-use crate::visitors::{Answer, Curve, Tally};
+use crate::host::{PageCacheHost, WINDOW_PAGES};
+use crate::site::SiteFile;
+use crate::visitors::{ServedRequest, VisitCurve, VisitTally};
 use block::{Env, IoResult, Nanos};
 use drives::LinkParameters;
 use serde::Serialize;
 
 /// The server and the network to the server.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Server {
+pub struct ReplayServer {
     /// Processor time for a request.
     pub processor: Nanos,
     /// Time of a round trip to the server.
@@ -24,10 +24,10 @@ pub struct Server {
     pub rate_mb_s: f64,
 }
 
-impl Server {
+impl ReplayServer {
     /// A server behind one link.
-    pub fn behind(link: &LinkParameters, processor: Nanos) -> Server {
-        Server {
+    pub fn behind(link: &LinkParameters, processor: Nanos) -> ReplayServer {
+        ReplayServer {
             processor,
             round_trip: Nanos((link.round_trip_us.value * 1e3) as u64),
             rate_mb_s: link.rate_mb_s.value,
@@ -42,7 +42,7 @@ impl Server {
 
 /// Time of the client itself.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Client {
+pub struct ReplayClient {
     /// Time with an answer, once complete: part of the request's time.
     pub answer: Nanos,
     /// Time from there to the next request.
@@ -51,7 +51,7 @@ pub struct Client {
 
 /// Results of a replay, in the terms of the load tool.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Measured {
+pub struct ReplayMeasured {
     /// Mean test time: from the start of a request to its last byte.
     pub mtt_ms: f64,
     /// Test time standard deviation.
@@ -71,14 +71,14 @@ const INTERVAL: Nanos = Nanos::from_secs(1);
 /// returns the results of all requests, and the curve over time.
 pub async fn replay(
     env: &Env,
-    host: &Host,
-    (server, client): (Server, Client),
-    log: impl Iterator<Item = File>,
+    host: &PageCacheHost,
+    (server, client): (ReplayServer, ReplayClient),
+    log: impl Iterator<Item = SiteFile>,
     answered: impl Fn(),
-) -> IoResult<(Measured, Curve)> {
+) -> IoResult<(ReplayMeasured, VisitCurve)> {
     let begun = env.timer.now();
-    let mut sums = Sums::default();
-    let mut points: Vec<Tally> = Vec::new();
+    let mut sums = ReplaySums::default();
+    let mut points: Vec<VisitTally> = Vec::new();
     for file in log {
         let asked = env.timer.now() + client.between;
         let half = Nanos(server.round_trip.0 / 2);
@@ -96,14 +96,14 @@ pub async fn replay(
         let ended = env.timer.now();
         sums.add(read + half - asked, ended - asked, file.bytes);
         let point = ((ended - begun).0 / INTERVAL.0) as usize;
-        points.resize(points.len().max(point + 1), Tally::default());
-        let answer = Answer {
+        points.resize(points.len().max(point + 1), VisitTally::default());
+        let answer = ServedRequest {
             first: read + half,
             bytes: file.bytes,
         };
         points[point].hit(asked, answer, ended);
     }
-    let curve = Curve {
+    let curve = VisitCurve {
         interval_s: INTERVAL.0 as f64 / 1e9,
         points,
     };
@@ -111,7 +111,7 @@ pub async fn replay(
 }
 
 #[derive(Default)]
-struct Sums {
+struct ReplaySums {
     requests: f64,
     bytes: u64,
     first_ms: f64,
@@ -119,7 +119,7 @@ struct Sums {
     squares: f64,
 }
 
-impl Sums {
+impl ReplaySums {
     fn add(&mut self, first: Nanos, all: Nanos, bytes: u64) {
         let ms = |span: Nanos| span.0 as f64 / 1e6;
         self.requests += 1.0;
@@ -129,10 +129,10 @@ impl Sums {
         self.squares += ms(all) * ms(all);
     }
 
-    fn over(&self, span: Nanos) -> Measured {
+    fn over(&self, span: Nanos) -> ReplayMeasured {
         let mean = self.all_ms / self.requests;
         let seconds = span.0 as f64 / 1e9;
-        Measured {
+        ReplayMeasured {
             mtt_ms: mean,
             ttsd_ms: (self.squares / self.requests - mean * mean).max(0.0).sqrt(),
             tps: self.requests / seconds,
@@ -148,14 +148,14 @@ mod tests {
     use crate::fixed::on_disk;
 
     const READ: Nanos = Nanos::from_micros(5_000);
-    const SERVER: Server = Server {
+    const SERVER: ReplayServer = ReplayServer {
         processor: Nanos::from_micros(200),
         round_trip: Nanos::from_micros(150),
         rate_mb_s: 100.0,
     };
 
-    fn file(number: u64) -> File {
-        File {
+    fn file(number: u64) -> SiteFile {
+        SiteFile {
             directory: 10,
             inode: 11,
             data: 100 + 2 * number,
@@ -163,19 +163,19 @@ mod tests {
         }
     }
 
-    const CLIENT: Client = Client {
+    const CLIENT: ReplayClient = ReplayClient {
         answer: Nanos::from_micros(120),
         between: Nanos::from_micros(40),
     };
 
-    fn replayed(server: Server, files: Vec<u64>) -> Measured {
-        replayed_by(Client::default(), server, files)
+    fn replayed(server: ReplayServer, files: Vec<u64>) -> ReplayMeasured {
+        replayed_by(ReplayClient::default(), server, files)
     }
 
-    fn replayed_by(client: Client, server: Server, files: Vec<u64>) -> Measured {
+    fn replayed_by(client: ReplayClient, server: ReplayServer, files: Vec<u64>) -> ReplayMeasured {
         on_disk(READ, async move |gate, env| {
             let log = files.into_iter().map(file);
-            let host = Host::new(gate, 1_000);
+            let host = PageCacheHost::new(gate, 1_000);
             let both = (server, client);
             replay(&env, &host, both, log, || ()).await.unwrap().0
         })
@@ -201,7 +201,7 @@ mod tests {
         let squares = (15.0 * 15.0 + 3.0 * 25.0) / 10.0 - reads_ms * reads_ms;
         assert!(near(found.ttsd_ms, squares.sqrt()), "{found:?}");
         // A slower processor is seen.
-        let slower = Server {
+        let slower = ReplayServer {
             processor: Nanos::from_micros(300),
             ..SERVER
         };

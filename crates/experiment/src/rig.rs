@@ -12,17 +12,19 @@ use block::{BoxDevice, Env, Gate, Geometry, Nanos, Sectors};
 use control::check::check_alone;
 use control::config::{Config, Device};
 use control::observed::Observed;
-use control::protocol::{Reply, Request};
-use control::status::{Counters, Status};
-use drives::Wear;
+use control::protocol::{ControlRequest, Reply};
+use control::status::{NamedCounters, Status};
+use drives::SsdWear;
 use drives::catalogue::Drive;
-use node::{Before, Session};
+use node::{Before, ReportSession};
 use shard::Local;
-use sim::{DiskSpec, Medium, Rng, Service, Sim, SimDriver, Span, World};
-use simnode::{Client, Direct, Machine, Running, SimPlatform, create_array, run_alone};
+use sim::{DiskSpec, Medium, ServiceSpan, ServiceTime, SimDriver, SimHost, SimRng, SimWorld};
+use simnode::{
+    Direct, DirectClient, RunningNode, SimMachine, SimPlatform, create_array, run_alone,
+};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use trace::{Record, TapeReader};
+use trace::{TapeReader, TraceRecord};
 
 /// Draws the initial positions of the spindles.
 const PHASES: u64 = 12;
@@ -36,26 +38,26 @@ const MIB: Sectors = Sectors::from_mib(1);
 pub type Volume = Gate<BoxDevice>;
 
 /// A node that runs.
-pub struct Rig {
+pub struct NodeRig {
     /// Environment of the shard that everything runs on.
     pub env: Env,
     config: Config,
-    machine: Rc<Machine>,
+    machine: Rc<SimMachine>,
     platform: SimPlatform,
     frontend: Rc<Direct>,
-    clients: Vec<Client>,
+    clients: Vec<DirectClient>,
     media: BTreeMap<String, Medium>,
-    node: Running,
+    node: RunningNode,
 }
 
 /// An observer of a node while other work runs there.
-pub struct Watch(Running);
+pub struct NodeWatch(RunningNode);
 
-impl Watch {
+impl NodeWatch {
     /// Observations of a volume so far.
     pub async fn observe(&self, volume: &str) -> Result<Observed, String> {
         let volume = volume.to_owned();
-        let asked = Request::Observe { volume };
+        let asked = ControlRequest::Observe { volume };
         match self.0.ask(asked).await? {
             Reply::Observed(observed) => Ok(*observed),
             other => Err(format!("nothing was observed: {other:?}")),
@@ -63,7 +65,7 @@ impl Watch {
     }
 
     /// Counters of the node's only pool.
-    pub async fn counters(&self) -> Result<Counters, String> {
+    pub async fn counters(&self) -> Result<NamedCounters, String> {
         let mut pools = self.status().await?.pools.into_iter();
         match (pools.next(), pools.next()) {
             (Some(pool), None) => Ok(pool.counters),
@@ -90,7 +92,7 @@ impl Watch {
 
 /// Connection of a device to the machine.
 pub struct Plug {
-    machine: Rc<Machine>,
+    machine: Rc<SimMachine>,
     path: String,
 }
 
@@ -102,16 +104,16 @@ impl Plug {
 }
 
 /// A recorder of the clients' requests to a volume, until dropped.
-pub struct Tape {
-    node: Running,
-    session: Session,
+pub struct ClientTape {
+    node: RunningNode,
+    session: ReportSession,
     reader: TapeReader,
 }
 
-impl Tape {
+impl ClientTape {
     /// Takes the records since the last call.
-    pub async fn take(&mut self) -> Result<Vec<Record>, String> {
-        let asked = Request::TakeRecords;
+    pub async fn take(&mut self) -> Result<Vec<TraceRecord>, String> {
+        let asked = ControlRequest::TakeRecords;
         let records = match self.node.handle(asked, &mut self.session).await {
             Reply::Records(records) if records.dropped == 0 => records,
             Reply::Records(records) => {
@@ -125,14 +127,17 @@ impl Tape {
     }
 }
 
-impl Rig {
+impl NodeRig {
     /// Begins to record the volume called `name`.
-    pub async fn tape(&self, name: &str) -> Result<Tape, String> {
-        let (node, mut session) = (self.node.clone(), Session::default());
+    pub async fn tape(&self, name: &str) -> Result<ClientTape, String> {
+        let (node, mut session) = (self.node.clone(), ReportSession::default());
         let volume = name.to_owned();
-        match node.handle(Request::Record { volume }, &mut session).await {
+        match node
+            .handle(ControlRequest::Record { volume }, &mut session)
+            .await
+        {
             Reply::Error(what) => Err(what),
-            _ => Ok(Tape {
+            _ => Ok(ClientTape {
                 node,
                 session,
                 reader: TapeReader::default(),
@@ -156,13 +161,13 @@ impl Rig {
     }
 
     /// Sends an operator's request to the node.
-    pub async fn control(&self, request: Request) -> Result<(), String> {
+    pub async fn control(&self, request: ControlRequest) -> Result<(), String> {
         self.node.ask(request).await.map(drop)
     }
 
     /// Looks at the node that runs now.
-    pub fn watch(&self) -> Watch {
-        Watch(self.node.clone())
+    pub fn watch(&self) -> NodeWatch {
+        NodeWatch(self.node.clone())
     }
 
     /// The flash drives of the only pool, to be pulled whatever the node does then.
@@ -183,15 +188,15 @@ impl Rig {
 
     /// Ends the node in order, and starts another on the same disks. Requests still at devices end
     /// in between, as before the end of a process.
-    pub async fn restart(mut self) -> Result<Rig, String> {
+    pub async fn restart(mut self) -> Result<NodeRig, String> {
         self.clients.clear();
         self.node.stop().await?;
         // The node's pools keep their devices as long as the node exists.
         drop(self.node);
         self.env.timer.sleep(RESTART).await;
         let (platform, frontend) = (self.platform.clone(), self.frontend.clone());
-        let node = Running::start(&self.config, platform, frontend).await?;
-        Ok(Rig { node, ..self })
+        let node = RunningNode::start(&self.config, platform, frontend).await?;
+        Ok(NodeRig { node, ..self })
     }
 }
 
@@ -205,22 +210,22 @@ pub fn topology(text: &str) -> Result<Config, String> {
 }
 
 /// A disk of the machine that differs from the `model` of its device.
-pub struct Below {
+pub struct OwnModel {
     /// Size of the disk.
     pub sectors: Sectors,
     /// Service time of the disk, in place of the `model`.
-    pub service: Option<Service>,
+    pub service: Option<ServiceTime>,
 }
 
 /// Disks of a machine, by the names of their devices.
-pub type Disks = BTreeMap<String, Below>;
+pub type Disks = BTreeMap<String, OwnModel>;
 
-impl Below {
+impl OwnModel {
     /// Creates a disk as the `model` of its device says, or else one that takes no time at all.
-    pub fn paced(sectors: Sectors, paced: bool) -> Below {
-        let instant = Service::uniform(Span::exactly(Nanos::ZERO));
+    pub fn paced(sectors: Sectors, paced: bool) -> OwnModel {
+        let instant = ServiceTime::uniform(ServiceSpan::exactly(Nanos::ZERO));
         let service = (!paced).then_some(instant);
-        Below { sectors, service }
+        OwnModel { sectors, service }
     }
 }
 
@@ -229,9 +234,9 @@ pub fn partitions(
     seed: u64,
     config: &Config,
     partition: Sectors,
-    world: &mut World,
+    world: &mut SimWorld,
 ) -> Result<Disks, String> {
-    let mut phases = Rng::fork(seed, PHASES);
+    let mut phases = SimRng::fork(seed, PHASES);
     let mut drives = BTreeMap::new();
     let mut below = Disks::new();
     for device in &config.devices {
@@ -244,16 +249,16 @@ pub fn partitions(
             Some(model) => *model,
             None => {
                 let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
-                let heads = named(device).and_then(|drive| drive.model(phase, Wear::Steady));
+                let heads = named(device).and_then(|drive| drive.model(phase, SsdWear::Steady));
                 let model = world.add_model(Parted::new(heads.map_err(to_message)?, partition));
                 drives.insert(drive.to_owned(), model);
                 model
             }
         };
         let unit = number - 1;
-        let service = Some(Service::Model { model, unit });
+        let service = Some(ServiceTime::Model { model, unit });
         let sectors = partition;
-        below.insert(device.name.to_string(), Below { sectors, service });
+        below.insert(device.name.to_string(), OwnModel { sectors, service });
     }
     Ok(below)
 }
@@ -263,17 +268,17 @@ pub fn partitions(
 pub fn flash(config: &Config, size: Sectors, paced: bool) -> Disks {
     let names = &config.pools[0].devices.value;
     let sectors = Sectors(size.0 / names.len().max(1) as u64);
-    let drive = |name: &_| (ToString::to_string(name), Below::paced(sectors, paced));
+    let drive = |name: &_| (ToString::to_string(name), OwnModel::paced(sectors, paced));
     names.iter().map(drive).collect()
 }
 
 /// Runs `work` on a node with the configuration `config`, in a world with the disks `below`;
 /// returns the result, and the simulated time.
 pub fn run_on<T: 'static>(
-    mut world: World,
+    mut world: SimWorld,
     mut config: Config,
     below: &Disks,
-    work: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+    work: impl AsyncFnOnce(NodeRig) -> Result<T, String> + 'static,
 ) -> Result<(T, Nanos), String> {
     let spec = |device: &Device| match below.get(device.name.as_str()) {
         None => disk(device),
@@ -281,12 +286,12 @@ pub fn run_on<T: 'static>(
             let mut geometry = Geometry::new(device.name.as_str(), below.sectors, Sectors(1));
             geometry.rotational = matches!(named(device), Ok(Drive::Hdd(_)));
             let mut spec = DiskSpec::new(geometry);
-            let none = Service::uniform(Span::exactly(Nanos::ZERO));
+            let none = ServiceTime::uniform(ServiceSpan::exactly(Nanos::ZERO));
             spec.service = below.service.unwrap_or(none);
             Ok(spec)
         }
     };
-    let machine = Machine::new(&mut world, &config, spec).map_err(to_message)?;
+    let machine = SimMachine::new(&mut world, &config, spec).map_err(to_message)?;
     let medium = |device: &Device| {
         let medium = world.medium(machine.target(&path_of(device)));
         medium.map(|medium| (device.name.to_string(), medium))
@@ -298,7 +303,7 @@ pub fn run_on<T: 'static>(
             device.model = None;
         }
     }
-    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    let mut sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
     let (outcome, ended) = run_alone(&mut sim, async move |local| {
         let timer = local.env().timer;
         let rig = start(local, machine, &config, media).await?;
@@ -324,16 +329,16 @@ fn disk(device: &Device) -> block::IoResult<DiskSpec> {
     let stripes = named(device)?.capacity().0 / MIB.0;
     let sectors = stripes * MIB.0 * u64::from(device.model_disks.value);
     let mut spec = DiskSpec::new(Geometry::new(name, Sectors(sectors), Sectors(1)));
-    spec.service = Service::uniform(Span::exactly(Nanos::ZERO));
+    spec.service = ServiceTime::uniform(ServiceSpan::exactly(Nanos::ZERO));
     Ok(spec)
 }
 
 async fn start(
     local: Local<SimDriver>,
-    machine: Rc<Machine>,
+    machine: Rc<SimMachine>,
     config: &Config,
     media: BTreeMap<String, Medium>,
-) -> Result<Rig, String> {
+) -> Result<NodeRig, String> {
     let platform = SimPlatform::new(machine.clone(), local.clone());
     for array in &config.arrays {
         // To zero terabytes would take longer than all that is measured.
@@ -342,8 +347,8 @@ async fn start(
     }
     let env = local.env();
     let frontend = Direct::new(env.clone());
-    let node = Running::start(config, platform.clone(), frontend.clone()).await?;
-    Ok(Rig {
+    let node = RunningNode::start(config, platform.clone(), frontend.clone()).await?;
+    Ok(NodeRig {
         env,
         config: config.clone(),
         machine,

@@ -15,7 +15,7 @@ use rand_distr::Distribution;
 use rand_distr::weighted::WeightedAliasIndex;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
-use sim::Rng;
+use sim::SimRng;
 use std::f64::consts::TAU;
 
 /// Bytes of a page and of a file system's block.
@@ -38,7 +38,7 @@ const PLACES: u64 = 2;
 
 /// Shape of a site.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Shape {
+pub struct SiteShape {
     /// Number of files.
     pub files: u32,
     /// The mean size of an answer in bytes.
@@ -49,7 +49,7 @@ pub struct Shape {
 
 /// A file in its place; numbers of pages of the volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct File {
+pub struct SiteFile {
     /// The directory's block.
     pub directory: u64,
     /// The block of the file's inode.
@@ -60,7 +60,7 @@ pub struct File {
     pub bytes: u64,
 }
 
-impl File {
+impl SiteFile {
     /// Number of blocks of the file.
     pub fn pages(&self) -> u64 {
         self.bytes.div_ceil(PAGE_BYTES)
@@ -68,28 +68,28 @@ impl File {
 }
 
 /// The files, the most popular first.
-pub struct Site {
-    files: Vec<File>,
+pub struct SiteFiles {
+    files: Vec<SiteFile>,
     pages: u64,
 }
 
-impl Site {
+impl SiteFiles {
     /// The site that `seed` draws.
-    pub fn new(seed: u64, shape: Shape) -> Site {
-        let mut sizes = Rng::fork(seed, SIZES);
+    pub fn new(seed: u64, shape: SiteShape) -> SiteFiles {
+        let mut sizes = SimRng::fork(seed, SIZES);
         let mut layout = Layout::default();
-        let mut files: Vec<File> = (0..shape.files)
+        let mut files: Vec<SiteFile> = (0..shape.files)
             .map(|_| layout.put(log_normal(&mut sizes, shape.mean_bytes)))
             .collect();
-        Rng::fork(seed, PLACES).shuffle(&mut files);
-        Site {
+        SimRng::fork(seed, PLACES).shuffle(&mut files);
+        SiteFiles {
             files,
             pages: layout.end(),
         }
     }
 
     /// A file by its rank in popularity, 0 the most popular.
-    pub fn file(&self, rank: u32) -> File {
+    pub fn file(&self, rank: u32) -> SiteFile {
         self.files[rank as usize]
     }
 
@@ -100,7 +100,7 @@ impl Site {
 }
 
 /// The ranks of `requests` files that `seed` draws one after the other.
-pub fn log_of(seed: u64, shape: Shape, requests: u32) -> Vec<u32> {
+pub fn log_of(seed: u64, shape: SiteShape, requests: u32) -> Vec<u32> {
     let weights = (1..=shape.files).map(|rank| pow(f64::from(rank), -shape.exponent));
     let popularity = WeightedAliasIndex::new(weights.collect());
     let popularity = popularity.expect("weights are positive, and there are some");
@@ -110,14 +110,14 @@ pub fn log_of(seed: u64, shape: Shape, requests: u32) -> Vec<u32> {
 }
 
 /// A file's size where the mean is `mean_bytes`.
-pub fn log_normal(rng: &mut Rng, mean_bytes: f64) -> u64 {
+pub fn log_normal(rng: &mut SimRng, mean_bytes: f64) -> u64 {
     // The mean of a log-normal distribution is exp(mu + sigma^2 / 2).
     let mu = log(mean_bytes) - SIGMA * SIGMA / 2.0;
     exp(mu + SIGMA * normal(rng)).max(1.0) as u64
 }
 
 /// Box and Muller's normal deviate.
-fn normal(rng: &mut Rng) -> f64 {
+fn normal(rng: &mut SimRng) -> f64 {
     let uniform = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
     let (radius, angle) = (uniform(rng.bits()), uniform(rng.bits()));
     sqrt(-2.0 * log(radius)) * cos(TAU * angle)
@@ -157,7 +157,7 @@ impl Layout {
     }
 
     /// Puts the next file.
-    pub fn put(&mut self, bytes: u64) -> File {
+    pub fn put(&mut self, bytes: u64) -> SiteFile {
         let pages = bytes.div_ceil(PAGE_BYTES);
         let full = self.inodes == GROUP_INODES
             || Self::DATA_AT + self.blocks + pages + 1 > GROUP_PAGES && self.blocks > 0;
@@ -170,7 +170,7 @@ impl Layout {
             self.directory = start + Self::DATA_AT + self.blocks;
             self.blocks += 1;
         }
-        let file = File {
+        let file = SiteFile {
             directory: self.directory,
             inode: start + GROUP_HEAD_PAGES + self.inodes / INODES_PER_PAGE,
             data: start + Self::DATA_AT + self.blocks,
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    const SHAPE: Shape = Shape {
+    const SHAPE: SiteShape = SiteShape {
         files: 50_000,
         mean_bytes: 6_000.0,
         exponent: 0.8,
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn no_block_belongs_to_two_files() {
-        let site = Site::new(1, SHAPE);
+        let site = SiteFiles::new(1, SHAPE);
         let mut taken = HashSet::new();
         let mut directories = HashSet::new();
         for rank in 0..SHAPE.files {
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn sizes_have_the_mean_that_was_asked_for() {
-        let site = Site::new(2, SHAPE);
+        let site = SiteFiles::new(2, SHAPE);
         let sum: u64 = (0..SHAPE.files).map(|rank| site.file(rank).bytes).sum();
         let mean = sum as f64 / f64::from(SHAPE.files);
         // The deviation of the mean is 0.97 % of the mean: 2.16 / sqrt(50,000).
@@ -237,7 +237,7 @@ mod tests {
         let distinct = log.iter().collect::<HashSet<_>>().len() as f64;
         assert!((distinct / expected - 1.0).abs() < 0.02, "{distinct}");
         // Another exponent is seen.
-        let other = Shape {
+        let other = SiteShape {
             exponent: 0.9,
             ..SHAPE
         };

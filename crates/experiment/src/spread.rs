@@ -29,7 +29,7 @@ pub fn spans_one([from, to]: [f64; 2]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sim::Rng;
+    use sim::SimRng;
 
     #[test]
     fn a_ratio_that_seeds_agree_on_is_narrow_and_one_seed_says_nothing() {
@@ -44,7 +44,7 @@ mod tests {
     /// a third narrower do not.
     #[test]
     fn nineteen_of_twenty_intervals_hold_the_truth() {
-        let mut rng = Rng::new(3);
+        let mut rng = SimRng::new(3);
         // Twelve uniform numbers are nearly a normal one.
         let mut normal =
             || (0..12).map(|_| rng.below(1 << 20) as f64).sum::<f64>() / f64::from(1 << 20) - 6.0;

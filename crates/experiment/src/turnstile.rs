@@ -11,7 +11,7 @@ use std::cell::{Cell, RefCell};
 
 /// Order of the waiting requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum QueueOrder {
     /// First come, first served.
     Fifo,
     /// The next process in turn, and of its requests the next upwards.
@@ -20,7 +20,7 @@ pub enum Order {
 
 /// A waiting request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Ask {
+pub struct TurnRequest {
     /// The process.
     pub process: u32,
     /// Place on the device.
@@ -29,24 +29,24 @@ pub struct Ask {
 
 /// A queue in front of so many places.
 pub struct Turnstile {
-    order: Order,
+    order: QueueOrder,
     free: Cell<u32>,
-    waiting: RefCell<Vec<(Ask, oneshot::Sender<()>)>>,
+    waiting: RefCell<Vec<(TurnRequest, oneshot::Sender<()>)>>,
     /// The request let through last.
-    last: Cell<Ask>,
+    last: Cell<TurnRequest>,
 }
 
 /// A place inside, until dropped.
-pub struct Turn<'a>(&'a Turnstile);
+pub struct TurnstilePlace<'a>(&'a Turnstile);
 
 impl Turnstile {
     /// Creates a turnstile for `places` at a time, in order.
     pub fn new(places: u32) -> Turnstile {
-        Turnstile::ordered(places, Order::Fifo)
+        Turnstile::ordered(places, QueueOrder::Fifo)
     }
 
     /// Creates a turnstile for `places` at a time.
-    pub fn ordered(places: u32, order: Order) -> Turnstile {
+    pub fn ordered(places: u32, order: QueueOrder) -> Turnstile {
         Turnstile {
             order,
             free: Cell::new(places),
@@ -56,12 +56,12 @@ impl Turnstile {
     }
 
     /// Waits for a place, where all are alike.
-    pub async fn pass(&self) -> Turn<'_> {
-        self.pass_for(Ask::default()).await
+    pub async fn pass(&self) -> TurnstilePlace<'_> {
+        self.pass_for(TurnRequest::default()).await
     }
 
     /// Waits for a place.
-    pub async fn pass_for(&self, ask: Ask) -> Turn<'_> {
+    pub async fn pass_for(&self, ask: TurnRequest) -> TurnstilePlace<'_> {
         match self.free.get() {
             0 => {
                 let (called, call) = oneshot::channel();
@@ -74,16 +74,16 @@ impl Turnstile {
                 self.last.set(ask);
             }
         }
-        Turn(self)
+        TurnstilePlace(self)
     }
 
     /// Removes the next request from those that wait.
     fn next(&self) -> Option<oneshot::Sender<()>> {
         let mut waiting = self.waiting.borrow_mut();
         let last = self.last.get();
-        let key = |ask: Ask| match self.order {
-            Order::Fifo => Default::default(),
-            Order::Elevator => (
+        let key = |ask: TurnRequest| match self.order {
+            QueueOrder::Fifo => Default::default(),
+            QueueOrder::Elevator => (
                 (ask.process <= last.process, ask.process),
                 (ask.at < last.at, ask.at),
             ),
@@ -96,7 +96,7 @@ impl Turnstile {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for TurnstilePlace<'_> {
     /// Passes the place on, or frees it.
     fn drop(&mut self) {
         loop {
@@ -118,12 +118,12 @@ mod tests {
     use std::pin::pin;
 
     /// Lets these requests wait behind one inside; returns the order in which they pass.
-    fn served(order: Order, asks: &[(u32, u64)]) -> Vec<(u32, u64)> {
+    fn served(order: QueueOrder, asks: &[(u32, u64)]) -> Vec<(u32, u64)> {
         let turnstile = Turnstile::ordered(1, order);
         let inside = turnstile.pass().now_or_never().expect("it is free");
         let passed = RefCell::new(Vec::new());
         let pass = async |&(process, at): &(u32, u64)| {
-            let _turn = turnstile.pass_for(Ask { process, at }).await;
+            let _turn = turnstile.pass_for(TurnRequest { process, at }).await;
             passed.borrow_mut().push((process, at));
         };
         let mut all = pin!(join_all(asks.iter().map(pass)));
@@ -136,8 +136,8 @@ mod tests {
     #[test]
     fn fifo_keeps_to_the_order_and_the_elevator_takes_turns_and_goes_upwards() {
         let asks = [(2, 50), (2, 10), (1, 90), (2, 70), (1, 20)];
-        assert_eq!(served(Order::Fifo, &asks), asks);
+        assert_eq!(served(QueueOrder::Fifo, &asks), asks);
         let sorted = [(1, 20), (2, 50), (1, 90), (2, 10), (2, 70)];
-        assert_eq!(served(Order::Elevator, &asks), sorted);
+        assert_eq!(served(QueueOrder::Elevator, &asks), sorted);
     }
 }

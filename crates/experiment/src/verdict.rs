@@ -3,9 +3,9 @@
 //! Invariants: every printed figure has one row. A figure that the experiment does not measure is
 //! an error and not a gap, and so is a measured one that was not printed.
 
-use crate::figures::{Bound, Figures, Status};
+use crate::figures::{Bound, FigureStatus, PublishedFigures};
 use crate::spread::{interval, spans_one};
-use crate::visitors::Curve;
+use crate::visitors::VisitCurve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -17,16 +17,16 @@ pub type Values = BTreeMap<String, f64>;
 
 /// Result of one seed.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Outcome {
+pub struct SeedOutcome {
     /// Values by the names of the figures.
     pub values: Values,
     /// Curves over time, by name.
-    pub curves: Vec<(String, Curve)>,
+    pub curves: Vec<(String, VisitCurve)>,
     /// Simulated seconds of the run.
     pub virtual_s: f64,
 }
 
-impl Outcome {
+impl SeedOutcome {
     /// Measures `figure`.
     pub fn set(&mut self, figure: impl Into<String>, value: f64) {
         self.values.insert(figure.into(), value);
@@ -35,7 +35,7 @@ impl Outcome {
 
 /// One printed figure beside ours.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct FigureRow {
     /// The experiment.
     pub experiment: String,
     /// The figure's name.
@@ -55,7 +55,7 @@ pub struct Row {
     /// Distance of ours from the published value, in percent.
     pub error_percent: f64,
     /// Worth of the comparison.
-    pub status: Status,
+    pub status: FigureStatus,
     /// Largest accepted distance, in percent.
     pub tolerance: Option<f64>,
     /// Side of the published value on which ours is to be, for a bound.
@@ -83,10 +83,10 @@ pub struct Row {
 /// The rows of an experiment; `runs` has one outcome a seed.
 pub fn rows(
     experiment: &str,
-    figures: &Figures,
-    runs: &[Outcome],
+    figures: &PublishedFigures,
+    runs: &[SeedOutcome],
     wall_seconds: f64,
-) -> Result<Vec<Row>, String> {
+) -> Result<Vec<FigureRow>, String> {
     let known = |name: &String| figures.printed.iter().any(|p| p.figure == *name);
     let extra = runs
         .iter()
@@ -117,7 +117,7 @@ pub fn rows(
         let interval = (printed.unit == RATIO).then(|| interval(&values)).flatten();
         let claims = printed.bound == Some(Bound::AtLeast);
         let inconclusive = claims && interval.is_some_and(spans_one);
-        Ok(Row {
+        Ok(FigureRow {
             experiment: experiment.to_owned(),
             figure: printed.figure.clone(),
             unit: printed.unit.clone(),
@@ -134,7 +134,7 @@ pub fn rows(
             interval,
             inconclusive,
             note: printed.note.clone(),
-            engine: (printed.status == Status::Blind).then(|| figures.engine.clone()),
+            engine: (printed.status == FigureStatus::Blind).then(|| figures.engine.clone()),
             virtual_seconds,
             wall_seconds,
         })
@@ -146,7 +146,7 @@ pub fn rows(
 mod tests {
     use super::*;
 
-    fn figures() -> Figures {
+    fn figures() -> PublishedFigures {
         let text = r#"
             source = "a paper"
             engine = "0123abc"
@@ -164,11 +164,11 @@ mod tests {
             value = 3.0
             status = "not identifiable"
         "#;
-        Figures::parse(text).unwrap()
+        PublishedFigures::parse(text).unwrap()
     }
 
-    fn run(rate: f64) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn run(rate: f64) -> SeedOutcome {
+        let mut outcome = SeedOutcome::default();
         outcome.set("rate", rate);
         outcome.set("spread", 1.0);
         outcome.virtual_s = 3.0;

@@ -7,7 +7,7 @@
 //!
 //! Invariant: requests of one user in flight <= connections.
 //!
-//! Not here: the content of a page, and the server ([`Site`]).
+//! Not here: the content of a page, and the server ([`VisitedSite`]).
 
 use block::{Env, IoError, IoResult, Nanos};
 use futures_channel::mpsc::{self, UnboundedSender};
@@ -15,7 +15,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use libm::log;
 use serde::{Deserialize, Serialize};
-use sim::Rng;
+use sim::SimRng;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -24,20 +24,20 @@ const USERS: u64 = 1_000_000;
 
 /// The visited site.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
-pub trait Site: 'static {
+pub trait VisitedSite: 'static {
     /// Names one file.
     type Item: Copy + 'static;
 
     /// The files of the next page of a visitor, the HTML first.
-    fn page(&self, rng: &mut Rng, items: &mut Vec<Self::Item>);
+    fn page(&self, rng: &mut SimRng, items: &mut Vec<Self::Item>);
 
     /// Answers a request.
-    async fn answer(&self, item: Self::Item, on: Connection) -> IoResult<Answer>;
+    async fn answer(&self, item: Self::Item, on: VisitorConnection) -> IoResult<ServedRequest>;
 }
 
 /// The connection of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Connection {
+pub struct VisitorConnection {
     /// Number of the connection among all users' connections.
     pub flow: u32,
     /// True before the first use.
@@ -46,7 +46,7 @@ pub struct Connection {
 
 /// A request that is answered.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer {
+pub struct ServedRequest {
     /// Time of the first byte.
     pub first: Nanos,
     /// Number of bytes.
@@ -55,7 +55,7 @@ pub struct Answer {
 
 /// A load.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Load {
+pub struct VisitorLoad {
     /// Number of users.
     pub users: u32,
     /// Mean time that users think between two pages.
@@ -72,7 +72,7 @@ pub struct Load {
 
 /// Results of one interval, or of all of them, by the time at which pages were complete.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Tally {
+pub struct VisitTally {
     /// Pages.
     pub pages: u64,
     /// Requests: HTML and images.
@@ -91,7 +91,7 @@ pub struct Tally {
     pub page_s_max: f64,
 }
 
-impl Tally {
+impl VisitTally {
     fn page(&mut self, span: Nanos) {
         let s = seconds(span);
         self.page_s_min = match self.pages {
@@ -104,14 +104,14 @@ impl Tally {
     }
 
     /// Counts an answer.
-    pub fn hit(&mut self, asked: Nanos, answer: Answer, ended: Nanos) {
+    pub fn hit(&mut self, asked: Nanos, answer: ServedRequest, ended: Nanos) {
         self.hits += 1;
         self.bytes += answer.bytes;
         self.first_s += seconds(answer.first - asked);
         self.hit_s += seconds(ended - asked);
     }
 
-    fn add(&mut self, other: &Tally) {
+    fn add(&mut self, other: &VisitTally) {
         if other.pages > 0 {
             self.page_s_min = match self.pages {
                 0 => other.page_s_min,
@@ -145,17 +145,17 @@ impl Tally {
 
 /// Results over time.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Curve {
+pub struct VisitCurve {
     /// Seconds that one point covers.
     pub interval_s: f64,
     /// One a point.
-    pub points: Vec<Tally>,
+    pub points: Vec<VisitTally>,
 }
 
-impl Curve {
+impl VisitCurve {
     /// The points that lie within `from .. to` seconds as one, and their seconds.
-    pub fn over(&self, from_s: f64, to_s: f64) -> (Tally, f64) {
-        let mut sum = Tally::default();
+    pub fn over(&self, from_s: f64, to_s: f64) -> (VisitTally, f64) {
+        let mut sum = VisitTally::default();
         let mut span = 0.0;
         for (i, point) in self.points.iter().enumerate() {
             let at = i as f64 * self.interval_s;
@@ -168,41 +168,41 @@ impl Curve {
     }
 
     /// All points as one, and their seconds.
-    pub fn whole(&self) -> (Tally, f64) {
+    pub fn whole(&self) -> (VisitTally, f64) {
         self.over(0.0, f64::INFINITY)
     }
 }
 
-struct Visit<S> {
+struct VisitorVisit<S> {
     env: Env,
     site: S,
-    load: Load,
+    load: VisitorLoad,
     began: Nanos,
-    points: RefCell<Vec<Tally>>,
+    points: RefCell<Vec<VisitTally>>,
     failed: RefCell<Option<IoError>>,
 }
 
 /// Lets the users of `load` visit `site`, and calls `progress` each time a point is done. Each user
 /// sees the end of a page requested in time; after that no user holds the site.
-pub async fn visit<S: Site>(
+pub async fn visit<S: VisitedSite>(
     env: &Env,
     seed: u64,
-    load: Load,
+    load: VisitorLoad,
     site: S,
-    progress: &dyn Fn(&Tally),
-) -> IoResult<Curve> {
+    progress: &dyn Fn(&VisitTally),
+) -> IoResult<VisitCurve> {
     let count = load.span.0.div_ceil(load.interval.0) as usize;
-    let visit = Rc::new(Visit {
+    let visit = Rc::new(VisitorVisit {
         env: env.clone(),
         site,
         load,
         began: env.timer.now(),
-        points: RefCell::new(vec![Tally::default(); count]),
+        points: RefCell::new(vec![VisitTally::default(); count]),
         failed: RefCell::default(),
     });
     let (alive, mut gone) = mpsc::unbounded();
     for user in 0..load.users {
-        let rng = Rng::fork(seed, USERS + u64::from(user));
+        let rng = SimRng::fork(seed, USERS + u64::from(user));
         env.spawn
             .spawn(live(alive.clone(), visit.clone(), user, rng));
     }
@@ -216,14 +216,19 @@ pub async fn visit<S: Site>(
         progress(&visit.points.borrow()[point]);
     }
     gone.next().await;
-    Ok(Curve {
+    Ok(VisitCurve {
         interval_s: seconds(load.interval),
         points: visit.points.take(),
     })
 }
 
 /// One user; `_alive` is dropped last.
-async fn live<S: Site>(_alive: UnboundedSender<()>, visit: Rc<Visit<S>>, user: u32, mut rng: Rng) {
+async fn live<S: VisitedSite>(
+    _alive: UnboundedSender<()>,
+    visit: Rc<VisitorVisit<S>>,
+    user: u32,
+    mut rng: SimRng,
+) {
     let (load, timer) = (visit.load, &visit.env.timer);
     let begin = load.ramp.0 as f64 * f64::from(user) / f64::from(load.users);
     timer.sleep(Nanos(begin as u64)).await;
@@ -240,10 +245,10 @@ async fn live<S: Site>(_alive: UnboundedSender<()>, visit: Rc<Visit<S>>, user: u
     }
 }
 
-impl<S: Site> Visit<S> {
+impl<S: VisitedSite> VisitorVisit<S> {
     async fn page(&self, user: u32, items: &[S::Item]) -> IoResult {
         let asked = self.env.timer.now();
-        let on = |number, fresh| Connection {
+        let on = |number, fresh| VisitorConnection {
             flow: user * self.load.connections + number,
             fresh,
         };
@@ -264,7 +269,7 @@ impl<S: Site> Visit<S> {
         Ok(())
     }
 
-    async fn request(&self, item: S::Item, on: Connection) -> IoResult {
+    async fn request(&self, item: S::Item, on: VisitorConnection) -> IoResult {
         let asked = self.env.timer.now();
         let answer = self.site.answer(item, on).await?;
         self.tally(|point, now| point.hit(asked, answer, now));
@@ -272,7 +277,7 @@ impl<S: Site> Visit<S> {
     }
 
     /// Adds to the current point. Requests that end after the span do not count.
-    fn tally(&self, add: impl FnOnce(&mut Tally, Nanos)) {
+    fn tally(&self, add: impl FnOnce(&mut VisitTally, Nanos)) {
         let now = self.env.timer.now();
         let point = ((now - self.began).0 / self.load.interval.0) as usize;
         if let Some(point) = self.points.borrow_mut().get_mut(point) {
@@ -282,7 +287,7 @@ impl<S: Site> Visit<S> {
 }
 
 /// An exponential span around `mean`.
-pub fn think(rng: &mut Rng, mean: Nanos) -> Nanos {
+pub fn think(rng: &mut SimRng, mean: Nanos) -> Nanos {
     let uniform = ((rng.bits() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
     Nanos((-log(uniform) * mean.0 as f64) as u64)
 }
@@ -294,7 +299,7 @@ fn seconds(span: Nanos) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sim::{Sim, World};
+    use sim::{SimHost, SimWorld};
     use simnode::run_alone;
 
     const THINK: Nanos = Nanos::from_secs(10);
@@ -304,29 +309,29 @@ mod tests {
         env: Env,
         mean: Nanos,
         free: Cell<Nanos>,
-        rng: RefCell<Rng>,
+        rng: RefCell<SimRng>,
     }
 
-    impl Site for OneServer {
+    impl VisitedSite for OneServer {
         type Item = ();
 
-        fn page(&self, _: &mut Rng, items: &mut Vec<()>) {
+        fn page(&self, _: &mut SimRng, items: &mut Vec<()>) {
             items.push(());
         }
 
-        async fn answer(&self, (): (), _: Connection) -> IoResult<Answer> {
+        async fn answer(&self, (): (), _: VisitorConnection) -> IoResult<ServedRequest> {
             let timer = &self.env.timer;
             let span = think(&mut self.rng.borrow_mut(), self.mean);
             let end = self.free.get().max(timer.now()) + span;
             self.free.set(end);
             timer.until(end).await;
             let first = timer.now();
-            Ok(Answer { first, bytes: 1 })
+            Ok(ServedRequest { first, bytes: 1 })
         }
     }
 
-    fn load(users: u32) -> Load {
-        Load {
+    fn load(users: u32) -> VisitorLoad {
+        VisitorLoad {
             users,
             think: THINK,
             ramp: Nanos::from_secs(10),
@@ -337,14 +342,14 @@ mod tests {
     }
 
     /// Pages a second, response, and the curve, without the first 1,000 s.
-    fn measured(mean: Nanos, load: Load) -> (f64, f64, Curve) {
-        let (_, curve) = run_alone(&mut Sim::new(World::new(1)), async move |local| {
+    fn measured(mean: Nanos, load: VisitorLoad) -> (f64, f64, VisitCurve) {
+        let (_, curve) = run_alone(&mut SimHost::new(SimWorld::new(1)), async move |local| {
             let env = local.env();
             let site = OneServer {
                 env: env.clone(),
                 mean,
                 free: Cell::default(),
-                rng: RefCell::new(Rng::new(5)),
+                rng: RefCell::new(SimRng::new(5)),
             };
             visit(&env, 1, load, site, &|_| ()).await.unwrap()
         });
@@ -387,7 +392,7 @@ mod tests {
             (Nanos::from_millis(1_150), load(10)),
             (
                 mean,
-                Load {
+                VisitorLoad {
                     think: Nanos::from_millis(9_000),
                     ..load(10)
                 },
@@ -419,34 +424,34 @@ mod tests {
         let variance = counts.iter().map(|n| (n - mean).powi(2)).sum::<f64>();
         let ratio = variance / counts.len() as f64 / mean;
         assert!((0.75..1.3).contains(&ratio), "{ratio}");
-        let fewer = Load { users: 97, ..load };
+        let fewer = VisitorLoad { users: 97, ..load };
         assert!((measured(Nanos::ZERO, fewer).0 / 10.0 - 1.0).abs() > 0.01);
     }
 
     /// A site with images that take a second each, distinguished by nothing else.
     struct Slow(Env, Cell<u32>, Rc<Cell<u32>>);
 
-    impl Site for Slow {
+    impl VisitedSite for Slow {
         type Item = ();
 
-        fn page(&self, _: &mut Rng, items: &mut Vec<()>) {
+        fn page(&self, _: &mut SimRng, items: &mut Vec<()>) {
             items.extend([(); 13]);
         }
 
-        async fn answer(&self, (): (), _: Connection) -> IoResult<Answer> {
+        async fn answer(&self, (): (), _: VisitorConnection) -> IoResult<ServedRequest> {
             self.1.set(self.1.get() + 1);
             self.2.set(self.2.get().max(self.1.get()));
             self.0.timer.sleep(Nanos::from_secs(1)).await;
             self.1.set(self.1.get() - 1);
             let first = self.0.timer.now();
-            Ok(Answer { first, bytes: 100 })
+            Ok(ServedRequest { first, bytes: 100 })
         }
     }
 
     #[test]
     fn a_page_takes_its_html_and_then_its_images_over_the_connections() {
         for (connections, rounds) in [(1, 12), (5, 3), (6, 2)] {
-            let load = Load {
+            let load = VisitorLoad {
                 users: 1,
                 connections,
                 span: Nanos::from_secs(1_000),
@@ -454,7 +459,7 @@ mod tests {
             };
             let most = Rc::new(Cell::new(0));
             let seen = most.clone();
-            let (_, curve) = run_alone(&mut Sim::new(World::new(1)), async move |local| {
+            let (_, curve) = run_alone(&mut SimHost::new(SimWorld::new(1)), async move |local| {
                 let env = local.env();
                 let site = Slow(env.clone(), Cell::new(0), seen);
                 visit(&env, 1, load, site, &|_| ()).await.unwrap()

@@ -2,9 +2,9 @@
 //! once, profiled or not; run under an instruction counter.
 
 use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoResult, Lba, Nanos, Pool, Sectors, Shared,
+    Buf, Content, Device, Extent, Fua, Geometry, IoResult, Lba, Nanos, Pool, Sectors, SharedBuf,
 };
-use filter::{Access, Profiling, Verb, Watch as _};
+use filter::{AccessVerb, Profiling, RawAccess, RequestObserver as _};
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
@@ -19,7 +19,7 @@ impl Device for Null {
     async fn read(&self, _: Lba, buf: Buf) -> (Buf, IoResult) {
         (buf, Ok(()))
     }
-    async fn write(&self, _: Lba, _: Shared, _: Fua) -> IoResult {
+    async fn write(&self, _: Lba, _: SharedBuf, _: Fua) -> IoResult {
         Ok(())
     }
     async fn zero(&self, _: Extent) -> IoResult {
@@ -57,7 +57,7 @@ fn read(device: &Null, profiling: Option<&Profiling>, ops: u64, lines: Option<u6
         x ^= x << 17;
         let at = (x >> 20) % (lines.unwrap_or(1000) * 16) * 8;
         if let Some(profiling) = profiling {
-            let access = Access::transfer(Verb::Read, Lba(at), buf.len(), Fua::No);
+            let access = RawAccess::transfer(AccessVerb::Read, Lba(at), buf.len(), Fua::No);
             profiling.begin(Nanos::ZERO, &access);
         }
         let mut context = Context::from_waker(Waker::noop());

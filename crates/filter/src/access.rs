@@ -4,7 +4,7 @@ use block::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
 
 /// Operation of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Verb {
+pub enum AccessVerb {
     /// `Device::read`.
     Read,
     /// `Device::write`.
@@ -19,45 +19,45 @@ pub enum Verb {
     Extents,
 }
 
-impl Verb {
+impl AccessVerb {
     /// Every verb, in the order of their numbers.
-    pub const ALL: [Verb; 6] = [
-        Verb::Read,
-        Verb::Write,
-        Verb::Zero,
-        Verb::Flush,
-        Verb::Discard,
-        Verb::Extents,
+    pub const ALL: [AccessVerb; 6] = [
+        AccessVerb::Read,
+        AccessVerb::Write,
+        AccessVerb::Zero,
+        AccessVerb::Flush,
+        AccessVerb::Discard,
+        AccessVerb::Extents,
     ];
 }
 
 /// One request, not yet checked: its extent may lie anywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Access {
+pub struct RawAccess {
     /// Operation of the request.
-    pub verb: Verb,
+    pub verb: AccessVerb,
     /// Sectors of the request; empty for a flush. A length in bytes is rounded down.
     pub extent: Extent,
     /// Durability that a write asks for.
     pub fua: Fua,
 }
 
-impl Access {
+impl RawAccess {
     /// Makes a request for `bytes` from `at` on.
-    pub fn transfer(verb: Verb, at: Lba, bytes: usize, fua: Fua) -> Access {
+    pub fn transfer(verb: AccessVerb, at: Lba, bytes: usize, fua: Fua) -> RawAccess {
         let extent = Extent::new(at, Sectors(bytes as u64 / SECTOR_BYTES));
-        Access { verb, extent, fua }
+        RawAccess { verb, extent, fua }
     }
 
     /// Makes a request for `extent`.
-    pub fn of(verb: Verb, extent: Extent) -> Access {
+    pub fn of(verb: AccessVerb, extent: Extent) -> RawAccess {
         let fua = Fua::No;
-        Access { verb, extent, fua }
+        RawAccess { verb, extent, fua }
     }
 
     /// A flush.
-    pub const FLUSH: Access = Access {
-        verb: Verb::Flush,
+    pub const FLUSH: RawAccess = RawAccess {
+        verb: AccessVerb::Flush,
         extent: Extent::new(Lba::ZERO, Sectors::ZERO),
         fua: Fua::No,
     };

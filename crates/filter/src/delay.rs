@@ -6,11 +6,11 @@
 //!
 //! One task a device sleeps until the next request is due, and only while some are in flight.
 //!
-//! Not here: the model (a [`Pacer`]), and delays of `extents`, which needs no medium.
+//! Not here: the model (a [`DelayPacer`]), and delays of `extents`, which needs no medium.
 
-use crate::access::{Access, Verb};
+use crate::access::{AccessVerb, RawAccess};
 use block::{
-    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, Shared, Sleep, Timer,
+    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, SharedBuf, Sleep, Timer,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,11 +20,11 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 /// A model of the time that requests take.
-pub trait Pacer: 'static {
+pub trait DelayPacer: 'static {
     /// Begins the request `id` at `now`; the request lies inside the device.
-    fn arrive(&mut self, now: Nanos, id: u64, access: &Access);
+    fn arrive(&mut self, now: Nanos, id: u64, access: &RawAccess);
 
-    /// Returns the time of the next call of [`Pacer::take_due`]; `None` while nothing is in flight.
+    /// Returns the time of the next call of [`DelayPacer::take_due`]; `None` while nothing is in flight.
     fn next_due(&self) -> Option<Nanos>;
 
     /// Appends the ids of the requests that are due by `now`.
@@ -35,10 +35,10 @@ pub trait Pacer: 'static {
 pub struct Delayed<D, P> {
     inner: D,
     env: Env,
-    pace: Rc<RefCell<Pace<P>>>,
+    pace: Rc<RefCell<DelayPace<P>>>,
 }
 
-struct Pace<P> {
+struct DelayPace<P> {
     pacer: P,
     next_id: u64,
     /// The requests that are not due yet.
@@ -47,13 +47,13 @@ struct Pace<P> {
     clerk: Option<Waker>,
 }
 
-impl<D: Device, P: Pacer> Delayed<D, P> {
+impl<D: Device, P: DelayPacer> Delayed<D, P> {
     /// Paces `inner` by `pacer`.
     pub fn new(inner: D, pacer: P, env: Env) -> Delayed<D, P> {
         Delayed {
             inner,
             env,
-            pace: Rc::new(RefCell::new(Pace {
+            pace: Rc::new(RefCell::new(DelayPace {
                 pacer,
                 next_id: 0,
                 waiting: HashMap::new(),
@@ -64,7 +64,7 @@ impl<D: Device, P: Pacer> Delayed<D, P> {
 
     /// Runs `work`, which serves `access`, for as long as the model says. A request that the device
     /// will refuse costs nothing.
-    async fn pace<T>(&self, access: Access, valid: bool, work: impl Future<Output = T>) -> T {
+    async fn pace<T>(&self, access: RawAccess, valid: bool, work: impl Future<Output = T>) -> T {
         if !valid {
             return work.await;
         }
@@ -87,7 +87,7 @@ impl<D: Device, P: Pacer> Delayed<D, P> {
         .await
     }
 
-    fn arrive(&self, access: &Access) -> u64 {
+    fn arrive(&self, access: &RawAccess) -> u64 {
         let mut pace = self.pace.borrow_mut();
         let id = pace.next_id;
         pace.next_id += 1;
@@ -111,13 +111,13 @@ impl<D: Device, P: Pacer> Delayed<D, P> {
 
 /// Ends requests when they are due; stops when none is in flight.
 struct Clerk<P> {
-    pace: Rc<RefCell<Pace<P>>>,
+    pace: Rc<RefCell<DelayPace<P>>>,
     timer: Timer,
     sleep: Option<Pin<Box<Sleep>>>,
     due: Vec<u64>,
 }
 
-impl<P: Pacer> Future for Clerk<P> {
+impl<P: DelayPacer> Future for Clerk<P> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -144,37 +144,37 @@ impl<P: Pacer> Future for Clerk<P> {
     }
 }
 
-impl<D: Device, P: Pacer> Device for Delayed<D, P> {
+impl<D: Device, P: DelayPacer> Device for Delayed<D, P> {
     fn geometry(&self) -> &Geometry {
         self.inner.geometry()
     }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         let valid = self.geometry().transfer(at, buf.len()).is_ok();
-        let access = Access::transfer(Verb::Read, at, buf.len(), Fua::No);
+        let access = RawAccess::transfer(AccessVerb::Read, at, buf.len(), Fua::No);
         self.pace(access, valid, self.inner.read(at, buf)).await
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         let valid = self.geometry().transfer(at, data.len()).is_ok();
-        let access = Access::transfer(Verb::Write, at, data.len(), fua);
+        let access = RawAccess::transfer(AccessVerb::Write, at, data.len(), fua);
         let work = self.inner.write(at, data, fua);
         self.pace(access, valid, work).await
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
         let valid = self.geometry().check(extent).is_ok();
-        let access = Access::of(Verb::Zero, extent);
+        let access = RawAccess::of(AccessVerb::Zero, extent);
         self.pace(access, valid, self.inner.zero(extent)).await
     }
 
     async fn flush(&self) -> IoResult {
-        self.pace(Access::FLUSH, true, self.inner.flush()).await
+        self.pace(RawAccess::FLUSH, true, self.inner.flush()).await
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {
         let valid = self.geometry().check(extent).is_ok();
-        let access = Access::of(Verb::Discard, extent);
+        let access = RawAccess::of(AccessVerb::Discard, extent);
         self.pace(access, valid, self.inner.discard(extent)).await
     }
 

@@ -8,23 +8,23 @@
 //!
 //! Not here: quantiles and rates ([`Metered`](crate::Metered) has them, for more memory).
 
-use crate::access::{Access, Verb};
-use crate::watch::{Ending, Watch};
+use crate::access::{AccessVerb, RawAccess};
+use crate::watch::{Ending, RequestObserver};
 use block::Nanos;
 use std::cell::RefCell;
 
 /// Latency counts of reads and writes.
-pub struct Latencies(RefCell<Inner>);
+pub struct Latencies(RefCell<LatencyShared>);
 
-struct Inner {
+struct LatencyShared {
     bounds_us: &'static [u64],
-    reads: Latency,
-    writes: Latency,
+    reads: VerbLatency,
+    writes: VerbLatency,
 }
 
 /// Requests of one verb that succeeded.
 #[derive(Clone, Debug, Default)]
-pub struct Latency {
+pub struct VerbLatency {
     /// Number of requests.
     pub requests: u64,
     /// Sectors of these requests.
@@ -38,11 +38,11 @@ pub struct Latency {
 impl Latencies {
     /// Makes buckets up to `bounds_us`, which rise.
     pub fn new(bounds_us: &'static [u64]) -> Latencies {
-        let none = Latency {
+        let none = VerbLatency {
             counts: vec![0; bounds_us.len()],
-            ..Latency::default()
+            ..VerbLatency::default()
         };
-        Latencies(RefCell::new(Inner {
+        Latencies(RefCell::new(LatencyShared {
             bounds_us,
             reads: none.clone(),
             writes: none,
@@ -50,31 +50,33 @@ impl Latencies {
     }
 
     /// Returns the counts of reads, since the beginning.
-    pub fn reads(&self) -> Latency {
+    pub fn reads(&self) -> VerbLatency {
         self.0.borrow().reads.clone()
     }
 
     /// Returns the counts of writes, without zeroes and discards.
-    pub fn writes(&self) -> Latency {
+    pub fn writes(&self) -> VerbLatency {
         self.0.borrow().writes.clone()
     }
 }
 
-impl Watch for Latencies {
+impl RequestObserver for Latencies {
     #[inline]
-    fn begin(&self, _: Nanos, _: &Access) {}
+    fn begin(&self, _: Nanos, _: &RawAccess) {}
 
     #[inline]
-    fn end(&self, now: Nanos, access: &Access, began: Nanos, ending: Ending) {
+    fn end(&self, now: Nanos, access: &RawAccess, began: Nanos, ending: Ending) {
         if ending != Ending::Done {
             return;
         }
         let mut inner = self.0.borrow_mut();
         let bounds_us = inner.bounds_us;
         let latency = match access.verb {
-            Verb::Read => &mut inner.reads,
-            Verb::Write => &mut inner.writes,
-            Verb::Zero | Verb::Flush | Verb::Discard | Verb::Extents => return,
+            AccessVerb::Read => &mut inner.reads,
+            AccessVerb::Write => &mut inner.writes,
+            AccessVerb::Zero | AccessVerb::Flush | AccessVerb::Discard | AccessVerb::Extents => {
+                return;
+            }
         };
         let took = now.since(began);
         latency.requests += 1;

@@ -3,7 +3,7 @@
 //! - [`Delayed`] makes a device as slow as a model says.
 //! - [`Metered`] counts, as iostat does.
 //! - [`Swappable`] lets another device take its place.
-//! - [`Watched`] reports requests to an observer, a [`Watch`]:
+//! - [`ObservedDevice`] reports requests to an observer, a [`RequestObserver`]:
 //!     - [`Latencies`] counts how long they take, for less than [`Metered`].
 //!     - [`Profiling`] learns the best size of a cache and the hot regions.
 //!     - [`Tap`] reports them to a sink as they begin, while there is one.
@@ -22,11 +22,11 @@ mod swap;
 mod tap;
 mod watch;
 
-pub use access::{Access, Verb};
-pub use delay::{Delayed, Pacer};
-pub use latency::{Latencies, Latency};
+pub use access::{AccessVerb, RawAccess};
+pub use delay::{DelayPacer, Delayed};
+pub use latency::{Latencies, VerbLatency};
 pub use profile::Profiling;
-pub use stats::{Interval, Meter, Metered, Snapshot, Tally};
+pub use stats::{Metered, StatsInterval, StatsSnapshot, VerbMeter, VerbTally};
 pub use swap::Swappable;
 pub use tap::{Begin, Tap};
-pub use watch::{Ending, Span, Watch, Watched};
+pub use watch::{Ending, ObservedDevice, RequestObserver, RequestSpan};

@@ -5,13 +5,13 @@
 //! counts them) and at most a mebibyte. No request reads the clock: [`Profiling::tick`] passes the
 //! time.
 
-use crate::access::{Access, Verb};
-use crate::watch::Watch;
+use crate::access::{AccessVerb, RawAccess};
+use crate::watch::RequestObserver;
 use block::{Extent, Fua, Nanos, SECTOR_BYTES, Sectors};
-use policy::Op;
+use policy::PolicyOp;
 use policy::profile::{Profile, Profiler, blocks, part_bytes};
-use policy::regions::Regions;
-use policy::written::{Writes, Written};
+use policy::regions::PolicyRegions;
+use policy::written::{WriteGatherer, WrittenFigures};
 use std::cell::RefCell;
 
 /// Rate of each of the profiler's four samples, one line in so many: sparse for a large volume, for
@@ -21,12 +21,12 @@ const ONE_IN: (u64, u64) = (4, 16);
 const LINES_PER_STEP: u64 = 1024;
 
 /// The profile of a device's requests.
-pub struct Profiling(RefCell<State>);
+pub struct Profiling(RefCell<ProfileState>);
 
-struct State {
+struct ProfileState {
     profiler: Profiler,
-    regions: Regions,
-    writes: Writes,
+    regions: PolicyRegions,
+    writes: WriteGatherer,
     /// Returns true for a request of a stream, which no cache keeps.
     is_streamed: Option<Box<dyn Fn(Extent) -> bool>>,
     /// Sectors of a line, as a power of two.
@@ -42,10 +42,10 @@ impl Profiling {
         let lines = sectors.0.div_ceil(line_sectors);
         let one_in = (lines / LINES_PER_STEP).clamp(ONE_IN.0, ONE_IN.1) as u32;
         let part_sectors = part_bytes(u64::from(line_bytes)) / SECTOR_BYTES;
-        let mut state = State {
+        let mut state = ProfileState {
             profiler: Profiler::new(u64::from(line_bytes), one_in),
-            regions: Regions::new(lines),
-            writes: Writes::default(),
+            regions: PolicyRegions::new(lines),
+            writes: WriteGatherer::default(),
             is_streamed: None,
             line: line_sectors.ilog2(),
             part: part_sectors.ilog2(),
@@ -70,12 +70,12 @@ impl Profiling {
     }
 
     /// Returns the pattern of writes and flushes by now.
-    pub fn written(&self) -> Written {
+    pub fn written(&self) -> WrittenFigures {
         self.0.borrow().writes.written()
     }
 
     /// Returns the hot regions.
-    pub fn regions(&self) -> Regions {
+    pub fn regions(&self) -> PolicyRegions {
         self.0.borrow().regions.clone()
     }
 
@@ -87,7 +87,7 @@ impl Profiling {
     }
 }
 
-impl State {
+impl ProfileState {
     fn tick(&mut self, now: Nanos) {
         self.profiler.tick(now);
         self.regions.tick(now);
@@ -95,7 +95,7 @@ impl State {
     }
 
     #[inline]
-    fn access(&mut self, extent: Extent, op: Op) {
+    fn access(&mut self, extent: Extent, op: PolicyOp) {
         if extent.len.0 == 0 {
             return;
         }
@@ -117,19 +117,19 @@ impl State {
     }
 }
 
-impl Watch for Profiling {
+impl RequestObserver for Profiling {
     #[inline]
-    fn begin(&self, _: Nanos, access: &Access) {
+    fn begin(&self, _: Nanos, access: &RawAccess) {
         let mut state = self.0.borrow_mut();
         match access.verb {
-            Verb::Read => state.access(access.extent, Op::Read),
-            Verb::Write => {
-                state.access(access.extent, Op::Write);
+            AccessVerb::Read => state.access(access.extent, PolicyOp::Read),
+            AccessVerb::Write => {
+                state.access(access.extent, PolicyOp::Write);
                 let bytes = access.extent.len.0.saturating_mul(SECTOR_BYTES);
                 state.writes.write(bytes, access.fua == Fua::Yes);
             }
-            Verb::Flush => state.writes.flush(),
-            Verb::Zero | Verb::Discard | Verb::Extents => {}
+            AccessVerb::Flush => state.writes.flush(),
+            AccessVerb::Zero | AccessVerb::Discard | AccessVerb::Extents => {}
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Counts requests as iostat does: rates, latency, queue and utilisation.
 //!
-//! Counters only grow; two [`Snapshot`]s make an [`Interval`]. With `q(t)` requests in flight at
+//! Counters only grow; two [`StatsSnapshot`]s make an [`StatsInterval`]. With `q(t)` requests in flight at
 //! `t`:
 //!     busy     = time with q > 0
 //!     weighted = integral of q, so weighted / time = mean queue depth
@@ -9,8 +9,8 @@
 //! the longest. A snapshot shares unchanged counters with the meter. An idle device thus costs next
 //! to nothing, and so does an idle interval.
 
-use crate::access::{Access, Verb};
-use crate::watch::{Ending, Watch, Watched};
+use crate::access::{AccessVerb, RawAccess};
+use crate::watch::{Ending, ObservedDevice, RequestObserver};
 use block::{IoError, Nanos, Timer};
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
@@ -21,26 +21,26 @@ pub const LATENCY_MAX: Nanos = Nanos::from_secs(3600);
 const DIGITS: u8 = 2;
 
 /// A device that counts its requests.
-pub type Metered<D> = Watched<D, Meter>;
+pub type Metered<D> = ObservedDevice<D, VerbMeter>;
 
 /// The observer of [`Metered`].
-pub struct Meter(RefCell<Snapshot>, RefCell<Option<String>>);
+pub struct VerbMeter(RefCell<StatsSnapshot>, RefCell<Option<String>>);
 
 impl<D> Metered<D> {
     /// Counts the requests on `inner`.
     pub fn meter(inner: D, timer: Timer) -> Metered<D> {
-        let snapshot = Snapshot::new(timer.now());
-        Watched::new(
+        let snapshot = StatsSnapshot::new(timer.now());
+        ObservedDevice::new(
             inner,
-            Meter(RefCell::new(snapshot), RefCell::default()),
+            VerbMeter(RefCell::new(snapshot), RefCell::default()),
             timer,
         )
     }
 }
 
-impl Meter {
+impl VerbMeter {
     /// Returns the counters at `now`.
-    pub fn snapshot(&self, now: Nanos) -> Snapshot {
+    pub fn snapshot(&self, now: Nanos) -> StatsSnapshot {
         let mut snapshot = self.0.borrow_mut();
         snapshot.pass(now);
         snapshot.clone()
@@ -61,18 +61,18 @@ impl Meter {
     }
 }
 
-impl Watch for Meter {
+impl RequestObserver for VerbMeter {
     fn failed(&self, error: &IoError) {
         *self.1.borrow_mut() = Some(error.to_string());
     }
 
-    fn begin(&self, now: Nanos, _: &Access) {
+    fn begin(&self, now: Nanos, _: &RawAccess) {
         let mut snapshot = self.0.borrow_mut();
         snapshot.pass(now);
         snapshot.in_flight += 1;
     }
 
-    fn end(&self, now: Nanos, access: &Access, began: Nanos, ending: Ending) {
+    fn end(&self, now: Nanos, access: &RawAccess, began: Nanos, ending: Ending) {
         let mut snapshot = self.0.borrow_mut();
         snapshot.pass(now);
         snapshot.in_flight -= 1;
@@ -93,7 +93,7 @@ impl Watch for Meter {
 
 /// Counters of one verb.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct VerbTally {
     /// Requests that succeeded.
     pub requests: u64,
     /// Requests that failed.
@@ -106,10 +106,10 @@ pub struct Tally {
     pub latency: Histogram<u64>,
 }
 
-impl Tally {
-    fn new() -> Tally {
+impl VerbTally {
+    fn new() -> VerbTally {
         let latency = Histogram::new(DIGITS);
-        Tally {
+        VerbTally {
             requests: 0,
             errors: 0,
             abandoned: 0,
@@ -118,11 +118,11 @@ impl Tally {
         }
     }
 
-    fn since(&self, earlier: &Tally) -> Tally {
+    fn since(&self, earlier: &VerbTally) -> VerbTally {
         let mut latency = self.latency.clone();
         let subtracted = latency.subtract(&earlier.latency);
         subtracted.expect("an earlier snapshot of the same meter holds no more");
-        Tally {
+        VerbTally {
             requests: self.requests - earlier.requests,
             errors: self.errors - earlier.errors,
             abandoned: self.abandoned - earlier.abandoned,
@@ -134,19 +134,19 @@ impl Tally {
 
 /// Every counter at one time.
 #[derive(Clone, Debug)]
-pub struct Snapshot {
+pub struct StatsSnapshot {
     at: Nanos,
-    tallies: [Rc<Tally>; Verb::ALL.len()],
-    nothing: Rc<Tally>,
+    tallies: [Rc<VerbTally>; AccessVerb::ALL.len()],
+    nothing: Rc<VerbTally>,
     in_flight: u64,
     busy: Nanos,
     weighted: Nanos,
 }
 
-impl Snapshot {
-    fn new(at: Nanos) -> Snapshot {
-        let nothing = Rc::new(Tally::new());
-        Snapshot {
+impl StatsSnapshot {
+    fn new(at: Nanos) -> StatsSnapshot {
+        let nothing = Rc::new(VerbTally::new());
+        StatsSnapshot {
             at,
             tallies: std::array::from_fn(|_| nothing.clone()),
             nothing,
@@ -182,12 +182,12 @@ impl Snapshot {
     }
 
     /// Returns the counters of one verb since the meter began.
-    pub fn tally(&self, verb: Verb) -> &Tally {
+    pub fn tally(&self, verb: AccessVerb) -> &VerbTally {
         &self.tallies[verb as usize]
     }
 
     /// True if requests of one verb ended since `earlier`, a snapshot of the same meter.
-    pub fn has_moved(&self, verb: Verb, earlier: &Snapshot) -> bool {
+    pub fn has_moved(&self, verb: AccessVerb, earlier: &StatsSnapshot) -> bool {
         !Rc::ptr_eq(
             &self.tallies[verb as usize],
             &earlier.tallies[verb as usize],
@@ -195,14 +195,14 @@ impl Snapshot {
     }
 
     /// Returns the difference from `earlier`, a snapshot of the same meter.
-    pub fn since(&self, earlier: &Snapshot) -> Interval {
+    pub fn since(&self, earlier: &StatsSnapshot) -> StatsInterval {
         let tallies = self.tallies.iter().zip(&earlier.tallies);
         let tallies = tallies.map(|(now, then)| match Rc::ptr_eq(now, then) {
             true => self.nothing.clone(),
             false => Rc::new(now.since(then)),
         });
         let tallies: Vec<_> = tallies.collect();
-        Interval {
+        StatsInterval {
             span: self.at - earlier.at,
             tallies: tallies.try_into().expect("one tally a verb"),
             busy: self.busy - earlier.busy,
@@ -213,27 +213,27 @@ impl Snapshot {
 
 /// The difference of two snapshots. Rates over no time are zero.
 #[derive(Clone, Debug)]
-pub struct Interval {
+pub struct StatsInterval {
     /// Length of the interval.
     pub span: Nanos,
-    tallies: [Rc<Tally>; Verb::ALL.len()],
+    tallies: [Rc<VerbTally>; AccessVerb::ALL.len()],
     busy: Nanos,
     weighted: Nanos,
 }
 
-impl Interval {
+impl StatsInterval {
     /// Returns the counters of one verb.
-    pub fn tally(&self, verb: Verb) -> &Tally {
+    pub fn tally(&self, verb: AccessVerb) -> &VerbTally {
         &self.tallies[verb as usize]
     }
 
     /// Returns the number of successful requests of one verb a second.
-    pub fn iops(&self, verb: Verb) -> f64 {
+    pub fn iops(&self, verb: AccessVerb) -> f64 {
         self.tally(verb).requests as f64 * self.per_second()
     }
 
     /// Returns the rate of one verb in 10^6 bytes a second.
-    pub fn mb_s(&self, verb: Verb) -> f64 {
+    pub fn mb_s(&self, verb: AccessVerb) -> f64 {
         let bytes = self.tally(verb).sectors as f64 * block::SECTOR_BYTES as f64;
         bytes / 1e6 * self.per_second()
     }

@@ -9,16 +9,17 @@
 //! new device has the data of the old one.
 
 use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Shared, Signal,
+    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba, SharedBuf,
+    Signal,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// A device that can be swapped. Clones are the same device.
 #[derive(Clone)]
-pub struct Swappable<D>(Rc<Inner<D>>);
+pub struct Swappable<D>(Rc<SwapShared<D>>);
 
-struct Inner<D> {
+struct SwapShared<D> {
     geometry: Geometry,
     device: RefCell<D>,
     paused: Cell<bool>,
@@ -32,12 +33,12 @@ struct Inner<D> {
 }
 
 /// A request in flight; its end is when this is dropped.
-struct Begun<'a, D> {
-    inner: &'a Inner<D>,
+struct SwapRequest<'a, D> {
+    inner: &'a SwapShared<D>,
     device: D,
 }
 
-impl<D> Drop for Begun<'_, D> {
+impl<D> Drop for SwapRequest<'_, D> {
     fn drop(&mut self) {
         let left = self.inner.in_flight.get() - 1;
         self.inner.in_flight.set(left);
@@ -47,11 +48,11 @@ impl<D> Drop for Begun<'_, D> {
     }
 }
 
-impl<D: Device + Clone> Inner<D> {
-    async fn begin(&self) -> Begun<'_, D> {
+impl<D: Device + Clone> SwapShared<D> {
+    async fn begin(&self) -> SwapRequest<'_, D> {
         self.changed.until(|| !self.paused.get()).await;
         self.in_flight.set(self.in_flight.get() + 1);
-        Begun {
+        SwapRequest {
             inner: self,
             device: self.device.borrow().clone(),
         }
@@ -67,7 +68,7 @@ impl<D: Device + Clone> Inner<D> {
 impl<D: Device + Clone> Swappable<D> {
     /// Begins with `device`.
     pub fn new(device: D) -> Swappable<D> {
-        Swappable(Rc::new(Inner {
+        Swappable(Rc::new(SwapShared {
             geometry: device.geometry().clone(),
             device: RefCell::new(device),
             paused: Cell::new(false),
@@ -99,7 +100,7 @@ impl<D: Device + Clone> Swappable<D> {
             let shape =
                 |g: &Geometry| format!("{} sectors in blocks of {}", g.sectors.0, g.block.0);
             let what = format!("had {} and has {} now; restore it", shape(was), shape(is));
-            return Err(IoError::new(Kind::Invalid, what).on(is.name.to_string()));
+            return Err(IoError::new(IoErrorKind::Invalid, what).on(is.name.to_string()));
         }
         self.0.device.replace(device);
         let acknowledged = self.0.acknowledged.get();
@@ -126,7 +127,7 @@ impl<D: Device + Clone> Device for Swappable<D> {
         begun.device.read(at, buf).await
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         let begun = self.0.begin().await;
         let result = begun.device.write(at, data, fua).await;
         if fua == Fua::No {
@@ -147,7 +148,7 @@ impl<D: Device + Clone> Device for Swappable<D> {
         if self.0.has_forgotten.take() {
             let what =
                 "it was lost before a flush; writes acknowledged until then may not be durable";
-            return Err(self.0.geometry.error(Kind::Gone, what));
+            return Err(self.0.geometry.error(IoErrorKind::Gone, what));
         }
         let acknowledged = self.0.acknowledged.get();
         begun.device.flush().await?;

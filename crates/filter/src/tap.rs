@@ -3,8 +3,8 @@
 //! Without a sink a request costs the check of a flag, so that the tap can stay in front of every
 //! volume.
 
-use crate::access::Access;
-use crate::watch::Watch;
+use crate::access::RawAccess;
+use crate::watch::RequestObserver;
 use block::Nanos;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,13 +12,13 @@ use std::rc::Rc;
 /// A sink of requests as they begin, on the shard's hot path; must not block.
 pub trait Begin: 'static {
     /// Takes a request that begins.
-    fn begin(&mut self, now: Nanos, access: &Access);
+    fn begin(&mut self, now: Nanos, access: &RawAccess);
 }
 
 /// A handle that puts and takes the sink; clones are the same.
-pub struct Tap<S>(Rc<Inner<S>>);
+pub struct Tap<S>(Rc<TapShared<S>>);
 
-struct Inner<S> {
+struct TapShared<S> {
     on: Cell<bool>,
     sink: RefCell<Option<S>>,
 }
@@ -53,23 +53,23 @@ impl<S: Begin> Tap<S> {
     }
 
     #[cold]
-    fn notify_sink(&self, now: Nanos, access: &Access) {
+    fn notify_sink(&self, now: Nanos, access: &RawAccess) {
         self.with(|sink| sink.begin(now, access));
     }
 }
 
 impl<S> Default for Tap<S> {
     fn default() -> Tap<S> {
-        Tap(Rc::new(Inner {
+        Tap(Rc::new(TapShared {
             on: Cell::new(false),
             sink: RefCell::new(None),
         }))
     }
 }
 
-impl<S: Begin> Watch for Tap<S> {
+impl<S: Begin> RequestObserver for Tap<S> {
     #[inline]
-    fn begin(&self, now: Nanos, access: &Access) {
+    fn begin(&self, now: Nanos, access: &RawAccess) {
         if self.0.on.get() {
             self.notify_sink(now, access);
         }

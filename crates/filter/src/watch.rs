@@ -3,9 +3,10 @@
 //! Invariant: every `begin` is followed by exactly one `end`, also when the future is dropped,
 //! which ends the wait and not the operation below.
 
-use crate::access::{Access, Verb};
+use crate::access::{AccessVerb, RawAccess};
 use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Shared, Timer,
+    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba, Nanos,
+    SharedBuf, Timer,
 };
 
 /// End of a request.
@@ -14,34 +15,34 @@ pub enum Ending {
     /// The request succeeded.
     Done,
     /// The request failed.
-    Failed(Kind),
+    Failed(IoErrorKind),
     /// The future of the request was dropped first.
     Abandoned,
 }
 
 /// An observer of every request; called on the shard's hot path.
-pub trait Watch: 'static {
+pub trait RequestObserver: 'static {
     /// Takes the beginning of a request, at its first poll.
-    fn begin(&self, now: Nanos, access: &Access);
+    fn begin(&self, now: Nanos, access: &RawAccess);
     /// Takes the end of a request; `began` is the `now` of its `begin`.
     #[inline]
-    fn end(&self, _now: Nanos, _: &Access, _began: Nanos, _: Ending) {}
+    fn end(&self, _now: Nanos, _: &RawAccess, _began: Nanos, _: Ending) {}
     /// Takes the error of a request that is about to end with it.
     fn failed(&self, _: &IoError) {}
 }
 
 /// The device `D`, watched by `W`.
 #[derive(Clone)]
-pub struct Watched<D, W> {
+pub struct ObservedDevice<D, W> {
     inner: D,
     watch: W,
     timer: Timer,
 }
 
-impl<D, W: Watch> Watched<D, W> {
+impl<D, W: RequestObserver> ObservedDevice<D, W> {
     /// Watches `inner`, with the times of `timer`.
-    pub fn new(inner: D, watch: W, timer: Timer) -> Watched<D, W> {
-        Watched {
+    pub fn new(inner: D, watch: W, timer: Timer) -> ObservedDevice<D, W> {
+        ObservedDevice {
             inner,
             watch,
             timer,
@@ -53,27 +54,27 @@ impl<D, W: Watch> Watched<D, W> {
         &self.watch
     }
 
-    fn begin(&self, access: Access) -> Span<'_, W> {
-        Span::begin(&self.watch, &self.timer, access)
+    fn begin(&self, access: RawAccess) -> RequestSpan<'_, W> {
+        RequestSpan::begin(&self.watch, &self.timer, access)
     }
 }
 
 /// A request in progress; dropping it reports its end.
-pub struct Span<'a, W: Watch> {
+pub struct RequestSpan<'a, W: RequestObserver> {
     watch: &'a W,
     timer: &'a Timer,
-    access: Access,
+    access: RawAccess,
     began: Nanos,
     ending: Ending,
 }
 
-impl<'a, W: Watch> Span<'a, W> {
+impl<'a, W: RequestObserver> RequestSpan<'a, W> {
     /// Reports the beginning of `access` to `watch`, with the times of `timer`.
     #[inline]
-    pub fn begin(watch: &'a W, timer: &'a Timer, access: Access) -> Span<'a, W> {
+    pub fn begin(watch: &'a W, timer: &'a Timer, access: RawAccess) -> RequestSpan<'a, W> {
         let began = timer.now();
         watch.begin(began, &access);
-        Span {
+        RequestSpan {
             watch,
             timer,
             access,
@@ -95,55 +96,60 @@ impl<'a, W: Watch> Span<'a, W> {
     }
 }
 
-impl<W: Watch> Drop for Span<'_, W> {
+impl<W: RequestObserver> Drop for RequestSpan<'_, W> {
     fn drop(&mut self) {
         let now = self.timer.now();
         self.watch.end(now, &self.access, self.began, self.ending);
     }
 }
 
-impl<D: Device, W: Watch> Device for Watched<D, W> {
+impl<D: Device, W: RequestObserver> Device for ObservedDevice<D, W> {
     fn geometry(&self) -> &Geometry {
         self.inner.geometry()
     }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        let span = self.begin(Access::transfer(Verb::Read, at, buf.len(), Fua::No));
+        let span = self.begin(RawAccess::transfer(
+            AccessVerb::Read,
+            at,
+            buf.len(),
+            Fua::No,
+        ));
         let (buf, result) = self.inner.read(at, buf).await;
         span.end(&result);
         (buf, result)
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
-        let span = self.begin(Access::transfer(Verb::Write, at, data.len(), fua));
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
+        let span = self.begin(RawAccess::transfer(AccessVerb::Write, at, data.len(), fua));
         let result = self.inner.write(at, data, fua).await;
         span.end(&result);
         result
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
-        let span = self.begin(Access::of(Verb::Zero, extent));
+        let span = self.begin(RawAccess::of(AccessVerb::Zero, extent));
         let result = self.inner.zero(extent).await;
         span.end(&result);
         result
     }
 
     async fn flush(&self) -> IoResult {
-        let span = self.begin(Access::FLUSH);
+        let span = self.begin(RawAccess::FLUSH);
         let result = self.inner.flush().await;
         span.end(&result);
         result
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {
-        let span = self.begin(Access::of(Verb::Discard, extent));
+        let span = self.begin(RawAccess::of(AccessVerb::Discard, extent));
         let result = self.inner.discard(extent).await;
         span.end(&result);
         result
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        let span = self.begin(Access::of(Verb::Extents, extent));
+        let span = self.begin(RawAccess::of(AccessVerb::Extents, extent));
         let result = self.inner.extents(extent, out).await;
         span.end(&result);
         result

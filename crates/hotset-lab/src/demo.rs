@@ -14,16 +14,16 @@ mod stage;
 mod visits;
 mod workspace;
 
-use crate::Failure;
-use chart::Series;
+use crate::CommandFailure;
+use chart::DemoSeries;
 use control::status::Status;
-use stage::Stage;
+use stage::DemoStage;
 use std::io::{IsTerminal, Write, stdout};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use testbed::namespace;
-use visits::{Plan, Summary, Visit};
+use visits::{PageVisit, VisitPlan, VisitSummary};
 use workspace::Workspace;
 
 /// Visitors at the same time.
@@ -35,17 +35,17 @@ const SKEW: f64 = 0.9;
 const SEED: u64 = 20;
 
 /// One run: the visits, and the daemon's status.
-struct Run {
-    visits: Vec<Visit>,
+struct DemoRun {
+    visits: Vec<PageVisit>,
     span: Duration,
     hit_percent: f64,
 }
 
 /// Runs the demonstration in `directory`, loading `pages` pages twice; the pool is
 /// under `policy`.
-pub fn run(directory: &Path, pages: usize, policy: &str) -> Result<(), Failure> {
+pub fn run(directory: &Path, pages: usize, policy: &str) -> Result<(), CommandFailure> {
     host::require()?;
-    namespace::enter().map_err(Failure::Runtime)?;
+    namespace::enter().map_err(CommandFailure::Runtime)?;
     let workspace = Workspace::prepare(directory, policy)?;
     let list = visits::pages(&workspace.site, pages, SKEW, SEED);
     println!(
@@ -57,10 +57,15 @@ pub fn run(directory: &Path, pages: usize, policy: &str) -> Result<(), Failure> 
     report(&workspace, &without, &with)
 }
 
-fn perform(workspace: &Workspace, mode: &str, name: &str, pages: &[u32]) -> Result<Run, Failure> {
-    let stage = Stage::raise(workspace, mode)?;
+fn perform(
+    workspace: &Workspace,
+    mode: &str,
+    name: &str,
+    pages: &[u32],
+) -> Result<DemoRun, CommandFailure> {
+    let stage = DemoStage::raise(workspace, mode)?;
     stage.prove_cold()?;
-    let plan = Plan {
+    let plan = VisitPlan {
         site: workspace.site,
         pages: pages.to_vec(),
         visitors: VISITORS,
@@ -71,11 +76,11 @@ fn perform(workspace: &Workspace, mode: &str, name: &str, pages: &[u32]) -> Resu
     let visits = watch(&stage, name, pages.len(), &heard)?;
     let span = loading
         .join()
-        .map_err(|_| Failure::runtime("a visitor panicked"))?;
-    let span = span.map_err(Failure::runtime)?;
+        .map_err(|_| CommandFailure::runtime("a visitor panicked"))?;
+    let span = span.map_err(CommandFailure::runtime)?;
     let status = stage.status()?;
     stage.strike()?;
-    Ok(Run {
+    Ok(DemoRun {
         visits,
         span,
         hit_percent: hit_percent(&status),
@@ -84,11 +89,11 @@ fn perform(workspace: &Workspace, mode: &str, name: &str, pages: &[u32]) -> Resu
 
 /// Shows the progress until the visitors are done.
 fn watch(
-    stage: &Stage,
+    stage: &DemoStage,
     name: &str,
     pages: usize,
-    heard: &Receiver<Visit>,
-) -> Result<Vec<Visit>, Failure> {
+    heard: &Receiver<PageVisit>,
+) -> Result<Vec<PageVisit>, CommandFailure> {
     let (live, mut shown) = (stdout().is_terminal(), Instant::now());
     let (mut visits, mut fresh) = (Vec::new(), 0);
     loop {
@@ -102,7 +107,7 @@ fn watch(
         if span < every {
             continue;
         }
-        if let Some(now) = Summary::of(&visits[fresh..], span) {
+        if let Some(now) = VisitSummary::of(&visits[fresh..], span) {
             let hits = hit_percent(&stage.status()?);
             let line = format!(
                 "{name:>12}: {:>5}/{pages} pages  hits {hits:>3.0}%  {:>5.1} Mbit/s  \
@@ -117,7 +122,7 @@ fn watch(
                 if live { "\r" } else { "" },
                 if live { "" } else { "\n" }
             );
-            stdout().flush().map_err(Failure::runtime)?;
+            stdout().flush().map_err(CommandFailure::runtime)?;
         }
         (shown, fresh) = (Instant::now(), visits.len());
     }
@@ -132,16 +137,17 @@ fn hit_percent(status: &Status) -> f64 {
     volume.and_then(|volume| volume.hit_percent).unwrap_or(0.0)
 }
 
-fn report(workspace: &Workspace, without: &Run, with: &Run) -> Result<(), Failure> {
-    let whole = |run: &Run| {
-        Summary::of(&run.visits, run.span).ok_or_else(|| Failure::runtime("no page was loaded"))
+fn report(workspace: &Workspace, without: &DemoRun, with: &DemoRun) -> Result<(), CommandFailure> {
+    let whole = |run: &DemoRun| {
+        VisitSummary::of(&run.visits, run.span)
+            .ok_or_else(|| CommandFailure::runtime("no page was loaded"))
     };
     // The last quarter shows the warm cache.
-    let warm = |run: &Run| {
+    let warm = |run: &DemoRun| {
         let last = &run.visits[run.visits.len() * 3 / 4..];
         let begin = last.first().map_or(Duration::ZERO, |visit| visit.at);
-        Summary::of(last, run.span.saturating_sub(begin))
-            .ok_or_else(|| Failure::runtime("no page was loaded"))
+        VisitSummary::of(last, run.span.saturating_sub(begin))
+            .ok_or_else(|| CommandFailure::runtime("no page was loaded"))
     };
     println!(
         "\nsimulated HDD in real time: 4 x {}, striped\n",
@@ -176,11 +182,11 @@ fn report(workspace: &Workspace, without: &Run, with: &Run) -> Result<(), Failur
         workspace::DRIVE
     );
     let series = [("without", without), ("with hotset", with)];
-    let series = series.map(|(name, run)| Series {
+    let series = series.map(|(name, run)| DemoSeries {
         name,
         visits: &run.visits,
     });
-    chart::draw(&path, &title, &series).map_err(Failure::runtime)?;
+    chart::draw(&path, &title, &series).map_err(CommandFailure::runtime)?;
     println!("\nchart: {}", path.display());
     Ok(())
 }

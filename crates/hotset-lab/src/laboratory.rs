@@ -14,25 +14,25 @@ mod storm;
 mod timeline;
 mod workload;
 
-use crate::Failure;
+use crate::CommandFailure;
 use crate::program::hotset;
 use clap::{Args, Subcommand};
 use command::convert::{self, Convert};
 use formats::ALL_FORMATS;
 use proof::campaign;
-use proof::crash::{self, Request};
+use proof::crash::{self, CrashRequest};
 use proof::{kill, nodesim, portsim, stack, writeback};
 use std::path::{Path, PathBuf};
 use writelog::Cleaning;
 
 use ablate::Ablate;
-use choices::Choices;
-use drill::Drill;
-use run::{Report, Run};
-use sim::Sim;
+use choices::ChoicesCommand;
+use drill::SimulatedDrill;
+use run::{RunCommand, RunReport};
+use sim::SimCommand;
 use storm::Storm;
-use timeline::Timeline;
-use workload::Workload;
+use timeline::TimelineCommand;
+use workload::WorkloadCommand;
 
 #[derive(Args)]
 pub struct Campaign {
@@ -182,7 +182,7 @@ pub enum Laboratory {
     ///
     /// Writes, lag and dirty bytes on models of a disk and SSDs, as a table, a chart or JSON. Exits
     /// with status 1 if a promise of write-back did not hold.
-    Timeline(Timeline),
+    Timeline(TimelineCommand),
     /// List the published evaluations that can be run again
     List,
     /// Run published evaluations again in virtual time, and compare
@@ -190,45 +190,45 @@ pub enum Laboratory {
     /// On models of the drives, controllers and links that were evaluated. Prints the published
     /// figures beside ours; a figure that is out of tolerance is printed as such, and is no
     /// failure.
-    Run(Run),
+    Run(RunCommand),
     /// Run the load of published evaluations with each choice of today, one at a time
     ///
     /// Policies, admission, half and twice the flash, a flash drive lost, a restart: each against
     /// the default over the same seeds, and the advice of the first minutes against the
     /// measurements. Nothing outside the process is touched but DIRECTORY.
-    Choices(Choices),
+    Choices(ChoicesCommand),
     /// Run published evaluations without one part of their models at a time, to see the effect of
     /// each part
     Ablate(Ablate),
     /// Write one page, report.html, of the results that `hotset-lab run --out` has kept in a
     /// directory
-    Report(Report),
+    Report(RunReport),
     /// Pull parts of simulated arrays and write-back volumes, put them back, and check every byte
     ///
     /// In virtual time, on models of drives; `hotset drill` does the same on a daemon.
-    Drill(Drill),
+    Drill(SimulatedDrill),
     /// Simulate policies and pool sizes on recorded traces
     ///
     /// Runs the policies of the engine over each trace, all cells at once on
     /// all processors. The result depends on the trace alone.
-    Sim(Box<Sim>),
+    Sim(Box<SimCommand>),
     /// Make and convert traces
     #[command(subcommand)]
-    Trace(Trace),
+    Trace(LabTraceCommand),
 }
 
 #[derive(Subcommand)]
-pub enum Trace {
+pub enum LabTraceCommand {
     /// Convert a trace to another form, as `hotset trace convert` does, and from and to Parquet
     Convert(Convert),
     /// Write the workload of a published evaluation as a trace
     ///
     /// In virtual time, with nothing cached: the requests of the models' clients to their volumes.
     /// The volumes of the trace are numbered as documented.
-    Workload(Workload),
+    Workload(WorkloadCommand),
 }
 
-pub fn run(command: Laboratory) -> Result<(), Failure> {
+pub fn run(command: Laboratory) -> Result<(), CommandFailure> {
     match command {
         Laboratory::Crash {
             cases,
@@ -240,15 +240,15 @@ pub fn run(command: Laboratory) -> Result<(), Failure> {
             json,
         } => {
             if let Some(cleaning) = mode.as_deref().and_then(Cleaning::from_name) {
-                let request = campaign::Request {
+                let request = campaign::CampaignRequest {
                     cases,
                     seed,
                     threads,
                     json,
                 };
-                return writeback::command(&request, cleaning).map_err(Failure::Runtime);
+                return writeback::command(&request, cleaning).map_err(CommandFailure::Runtime);
             }
-            let request = Request {
+            let request = CrashRequest {
                 cases,
                 seed,
                 threads,
@@ -256,7 +256,7 @@ pub fn run(command: Laboratory) -> Result<(), Failure> {
                 mutations,
                 json,
             };
-            crash::command(&request).map_err(Failure::Runtime)
+            crash::command(&request).map_err(CommandFailure::Runtime)
         }
         Laboratory::Stack {
             transactions,
@@ -275,7 +275,7 @@ pub fn run(command: Laboratory) -> Result<(), Failure> {
             if destroy && mode.as_deref() == Some(Cleaning::Coalesced.name()) {
                 let what = "hotset: nothing is promised of the origin alone of a coalesced log; leave out --destroy, \
                             or take another --mode";
-                return Err(Failure::Usage(what.into()));
+                return Err(CommandFailure::Usage(what.into()));
             }
             if let Some(rounds) = pgbench {
                 return bench_stack(&stack::BenchRequest {
@@ -295,7 +295,7 @@ pub fn run(command: Laboratory) -> Result<(), Failure> {
                     order: mode.as_deref().and_then(Cleaning::from_name),
                     destroys: destroy,
                 }),
-                None => cut_stack(stack::Request {
+                None => cut_stack(stack::StackRequest {
                     transactions,
                     between,
                     cuts_max: cuts,
@@ -306,10 +306,10 @@ pub fn run(command: Laboratory) -> Result<(), Failure> {
             }
         }
         Laboratory::Node(campaign) => {
-            nodesim::command(&request(&campaign)).map_err(Failure::Runtime)
+            nodesim::command(&request(&campaign)).map_err(CommandFailure::Runtime)
         }
         Laboratory::Port(campaign) => {
-            portsim::command(&request(&campaign)).map_err(Failure::Runtime)
+            portsim::command(&request(&campaign)).map_err(CommandFailure::Runtime)
         }
         Laboratory::Flips { flips, seed } => flip(flips, seed),
         Laboratory::Kill {
@@ -326,13 +326,15 @@ pub fn run(command: Laboratory) -> Result<(), Failure> {
         Laboratory::Report(command) => run::write_report(&command),
         Laboratory::Drill(command) => drill::run(&command),
         Laboratory::Sim(command) => sim::run(&command),
-        Laboratory::Trace(Trace::Convert(command)) => convert::run(&command, &ALL_FORMATS),
-        Laboratory::Trace(Trace::Workload(command)) => workload::run(&command),
+        Laboratory::Trace(LabTraceCommand::Convert(command)) => {
+            convert::run(&command, &ALL_FORMATS)
+        }
+        Laboratory::Trace(LabTraceCommand::Workload(command)) => workload::run(&command),
     }
 }
 
-fn request(asked: &Campaign) -> campaign::Request {
-    campaign::Request {
+fn request(asked: &Campaign) -> campaign::CampaignRequest {
+    campaign::CampaignRequest {
         cases: asked.cases,
         seed: asked.seed,
         threads: asked.threads,
@@ -340,46 +342,47 @@ fn request(asked: &Campaign) -> campaign::Request {
     }
 }
 
-fn flip(flips: u64, seed: u64) -> Result<(), Failure> {
+fn flip(flips: u64, seed: u64) -> Result<(), CommandFailure> {
     let flips = crash::flips(seed..seed + flips);
     print(&flips, flips.violations.len(), "flips did harm")?;
     match flips.missed() {
         missed if missed.is_empty() => Ok(()),
-        missed => Err(Failure::Runtime(format!(
+        missed => Err(CommandFailure::Runtime(format!(
             "no bit was flipped in {missed:?}"
         ))),
     }
 }
 
-fn cut_stack(request: stack::Request) -> Result<(), Failure> {
-    let stack = stack::run(&request).map_err(Failure::Runtime)?;
+fn cut_stack(request: stack::StackRequest) -> Result<(), CommandFailure> {
+    let stack = stack::run(&request).map_err(CommandFailure::Runtime)?;
     print(&stack, stack.violations.len(), "images did not recover")
 }
 
-fn kill_stack(request: stack::KillRequest) -> Result<(), Failure> {
-    let kills = stack::kills(&request).map_err(Failure::Runtime)?;
+fn kill_stack(request: stack::KillRequest) -> Result<(), CommandFailure> {
+    let kills = stack::kills(&request).map_err(CommandFailure::Runtime)?;
     print(&kills, kills.violations.len(), "kills lost something")
 }
 
-fn bench_stack(request: &stack::BenchRequest) -> Result<(), Failure> {
+fn bench_stack(request: &stack::BenchRequest) -> Result<(), CommandFailure> {
     let bench = stack::pgbench(request, &|line| eprintln!("{line}"));
-    print(&bench.map_err(Failure::Runtime)?, 0, "")
+    print(&bench.map_err(CommandFailure::Runtime)?, 0, "")
 }
 
 /// Prints a report; an error if `wrong` is not zero.
-fn print(report: &impl serde::Serialize, wrong: usize, what: &str) -> Result<(), Failure> {
+fn print(report: &impl serde::Serialize, wrong: usize, what: &str) -> Result<(), CommandFailure> {
     let text = serde_json::to_string_pretty(report).expect("plain data");
     println!("{text}");
     match wrong {
         0 => Ok(()),
-        _ => Err(Failure::Runtime(format!("{wrong} {what}"))),
+        _ => Err(CommandFailure::Runtime(format!("{wrong} {what}"))),
     }
 }
 
-fn kill(rounds: u64, seed: u64, directory: &Path) -> Result<(), Failure> {
+fn kill(rounds: u64, seed: u64, directory: &Path) -> Result<(), CommandFailure> {
     let program = hotset()?;
-    std::fs::create_dir_all(directory).map_err(Failure::runtime)?;
-    let directory = directory.canonicalize().map_err(Failure::runtime)?;
-    let kills = kill::rounds(rounds, seed, &directory, &program).map_err(Failure::Runtime)?;
+    std::fs::create_dir_all(directory).map_err(CommandFailure::runtime)?;
+    let directory = directory.canonicalize().map_err(CommandFailure::runtime)?;
+    let kills =
+        kill::rounds(rounds, seed, &directory, &program).map_err(CommandFailure::Runtime)?;
     print(&kills, kills.violations.len(), "answers were wrong")
 }

@@ -13,7 +13,7 @@ mod program;
 
 use clap::builder::PossibleValuesParser;
 use clap::{CommandFactory, Parser, Subcommand};
-use command::Failure;
+use command::CommandFailure;
 use command::manual::Manual;
 use policy::registry::POLICIES;
 use std::path::{Path, PathBuf};
@@ -29,13 +29,13 @@ const MANUAL: Manual = Manual {
 /// Proves, measures and shows hotset.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true, max_term_width = 100)]
-struct Cli {
+struct LabCli {
     #[command(subcommand)]
-    command: Command,
+    command: LabCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum LabCommand {
     /// Run a web server on slow disks, without and with the cache
     ///
     /// Needs root, nginx, nbdfuse, FUSE and loop devices; takes about two
@@ -67,21 +67,21 @@ enum Command {
 
 fn main() -> ExitCode {
     // Clap ends the process with status 2 for a wrong command line.
-    let ended = match Cli::parse().command {
-        Command::Demo {
+    let ended = match LabCli::parse().command {
+        LabCommand::Demo {
             directory,
             pages,
             policy,
         } => demo::run(&directory, pages as usize, &policy),
-        Command::Man { directory } => manual(&directory),
+        LabCommand::Man { directory } => manual(&directory),
         #[cfg(feature = "laboratory")]
-        Command::Laboratory(command) => laboratory::run(command),
+        LabCommand::Laboratory(command) => laboratory::run(command),
     };
     command::exit("hotset-lab", ended)
 }
 
-fn manual(directory: &Path) -> Result<(), Failure> {
-    let mut program = Cli::command();
+fn manual(directory: &Path) -> Result<(), CommandFailure> {
+    let mut program = LabCli::command();
     program.build();
     MANUAL.write(&program, directory)
 }

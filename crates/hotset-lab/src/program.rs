@@ -1,20 +1,20 @@
 //! The program under test.
 
-use crate::Failure;
+use crate::CommandFailure;
 use std::path::PathBuf;
 
 /// The `hotset` that `HOTSET` names, or that is beside this program.
-pub fn hotset() -> Result<PathBuf, Failure> {
+pub fn hotset() -> Result<PathBuf, CommandFailure> {
     let path = match std::env::var_os("HOTSET") {
         Some(named) => PathBuf::from(named),
         None => {
-            let this = std::env::current_exe().map_err(Failure::runtime)?;
+            let this = std::env::current_exe().map_err(CommandFailure::runtime)?;
             this.with_file_name("hotset")
         }
     };
     match path.is_file() {
         true => Ok(path),
-        false => Err(Failure::Runtime(format!(
+        false => Err(CommandFailure::Runtime(format!(
             "there is no {}: build it (`cargo build -p hotset`), or name the program in HOTSET",
             path.display()
         ))),

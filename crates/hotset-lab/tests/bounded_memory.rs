@@ -9,7 +9,7 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use trace::{Format, Op, Record, Writer};
+use trace::{Format, RecordOp, TraceRecord, Writer};
 
 /// Blocks of 4 KiB, all of which every trace touches.
 const BLOCKS: u64 = 1 << 15;
@@ -34,12 +34,16 @@ fn write(path: &Path, requests: u64) {
             true => i,
             false => rng.u64(0..BLOCKS),
         };
-        let record = Record {
+        let record = TraceRecord {
             time: Nanos(i * BETWEEN.0),
-            op: if i % 4 == 0 { Op::Write } else { Op::Read },
+            op: if i % 4 == 0 {
+                RecordOp::Write
+            } else {
+                RecordOp::Read
+            },
             offset_bytes: block * 4096,
             len_bytes: 4096,
-            ..Record::default()
+            ..TraceRecord::default()
         };
         writer.write(&record).unwrap();
     }

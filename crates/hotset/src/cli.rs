@@ -1,12 +1,12 @@
 //! The command line's shape, from which help, completions and the manual page
 //! are made.
 
-use crate::commands::daemon::{Control, interval};
+use crate::commands::daemon::{ControlOption, interval};
 use crate::commands::elsewhere::Elsewhere;
-use crate::commands::volume::Volume;
-use crate::configuration::Place;
+use crate::commands::volume::VolumeCommand;
+use crate::configuration::ConfigurationPlace;
 use crate::platform::ublk::begin::{self, BEGIN, SCAN};
-use crate::{Failure, commands, serve};
+use crate::{CommandFailure, commands, serve};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -15,11 +15,11 @@ use std::path::PathBuf;
 #[command(version, arg_required_else_help = true, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
-    pub command: Command,
+    pub command: HotsetCommand,
 }
 
 #[derive(Subcommand)]
-pub enum Command {
+pub enum HotsetCommand {
     /// Write a first configuration, with the disks and SSDs of this machine
     ///
     /// An existing file is left as it is. The first free disk becomes the origin, every blank SSD a
@@ -33,7 +33,7 @@ pub enum Command {
     /// Serve the volumes of a configuration until SIGTERM or SIGINT
     Serve {
         #[command(flatten)]
-        config: Place,
+        config: ConfigurationPlace,
         /// Trust nothing that the pools hold: the origins may have been changed
         #[arg(long)]
         cold: bool,
@@ -50,12 +50,12 @@ pub enum Command {
     /// `hotset check --against-running` reports that before.
     Reload {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
     },
     /// Show the state and rates of a running daemon
     Status {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -79,22 +79,22 @@ pub enum Command {
     ///
     /// The daemon's configuration file is changed alike, but with --temporary.
     #[command(subcommand)]
-    Volume(Volume),
+    Volume(VolumeCommand),
     /// List and change the pools of a running daemon
     ///
     /// The daemon's configuration file is changed alike, but with --temporary.
     #[command(subcommand)]
-    Pool(commands::pool::Pool),
+    Pool(commands::pool::PoolCommand),
     /// Create, manage and inspect arrays
     #[command(subcommand)]
-    Array(commands::array::Array),
+    Array(commands::array::ArrayCommand),
     /// List long work of a running daemon, and cancel jobs
     #[command(subcommand)]
-    Job(commands::job::Job),
+    Job(commands::job::JobCommand),
     /// Serve metrics, an API and a page for a running daemon
     ///
     /// Prints the tokens to sign in with when it is first started.
-    Web(commands::web::Web),
+    Web(commands::web::WebCommand),
     /// Make a volume of a running daemon a block device, or list those there are
     ///
     /// `[[attach]]` sections of the configuration attach volumes when the daemon starts.
@@ -108,7 +108,7 @@ pub enum Command {
         #[arg(long, requires = "volume")]
         depth: Option<u32>,
         #[command(flatten)]
-        change: commands::daemon::Change,
+        change: commands::daemon::ChangeOptions,
         /// List them as JSON
         #[arg(long, conflicts_with = "volume")]
         json: bool,
@@ -130,10 +130,10 @@ pub enum Command {
     /// Explain why a volume, or a range of it, is cached or not
     Explain(commands::explain::Explain),
     /// Pull parts of arrays and of write-back volumes, put them back, and check every byte
-    Drill(commands::drill::Drill),
+    Drill(commands::drill::DrillCommand),
     /// Import, convert and look at recorded traces
     #[command(subcommand)]
-    Trace(commands::trace::Trace),
+    Trace(commands::trace::TraceCommand),
     /// A command of hotset-lab
     #[command(hide = true, disable_help_flag = true)]
     Lab(Elsewhere),
@@ -179,16 +179,16 @@ pub enum Command {
     },
 }
 
-impl Command {
+impl HotsetCommand {
     /// Runs the command.
-    pub fn run(self) -> Result<(), Failure> {
+    pub fn run(self) -> Result<(), CommandFailure> {
         match self {
-            Command::Init(command) => commands::init::run(command),
-            Command::Try(command) => commands::trial::run(&command),
-            Command::Serve { config, cold } => serve::serve(&config.file, cold),
-            Command::Check(command) => commands::check::run(&command),
-            Command::Reload { control } => commands::reload::run(&control.control),
-            Command::Status {
+            HotsetCommand::Init(command) => commands::init::run(command),
+            HotsetCommand::Try(command) => commands::trial::run(&command),
+            HotsetCommand::Serve { config, cold } => serve::serve(&config.file, cold),
+            HotsetCommand::Check(command) => commands::check::run(&command),
+            HotsetCommand::Reload { control } => commands::reload::run(&control.control),
+            HotsetCommand::Status {
                 control,
                 json,
                 watch,
@@ -199,38 +199,40 @@ impl Command {
                 let count = if watch { count } else { Some(1) };
                 let troubles = commands::status::run(&control.control, json, interval, count)?;
                 match troubles > 0 && exit_code {
-                    true => Err(Failure::Answered(commands::status::TROUBLED)),
+                    true => Err(CommandFailure::Answered(commands::status::TROUBLED)),
                     false => Ok(()),
                 }
             }
-            Command::Top(command) => commands::top::run(&command),
-            Command::Volume(command) => commands::volume::run(command),
-            Command::Pool(command) => commands::pool::run(command),
-            Command::Job(command) => commands::job::run(command),
-            Command::Array(command) => commands::array::run(command),
-            Command::Attach {
+            HotsetCommand::Top(command) => commands::top::run(&command),
+            HotsetCommand::Volume(command) => commands::volume::run(command),
+            HotsetCommand::Pool(command) => commands::pool::run(command),
+            HotsetCommand::Job(command) => commands::job::run(command),
+            HotsetCommand::Array(command) => commands::array::run(command),
+            HotsetCommand::Attach {
                 volume: Some(volume),
                 queues,
                 depth,
                 change,
                 ..
             } => commands::attach::attach(&volume, queues, depth, &change),
-            Command::Attach { json, .. } => commands::attach::list(json),
-            Command::Detach { volume, force } => commands::attach::detach(&volume, force),
-            Command::UblkBegin { id } => begin::begin(id),
-            Command::UblkScan { id } => begin::scan(id),
-            Command::Drill(command) => commands::drill::run(&command),
-            Command::Web(command) => commands::web::run(command),
-            Command::Advise(command) => commands::advise::run(&command),
-            Command::Explain(command) => commands::explain::run(&command),
-            Command::Lab(words) => Err(words.refused("hotset lab", "hotset-lab")),
-            Command::Sim(words) => Err(words.refused("hotset sim", "hotset-lab sim")),
-            Command::Demo(words) => Err(words.refused("hotset demo", "hotset-lab demo")),
-            Command::Trace(command) => commands::trace::run(command),
-            Command::Reference { words } => commands::documents::reference(&words, Cli::command()),
-            Command::Openapi => commands::documents::openapi(),
-            Command::Completions { shell } => commands::documents::completions(shell),
-            Command::Man { directory } => {
+            HotsetCommand::Attach { json, .. } => commands::attach::list(json),
+            HotsetCommand::Detach { volume, force } => commands::attach::detach(&volume, force),
+            HotsetCommand::UblkBegin { id } => begin::begin(id),
+            HotsetCommand::UblkScan { id } => begin::scan(id),
+            HotsetCommand::Drill(command) => commands::drill::run(&command),
+            HotsetCommand::Web(command) => commands::web::run(command),
+            HotsetCommand::Advise(command) => commands::advise::run(&command),
+            HotsetCommand::Explain(command) => commands::explain::run(&command),
+            HotsetCommand::Lab(words) => Err(words.refused("hotset lab", "hotset-lab")),
+            HotsetCommand::Sim(words) => Err(words.refused("hotset sim", "hotset-lab sim")),
+            HotsetCommand::Demo(words) => Err(words.refused("hotset demo", "hotset-lab demo")),
+            HotsetCommand::Trace(command) => commands::trace::run(command),
+            HotsetCommand::Reference { words } => {
+                commands::documents::reference(&words, Cli::command())
+            }
+            HotsetCommand::Openapi => commands::documents::openapi(),
+            HotsetCommand::Completions { shell } => commands::documents::completions(shell),
+            HotsetCommand::Man { directory } => {
                 commands::documents::manual(directory.as_deref(), Cli::command())
             }
         }

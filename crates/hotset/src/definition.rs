@@ -7,7 +7,7 @@ use clap_complete::engine::{
     ArgValueCandidates, ArgValueCompleter, CompletionCandidate, PathCompleter, ValueCompleter,
 };
 use command::manual::Manual;
-use control::client::Client;
+use control::client::ControlClient;
 use control::config::VolumeMode;
 use control::status::Status;
 use policy::registry::POLICIES;
@@ -168,7 +168,7 @@ fn each<T>(all: &[T], name: impl Fn(&T) -> &String) -> Vec<String> {
 /// Names of a running daemon; none where none answers.
 fn names(of: impl Fn(&Status) -> Vec<String>) -> Vec<CompletionCandidate> {
     let control = std::env::var_os(CONTROL_VARIABLE).unwrap_or_else(|| CONTROL.into());
-    let status = Client::connect(Path::new(&control)).and_then(|mut client| client.status());
+    let status = ControlClient::connect(Path::new(&control)).and_then(|mut client| client.status());
     let names = status.map(|status| of(&status)).unwrap_or_default();
     names.into_iter().map(CompletionCandidate::new).collect()
 }

@@ -23,12 +23,12 @@ const LINE_BYTES_MAX: usize = 16 << 10;
 /// Longest wait for lines at the end of the process.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
-static LOG: OnceLock<Log> = OnceLock::new();
+static LOG: OnceLock<DaemonLog> = OnceLock::new();
 
 /// Begins the thread.
 pub fn begin() -> io::Result<()> {
     let output = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let log = LOG.get_or_init(Log::new);
+    let log = LOG.get_or_init(DaemonLog::new);
     let thread = std::thread::Builder::new().name("log".into());
     thread.spawn(move || log.write(output)).map(drop)
 }
@@ -46,32 +46,32 @@ pub fn line(text: &str) {
 /// Waits until all lines are written, for at most [`FLUSH_TIME_MAX`].
 pub fn flush() {
     if let Some(log) = LOG.get() {
-        let waits = |state: &mut State| state.is_writing || !state.entries.is_empty();
+        let waits = |state: &mut LogWriterState| state.is_writing || !state.entries.is_empty();
         let state = log.lock();
         // Lines that are not written by then are lost with the process.
         let _ = log.written.wait_timeout_while(state, FLUSH_TIME_MAX, waits);
     }
 }
 
-struct Log {
-    state: Mutex<State>,
+struct DaemonLog {
+    state: Mutex<LogWriterState>,
     /// There is a line to write.
     pushed: Condvar,
     /// No line waits.
     written: Condvar,
 }
 
-enum Entry {
+enum LogEntry {
     Line(String),
     /// The number of lines missing in this place.
     Missing(u64),
 }
 
-impl Entry {
+impl LogEntry {
     fn show(&self) -> String {
         match self {
-            Entry::Line(text) => shown(text),
-            Entry::Missing(lines) => shown(&format!(
+            LogEntry::Line(text) => shown(text),
+            LogEntry::Missing(lines) => shown(&format!(
                 "{lines} lines of the log are missing here: standard error did not take them"
             )),
         }
@@ -79,21 +79,21 @@ impl Entry {
 
     fn lines(&self) -> u64 {
         match self {
-            Entry::Line(_) => 1,
-            Entry::Missing(lines) => *lines,
+            LogEntry::Line(_) => 1,
+            LogEntry::Missing(lines) => *lines,
         }
     }
 }
 
 #[derive(Default)]
-struct State {
-    entries: VecDeque<Entry>,
+struct LogWriterState {
+    entries: VecDeque<LogEntry>,
     is_writing: bool,
     /// Lines that were neither written nor wait.
     left_out: u64,
 }
 
-impl State {
+impl LogWriterState {
     fn push(&mut self, text: &str) {
         // One place is for the count of missing lines.
         if self.entries.len() >= LINES_MAX - 1 {
@@ -101,27 +101,27 @@ impl State {
             return;
         }
         self.note_left_out();
-        self.entries.push_back(Entry::Line(text.to_owned()));
+        self.entries.push_back(LogEntry::Line(text.to_owned()));
     }
 
     fn note_left_out(&mut self) {
         match std::mem::take(&mut self.left_out) {
             0 => (),
-            lines => self.entries.push_back(Entry::Missing(lines)),
+            lines => self.entries.push_back(LogEntry::Missing(lines)),
         }
     }
 }
 
-impl Log {
-    fn new() -> Log {
-        Log {
+impl DaemonLog {
+    fn new() -> DaemonLog {
+        DaemonLog {
             state: Mutex::default(),
             pushed: Condvar::new(),
             written: Condvar::new(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LogWriterState> {
         self.state.lock().expect("no panic under this lock")
     }
 
@@ -145,7 +145,7 @@ impl Log {
     }
 
     /// The next entry to write. After a failed write the next attempt waits for another line.
-    fn next(&self, works: bool) -> Entry {
+    fn next(&self, works: bool) -> LogEntry {
         let mut state = self.lock();
         loop {
             if works && state.entries.is_empty() {
@@ -208,10 +208,10 @@ mod tests {
         }
     }
 
-    fn log() -> (Arc<Log>, Sender<bool>, Receiver<String>) {
+    fn log() -> (Arc<DaemonLog>, Sender<bool>, Receiver<String>) {
         let (answer, answers) = channel();
         let (written, lines) = channel();
-        let log = Arc::new(Log::new());
+        let log = Arc::new(DaemonLog::new());
         let writer = log.clone();
         std::thread::spawn(move || writer.write(Slow { answers, written }));
         (log, answer, lines)
@@ -249,7 +249,7 @@ mod tests {
         for (text, takes) in [("one", &[true][..])].into_iter().chain(refused) {
             log.push(text);
             takes.iter().for_each(|takes| answer.send(*takes).unwrap());
-            let is_idle = |state: &State| !state.is_writing && state.entries.is_empty();
+            let is_idle = |state: &LogWriterState| !state.is_writing && state.entries.is_empty();
             while !is_idle(&log.lock()) {
                 std::thread::yield_now();
             }

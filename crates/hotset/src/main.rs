@@ -18,7 +18,7 @@ mod serve;
 
 use clap::{CommandFactory, FromArgMatches};
 use clap_complete::CompleteEnv;
-use command::{Failure, configuration};
+use command::{CommandFailure, configuration};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let cli = cli::Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let ended = match cli.command.run() {
         // The last line of a daemon goes the way of its others.
-        Err(Failure::Runtime(what)) => {
+        Err(CommandFailure::Runtime(what)) => {
             log::line(&what);
             ExitCode::FAILURE
         }

@@ -12,19 +12,19 @@ pub mod virtio;
 mod wear;
 
 use crate::configuration::read_again;
-use block::{BoxDevice, Deadline, Extent, IoError, IoResult, Kind, Nanos, TargetId};
-use claim::{Behind, Claim, OPEN_MAX};
+use block::{BoxDevice, Deadline, Extent, IoError, IoErrorKind, IoResult, Nanos, TargetId};
+use claim::{Behind, ExportClaim, OPEN_MAX};
 use control::address::NbdUri;
-use control::client::Client;
+use control::client::ControlClient;
 use control::config::{self, Config, Name};
-use control::files::Files;
-use control::place::Place;
-use control::protocol::Request;
-use control::status::Wear;
+use control::files::ConfigurationFiles;
+use control::place::BasePlace;
+use control::protocol::ControlRequest;
+use control::status::WearReport;
 use control::users;
-use node::{Event, Later, LogWitness, Platform, Process, Remembered, Roles};
-use origin::Identity;
-use shard::{Disk, Local};
+use node::{Later, LogWitness, NodeEvent, Platform, Remembered, Roles, UserProcess};
+use origin::DeviceIdentity;
+use shard::{Local, ShardDisk};
 use std::path::Path;
 use std::rc::Rc;
 use uring::{DiskOptions, Uring, UringDriver};
@@ -48,13 +48,13 @@ pub struct UringPlatform {
 }
 
 /// A hold on a device, against other users.
-pub enum Hold {
+pub enum UseLock {
     File {
         _file: OpenFile,
         _behind: Option<Behind>,
     },
     Export {
-        _claim: Claim,
+        _claim: ExportClaim,
     },
 }
 
@@ -93,14 +93,14 @@ impl UringPlatform {
 }
 
 /// The new text of a file of the configuration, written beside the file.
-struct Draft {
+struct FileDraft {
     draft: amend::Draft,
     platform: UringPlatform,
 }
 
-impl node::Draft for Draft {
-    fn commit(self: Box<Self>) -> Later<'static, Result<Files, String>> {
-        let Draft { draft, platform } = *self;
+impl node::ConfigurationDraft for FileDraft {
+    fn commit(self: Box<Self>) -> Later<'static, Result<ConfigurationFiles, String>> {
+        let FileDraft { draft, platform } = *self;
         Box::pin(async move { platform.soon("replaced", move || draft.commit()).await? })
     }
 }
@@ -125,7 +125,7 @@ impl UringPlatform {
 
     /// Returns `error`; a `Busy` one with the users of the file at `path`.
     async fn with_users(&self, error: IoError, path: &Path) -> IoError {
-        if error.kind() != Kind::Busy {
+        if error.kind() != IoErrorKind::Busy {
             return error;
         }
         let file = path.to_path_buf();
@@ -134,12 +134,16 @@ impl UringPlatform {
             return error;
         };
         let name = error.device().map_or_else(String::new, str::to_owned);
-        IoError::new(Kind::Busy, format!("is in use by {by}; stop that first")).on(name)
+        IoError::new(
+            IoErrorKind::Busy,
+            format!("is in use by {by}; stop that first"),
+        )
+        .on(name)
     }
 
-    fn hold(&self, target: TargetId) -> Hold {
+    fn hold(&self, target: TargetId) -> UseLock {
         let host = self.host.clone();
-        Hold::File {
+        UseLock::File {
             _file: OpenFile { host, target },
             _behind: None,
         }
@@ -148,9 +152,9 @@ impl UringPlatform {
     /// The device of an opened file in `state`; or the error, with the users of the file.
     async fn beside(
         &self,
-        opened: IoResult<(TargetId, Disk<UringDriver>)>,
+        opened: IoResult<(TargetId, ShardDisk<UringDriver>)>,
         path: &Path,
-    ) -> IoResult<(BoxDevice, Hold)> {
+    ) -> IoResult<(BoxDevice, UseLock)> {
         match opened {
             Ok((target, disk)) => Ok((BoxDevice::new(disk), self.hold(target))),
             Err(error) => Err(self.with_users(error, path).await),
@@ -171,7 +175,7 @@ impl UringPlatform {
 
 impl Platform for UringPlatform {
     type Driver = UringDriver;
-    type Hold = Hold;
+    type Hold = UseLock;
 
     fn local(&self) -> &Local<UringDriver> {
         &self.local
@@ -181,7 +185,7 @@ impl Platform for UringPlatform {
         &self,
         device: &config::Device,
         path: &Path,
-    ) -> IoResult<(Disk<UringDriver>, Hold)> {
+    ) -> IoResult<(ShardDisk<UringDriver>, UseLock)> {
         let options = DiskOptions {
             buffered: device.buffered.value,
             read_only: device.read_only.value,
@@ -202,7 +206,7 @@ impl Platform for UringPlatform {
                 let what =
                     "does not answer when it is opened; see to its file system or controller";
                 let name = options.name.clone().unwrap_or_default();
-                Err(IoError::new(Kind::Timeout, what).on(name))
+                Err(IoError::new(IoErrorKind::Timeout, what).on(name))
             })
         };
         let (target, _) = match claim::once_left(&timer, path, open).await {
@@ -212,7 +216,7 @@ impl Platform for UringPlatform {
         let mut hold = self.hold(target);
         let device = path.to_owned();
         let claimed = self.host.aside(move || Behind::claim(&device)).await??;
-        if let Hold::File {
+        if let UseLock::File {
             _behind: behind, ..
         } = &mut hold
         {
@@ -231,9 +235,9 @@ impl Platform for UringPlatform {
         looked.and_then(Result::ok).unwrap_or_default()
     }
 
-    fn claim_export(&self, uri: &NbdUri) -> IoResult<Hold> {
-        Ok(Hold::Export {
-            _claim: Claim::new(uri)?,
+    fn claim_export(&self, uri: &NbdUri) -> IoResult<UseLock> {
+        Ok(UseLock::Export {
+            _claim: ExportClaim::new(uri)?,
         })
     }
 
@@ -248,21 +252,22 @@ impl Platform for UringPlatform {
         reading.map_err(|error| error.to_string())?
     }
 
-    async fn unreadable(&self, running: &Files) -> Option<String> {
+    async fn unreadable(&self, running: &ConfigurationFiles) -> Option<String> {
         let (file, running) = (self.file.as_ref()?.to_path_buf(), running.clone());
         let reading = self.host.aside(move || {
-            let same = Files::read(&file).is_ok_and(|now| now.iter().eq(running.iter()));
+            let same =
+                ConfigurationFiles::read(&file).is_ok_and(|now| now.iter().eq(running.iter()));
             if same { None } else { read_again(&file).err() }
         });
         // A file system that does not answer is no fault of the file's.
         reading.await.ok().flatten()
     }
 
-    async fn amend(&self, request: Request) -> Option<Result<(), String>> {
+    async fn amend(&self, request: ControlRequest) -> Option<Result<(), String>> {
         self.file.as_ref()?;
         let control = self.control.to_path_buf();
         let amending = self.host.aside(move || {
-            let mut client = Client::connect(&control)?;
+            let mut client = ControlClient::connect(&control)?;
             client.change(&request, false, |_, _| ()).map(drop)
         });
         let amended = amending.await.map_err(|error| error.to_string());
@@ -271,10 +276,10 @@ impl Platform for UringPlatform {
 
     async fn draft(
         &self,
-        running: &Files,
-        change: &Request,
+        running: &ConfigurationFiles,
+        change: &ControlRequest,
         roles: Roles,
-    ) -> Result<Option<Box<dyn node::Draft>>, String> {
+    ) -> Result<Option<Box<dyn node::ConfigurationDraft>>, String> {
         if !change.is_kept() {
             return Ok(None);
         }
@@ -289,17 +294,17 @@ impl Platform for UringPlatform {
         };
         let draft = self.soon("written beside themselves", prepare).await??;
         let platform = self.clone();
-        Ok(Some(Box::new(Draft { draft, platform })))
+        Ok(Some(Box::new(FileDraft { draft, platform })))
     }
 
-    async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, Hold)> {
+    async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, UseLock)> {
         let (state, host) = (&self.state, &self.host);
         let opened = state::witness(state, pool.as_str(), host, &self.local).await;
         self.beside(opened, &state::file_of(state, pool.as_str()))
             .await
     }
 
-    async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Hold)> {
+    async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, UseLock)> {
         let (state, host) = (&self.state, &self.host);
         let opened = state::log_witness(state, volume.as_str(), host, &self.local).await;
         self.beside(opened, &state::log_file_of(state, volume.as_str()))
@@ -316,16 +321,16 @@ impl Platform for UringPlatform {
             .await
     }
 
-    async fn identity(&self, place: &str) -> Identity {
+    async fn identity(&self, place: &str) -> DeviceIdentity {
         let text = place.to_owned();
         let asked = self.host.aside(move || identity::identity(&text)).await;
-        asked.unwrap_or_else(|_| Identity::new(place))
+        asked.unwrap_or_else(|_| DeviceIdentity::new(place))
     }
 
-    async fn place(&self, device: &config::Device) -> Place {
-        let said = Place::said(device);
+    async fn place(&self, device: &config::Device) -> BasePlace {
+        let said = BasePlace::said(device);
         let device = device.clone();
-        let looked = self.host.aside(move || Place::of(&device));
+        let looked = self.host.aside(move || BasePlace::of(&device));
         let timer = self.local.env().timer;
         let looked = Deadline::new(&timer, PLACE_MAX).bound(looked).await;
         looked.and_then(Result::ok).unwrap_or(said)
@@ -337,7 +342,7 @@ impl Platform for UringPlatform {
         asked.ok()?.ok()
     }
 
-    async fn wear(&self, place: &str) -> Option<Wear> {
+    async fn wear(&self, place: &str) -> Option<WearReport> {
         if !wear::is_nvme(place) {
             return None;
         }
@@ -363,19 +368,19 @@ impl Platform for UringPlatform {
         machine::uuid()
     }
 
-    fn room(&self, promised: u64) -> Option<control::memory::Room> {
+    fn room(&self, promised: u64) -> Option<control::memory::MemoryRoom> {
         control::memory::room(promised)
     }
 
-    fn process(&self) -> Process {
-        Process {
+    fn process(&self) -> UserProcess {
+        UserProcess {
             pid: std::process::id(),
             cpu: machine::cpu_time(),
             resident_bytes: machine::resident_bytes(),
         }
     }
 
-    fn event(&self, event: Event) {
+    fn event(&self, event: NodeEvent) {
         crate::log::line(&event.to_string());
     }
 }
@@ -387,7 +392,7 @@ pub fn read(file: &Path) -> IoResult<Vec<u8>> {
             return refused.on(file.display().to_string());
         }
         let what = "cannot be read; correct the path, or let this user read it";
-        let error = IoError::new(Kind::Denied, what).on(file.display().to_string());
+        let error = IoError::new(IoErrorKind::Denied, what).on(file.display().to_string());
         error.because(cause)
     })
 }
@@ -396,7 +401,7 @@ pub fn read(file: &Path) -> IoResult<Vec<u8>> {
 mod tests {
     use super::*;
     use control::config::{Device, parse};
-    use node::{Devices, Role, Source};
+    use node::{DeviceSource, OpenDevices, RawRole};
     use shard::run_alone;
     use uring::Options;
 
@@ -418,12 +423,12 @@ mod tests {
             let config = parse("", &mut Vec::new());
             let env = local.env();
             let platform = UringPlatform::new(inner, local, Path::new(""));
-            let devices = Devices::new(&config, platform);
-            let source = Source::Device(Box::new(Device::parse(&text).unwrap()));
+            let devices = OpenDevices::new(&config, platform);
+            let source = DeviceSource::Device(Box::new(Device::parse(&text).unwrap()));
             let (first, second) = (devices.clone(), source.clone());
-            let opening = async move { first.open(&second, Role::Origin).await };
+            let opening = async move { first.open(&second, RawRole::Origin).await };
             let racing = async {
-                let refused = devices.open(&source, Role::Pool).await;
+                let refused = devices.open(&source, RawRole::Pool).await;
                 let why = refused.err().unwrap().to_string();
                 assert!(why.contains("is being opened"), "{why}");
                 env.timer.sleep(block::Nanos::from_millis(100)).await;
@@ -431,19 +436,19 @@ mod tests {
             };
             let (opened, ()) = futures_util::future::join(opening, racing).await;
             let lease = opened.unwrap();
-            assert!(devices.open(&source, Role::Pool).await.is_err());
+            assert!(devices.open(&source, RawRole::Pool).await.is_err());
             lease.release().await;
-            let lease = devices.open(&source, Role::Pool).await.unwrap();
+            let lease = devices.open(&source, RawRole::Pool).await.unwrap();
             lease.keep();
-            let refused = devices.open(&source, Role::Origin).await;
+            let refused = devices.open(&source, RawRole::Origin).await;
             let why = refused.err().unwrap().to_string();
             assert!(why.contains("is in use as pool"), "{why}");
             let name = source.name().clone();
             devices.close(&name).await.unwrap();
             // Dropped without a release, the device is free again too.
-            drop(devices.open(&source, Role::Origin).await.unwrap());
+            drop(devices.open(&source, RawRole::Origin).await.unwrap());
             env.timer.sleep(block::Nanos::from_millis(10)).await;
-            drop(devices.open(&source, Role::Origin).await.unwrap());
+            drop(devices.open(&source, RawRole::Origin).await.unwrap());
         });
         ended.expect("nothing cuts its power");
     }

@@ -1,9 +1,9 @@
 //! `hotset serve`: from a configuration to a running daemon and its end.
 
-use crate::Failure;
+use crate::CommandFailure;
 use crate::commands::table::count;
 use crate::log;
-use crate::platform::nbd::{NbdSockets, Socket};
+use crate::platform::nbd::{BoundSocket, NbdSockets};
 use crate::platform::ublk::UblkFrontend;
 use crate::platform::virtio::VirtioFrontend;
 use crate::platform::{UringPlatform, claim, steering};
@@ -42,10 +42,10 @@ fn raise_descriptors() {
 }
 
 /// Serves until the daemon is stopped.
-pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
+pub fn serve(file: &Path, cold: bool) -> Result<(), CommandFailure> {
     raise_descriptors();
     let config = crate::configuration::read_to_serve(file, claim::stays_listened)?;
-    log::begin().map_err(Failure::runtime)?;
+    log::begin().map_err(CommandFailure::runtime)?;
     for warning in crate::configuration::warnings(&config) {
         log::line(&warning);
     }
@@ -54,15 +54,15 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
         waits: log::line,
         ..Options::default()
     })
-    .map_err(Failure::runtime)?;
+    .map_err(CommandFailure::runtime)?;
     let sockets = Sockets::open(&host, &config)?;
     let mesh = Mesh::new(1);
     listen_to_signals(mesh.clone()).map_err(|cause| match uring::without_descriptor(&cause) {
-        Some(refused) => Failure::runtime(refused.on("signals")),
-        None => Failure::runtime(cause),
+        Some(refused) => CommandFailure::runtime(refused.on("signals")),
+        None => CommandFailure::runtime(cause),
     })?;
     // The files opened since the host was made may have taken all descriptors.
-    Uring::check().map_err(Failure::runtime)?;
+    Uring::check().map_err(CommandFailure::runtime)?;
     let outcome = Arc::new(Mutex::new(true));
     let ended_with = outcome.clone();
     let opened = host.clone();
@@ -75,7 +75,7 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
         );
         let depth = shard::Config::default();
         Shard::boot(id, driver, mesh.clone(), depth, move |local| {
-            local.put(Rc::new(Asked::default()));
+            local.put(Rc::new(SignalRequest::default()));
             async move {
                 let (state, file) = (&config.daemon.state.value, config.files.main());
                 let platform = UringPlatform::new(host.clone(), local, state);
@@ -91,7 +91,7 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
     });
     match *outcome.lock().expect("no panic under this lock") {
         true => Ok(()),
-        false => Err(Failure::Answered(1)),
+        false => Err(CommandFailure::Answered(1)),
     }
 }
 
@@ -99,25 +99,25 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), Failure> {
 #[derive(Clone)]
 struct Sockets {
     control: TargetId,
-    nbd: Vec<Socket>,
+    nbd: Vec<BoundSocket>,
 }
 
 impl Sockets {
     /// Listens on every socket; the former owner of one may be about to end.
-    fn open(host: &Uring, config: &Config) -> Result<Sockets, Failure> {
+    fn open(host: &Uring, config: &Config) -> Result<Sockets, CommandFailure> {
         let at = |line: u32| {
             let place = config.files.place(line);
-            move |error: IoError| Failure::Runtime(format!("{place}: {error}"))
+            move |error: IoError| CommandFailure::Runtime(format!("{place}: {error}"))
         };
         let control = &config.daemon.control;
         let address = Address::Unix(control.value.display().to_string().into());
         let listened = with_umask(0o177, || claim::wait(|| host.listen(&address)));
         let control = listened.map_err(at(control.line))?.0;
         let shared = steering::share(config);
-        shared.map_err(|problem| Failure::Usage(config.files.show(&problem)))?;
+        shared.map_err(|problem| CommandFailure::Usage(config.files.show(&problem)))?;
         let mut nbd = Vec::new();
         for listen in &config.listeners {
-            let opened = claim::wait(|| Socket::open(host, listen));
+            let opened = claim::wait(|| BoundSocket::open(host, listen));
             nbd.extend(opened.map_err(at(listen.line))?);
         }
         Ok(Sockets { control, nbd })
@@ -136,13 +136,13 @@ fn with_umask<T>(mask: libc::mode_t, work: impl FnOnce() -> T) -> T {
 
 /// Requests by signals.
 #[derive(Default)]
-struct Asked {
+struct SignalRequest {
     end: Cell<bool>,
     reload: Cell<bool>,
     changed: Signal,
 }
 
-impl Asked {
+impl SignalRequest {
     fn ask(&self, what: &Cell<bool>) {
         what.set(true);
         self.changed.notify();
@@ -186,7 +186,7 @@ fn listen_to_signals(mesh: Mesh<UringDriver>) -> std::io::Result<()> {
                 asked = Some(Instant::now());
             }
             mesh.post(HOME, move |local: &Local<UringDriver>| {
-                let asked = local.get::<Asked>().expect("put at boot");
+                let asked = local.get::<SignalRequest>().expect("put at boot");
                 match signal {
                     SIGHUP => asked.ask(&asked.reload),
                     _ => asked.ask(&asked.end),
@@ -208,7 +208,7 @@ async fn run(
 ) -> Result<(), String> {
     let local = platform.local().clone();
     let env = local.env();
-    let asked = local.get::<Asked>().expect("put at boot");
+    let asked = local.get::<SignalRequest>().expect("put at boot");
     let to_message = |error: block::IoError| error.to_string();
     let nbd = NbdSockets::new(&config, &platform, host.clone()).map_err(to_message)?;
     let nbd = Rc::new(nbd);
@@ -223,7 +223,7 @@ async fn run(
     let node = Node::start(&first, platform.clone(), frontends).await?;
     let devices = attached.settled().await;
     for what in attached.left(&config) {
-        platform.event(node::Event::Frontend { what });
+        platform.event(node::NodeEvent::Frontend { what });
     }
     // Flags of the command line are for this start alone.
     node.devices.adopt(config);
@@ -252,7 +252,7 @@ async fn run(
 }
 
 /// Reads the configuration again at each request of a signal, for ever.
-async fn reload_when_asked(node: Rc<Node<UringPlatform>>, asked: Rc<Asked>) {
+async fn reload_when_asked(node: Rc<Node<UringPlatform>>, asked: Rc<SignalRequest>) {
     loop {
         asked.for_reload().await;
         if let Err(why) = node.reload_in_turn().await {

@@ -3,15 +3,15 @@
 //! their quick form, are only printed. A group that fails leaves the others alone.
 
 use lab::bench::{
-    Row, arrays, engine, guest, hits, loss, memory, mesh, nbd_hits, nop, policy, reads, remember,
-    report, restart, served, simulator, throughput,
+    BenchRow, arrays, engine, guest, hits, loss, memory, mesh, nbd_hits, nop, policy, reads,
+    remember, report, restart, served, simulator, throughput,
 };
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-type Measure<'a> = &'a dyn Fn() -> Result<Vec<Row>, Box<dyn Error>>;
+type Measure<'a> = &'a dyn Fn() -> Result<Vec<BenchRow>, Box<dyn Error>>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let (options, chosen): (Vec<String>, Vec<String>) = std::env::args()
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .join("hotset");
     // Sockets' paths are to be short, and absolute for the daemon.
     let dir = std::path::absolute("target/bench")?;
-    let plan = served::Plan {
+    let plan = served::ServedPlan {
         hotset: hotset.clone(),
         data: file.canonicalize()?,
         disk_dir: dir.clone(),
@@ -94,7 +94,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let known = groups.map(|(name, _)| name).join(", ");
         return Err(format!("no group is called {unknown}; choose from {known}").into());
     }
-    let mut rows: Vec<Row> = Vec::new();
+    let mut rows: Vec<BenchRow> = Vec::new();
     let mut failed = Vec::new();
     for (name, measure) in groups {
         if !chosen.is_empty() && !chosen.iter().any(|chosen| chosen == name) {

@@ -3,7 +3,7 @@
 
 use block::Sectors;
 use lab::bench::counting::Counting;
-use lab::bench::memory::{Plan, measure};
+use lab::bench::memory::{MemoryPlan, measure};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .next()
         .ok_or("usage: memory LINE_BYTES [--quick]")?;
     let quick = arguments.next().is_some_and(|a| a == "--quick");
-    let plan = Plan {
+    let plan = MemoryPlan {
         line_bytes: line.parse()?,
         pool: Sectors::from_mib(if quick { 256 } else { 16 << 10 }),
         warming: if quick { 100_000 } else { 12_000_000 },

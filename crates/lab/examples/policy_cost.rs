@@ -3,7 +3,7 @@
 //! by `bench`.
 
 use lab::bench::counting::Counting;
-use lab::bench::policy::{Subject, bytes_per_line};
+use lab::bench::policy::{PolicySubject, bytes_per_line};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting::new();
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["accesses", policy] => {
-            let cost = Subject::new(policy, ACCESSES).access(ACCESSES);
+            let cost = PolicySubject::new(policy, ACCESSES).access(ACCESSES);
             println!("{}", serde_json::to_string(&cost)?);
         }
         ["memory", policy] => {

@@ -3,12 +3,12 @@
 //! reads: `valgrind --tool=callgrind target/release/examples/tap on 100000`.
 
 use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, Shared,
+    Buf, Content, Device, Extent, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, SharedBuf,
 };
-use filter::{Access, Begin, Tap, Watched};
+use filter::{Begin, ObservedDevice, RawAccess, Tap};
 use shard::{Config, Mesh, Shard};
-use sim::{Sim, World};
-use trace::{Op, Record, Tape};
+use sim::{SimHost, SimWorld};
+use trace::{RecordOp, RecordTape, TraceRecord};
 
 /// Answers at once.
 struct Nop(Geometry);
@@ -20,7 +20,7 @@ impl Device for Nop {
     async fn read(&self, _: Lba, buf: Buf) -> (Buf, IoResult) {
         (buf, Ok(()))
     }
-    async fn write(&self, _: Lba, _: Shared, _: Fua) -> IoResult {
+    async fn write(&self, _: Lba, _: SharedBuf, _: Fua) -> IoResult {
         Ok(())
     }
     async fn zero(&self, _: Extent) -> IoResult {
@@ -38,16 +38,16 @@ impl Device for Nop {
 }
 
 /// A sink like the daemon's recording, emptied when full.
-struct Sink(Tape);
+struct Sink(RecordTape);
 
 impl Begin for Sink {
-    fn begin(&mut self, now: Nanos, access: &Access) {
-        self.0.push(&Record {
+    fn begin(&mut self, now: Nanos, access: &RawAccess) {
+        self.0.push(&TraceRecord {
             time: now,
-            op: Op::Read,
+            op: RecordOp::Read,
             offset_bytes: access.extent.start.byte(),
             len_bytes: access.extent.len.bytes() as u32,
-            ..Record::default()
+            ..TraceRecord::default()
         });
     }
 }
@@ -65,7 +65,7 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let mode = args.next().expect("bare, off or on");
     let reads: u64 = args.next().and_then(|n| n.parse().ok()).expect("a number");
-    let mut sim = Sim::new(World::new(1));
+    let mut sim = SimHost::new(SimWorld::new(1));
     let outcome = sim.drive(1, |_, driver| {
         let mode = mode.clone();
         let boot = move |local: shard::Local<_>| async move {
@@ -75,9 +75,9 @@ fn main() {
             if mode == "bare" {
                 return read_all(&nop, buf, reads).await;
             }
-            let tapped = Watched::new(nop, Tap::default(), env.timer.clone());
+            let tapped = ObservedDevice::new(nop, Tap::default(), env.timer.clone());
             if mode == "on" {
-                assert!(tapped.watch().put(Sink(Tape::new(64 << 20))));
+                assert!(tapped.watch().put(Sink(RecordTape::new(64 << 20))));
             }
             read_all(&tapped, buf, reads).await;
         };

@@ -1,8 +1,8 @@
 //! Effect of the parts of an experiment's model: its figures with all of them, and without each.
 
-use crate::about::About;
-use experiment::figures::{Figures, Printed};
-use experiment::verdict::Outcome;
+use crate::about::RunAbout;
+use experiment::figures::{Printed, PublishedFigures};
+use experiment::verdict::SeedOutcome;
 use serde::{Deserialize, Serialize};
 
 /// The format that is written.
@@ -21,7 +21,7 @@ pub struct Moved {
 
 /// All figures without one part of the model.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct AblationRow {
     /// The part.
     pub without: String,
     /// Results by figure, in order.
@@ -54,20 +54,20 @@ pub struct Ablated {
     /// Published value of each.
     pub published: Vec<f64>,
     /// Rows, the one without nothing first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<AblationRow>,
 }
 
 impl Ablated {
     /// Builds the report from the outcomes with all of the model, and then without each of `parts`,
     /// seed by seed.
     pub fn new(
-        about: About,
-        figures: &Figures,
+        about: RunAbout,
+        figures: &PublishedFigures,
         parts: &[&str],
-        outcomes: &[Vec<Outcome>],
+        outcomes: &[Vec<SeedOutcome>],
     ) -> Ablated {
         let names = [NOTHING].into_iter().chain(parts.iter().copied());
-        let row = |(without, outcomes): (&str, &Vec<Outcome>)| Row {
+        let row = |(without, outcomes): (&str, &Vec<SeedOutcome>)| AblationRow {
             without: without.into(),
             moved: figures
                 .printed
@@ -125,7 +125,7 @@ impl Ablated {
             (Some(ours), Some(false)) => format!("{} missed", short(ours)),
             (Some(ours), _) => short(ours),
         };
-        let line = |row: &Row| {
+        let line = |row: &AblationRow| {
             let cells = figures.iter().map(|place| cell(&row.moved[*place]));
             [row.without.clone()].into_iter().chain(cells).collect()
         };
@@ -134,7 +134,7 @@ impl Ablated {
     }
 }
 
-fn moved(printed: &Printed, outcomes: &[Outcome]) -> Moved {
+fn moved(printed: &Printed, outcomes: &[SeedOutcome]) -> Moved {
     let values = outcomes.iter();
     let values = values.map(|run| run.values.get(&printed.figure).copied());
     let sum: Option<f64> = values.sum();
@@ -150,7 +150,7 @@ fn moved(printed: &Printed, outcomes: &[Outcome]) -> Moved {
 mod tests {
     use super::*;
 
-    fn figures() -> Figures {
+    fn figures() -> PublishedFigures {
         let text = r#"
             source = "a paper"
             engine = "0123abc"
@@ -169,11 +169,11 @@ mod tests {
             status = "blind"
             tolerance_percent = 10.0
         "#;
-        Figures::parse(text).unwrap()
+        PublishedFigures::parse(text).unwrap()
     }
 
-    fn run(rate: f64, wait: f64) -> Outcome {
-        let mut outcome = Outcome::default();
+    fn run(rate: f64, wait: f64) -> SeedOutcome {
+        let mut outcome = SeedOutcome::default();
         outcome.set("rate", rate);
         outcome.set("wait", wait);
         outcome
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn what_is_missed_stands_beside_what_it_is_without_each_part() {
-        let about = About {
+        let about = RunAbout {
             experiment: "x".into(),
             quick: true,
             seed: 1,

@@ -2,7 +2,7 @@
 
 /// Facts about a run.
 #[derive(Clone, Debug)]
-pub struct About {
+pub struct RunAbout {
     /// The experiment.
     pub experiment: String,
     /// True for the quick form.

@@ -4,11 +4,11 @@
 //! Invariant: a choice is called faster or slower only if the 95 % interval of its ratio to
 //! the default, seed by seed, does not span 1.
 
-use crate::about::About;
+use crate::about::RunAbout;
 use crate::report::short;
 use advise::sizing::volume::{advice, estimate};
 use advise::sizing::{EXAMPLE_PRICES, PriceBook};
-use experiment::choices::{ALL, AUTO, Came, Choice, Event};
+use experiment::choices::{ALL, AUTO, Came, Choice, MiddleEvent};
 use experiment::spread::{interval, spans_one};
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ const BEHIND_PERCENT_MAX: f64 = 5.0;
 
 /// One choice beside the default.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Row {
+pub struct ChoiceRow {
     /// Name of the choice.
     pub choice: String,
     /// Work a second, the mean over the seeds.
@@ -76,7 +76,7 @@ pub struct Tried {
     /// Wall-clock seconds of all runs.
     pub wall_seconds: f64,
     /// Rows by choice, the default first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ChoiceRow>,
     /// Sizes of the pool.
     pub advised: Vec<Advised>,
     /// Warnings of that advice, with the first seed.
@@ -98,7 +98,7 @@ const fn whole() -> u64 {
 impl Tried {
     /// Builds the report from the results of [`ALL`], seed by seed, on so many percent of the
     /// flash.
-    pub fn new(about: About, flash_percent: u64, came: &[Vec<Came>]) -> Tried {
+    pub fn new(about: RunAbout, flash_percent: u64, came: &[Vec<Came>]) -> Tried {
         let rows = rows(&ALL, came);
         let fixed = ALL
             .iter()
@@ -141,7 +141,7 @@ impl Tried {
 }
 
 /// The rows of `choices`, from their results seed by seed, the default first.
-pub fn rows(choices: &[Choice], came: &[Vec<Came>]) -> Vec<Row> {
+pub fn rows(choices: &[Choice], came: &[Vec<Came>]) -> Vec<ChoiceRow> {
     let default = &came[0];
     let row = |(choice, came): (&Choice, &Vec<Came>)| {
         let rates = || came.iter().map(|came| came.rate);
@@ -156,7 +156,7 @@ pub fn rows(choices: &[Choice], came: &[Vec<Came>]) -> Vec<Row> {
             Some([from, _]) if from > 1.0 => "faster",
             Some(_) => "slower",
         };
-        Row {
+        ChoiceRow {
             choice: choice.name.into(),
             rate: mean(rates()),
             rate_min: rates().fold(f64::INFINITY, f64::min),
@@ -178,7 +178,7 @@ fn advised(came: &[Vec<Came>]) -> Vec<Advised> {
             name: AUTO.name,
             ..**choice
         };
-        choice.event == Event::None && other == AUTO
+        choice.event == MiddleEvent::None && other == AUTO
     });
     let row = |(choice, measured): (&Choice, &Vec<Came>)| {
         let predicted = came[0].iter().map(|auto| {
@@ -227,7 +227,7 @@ pub const HEAD: [&str; 8] = [
 ];
 
 /// A row's cells, as pages and terminals show them.
-pub fn cells(row: &Row) -> [String; 8] {
+pub fn cells(row: &ChoiceRow) -> [String; 8] {
     [
         row.choice.clone(),
         format!("{:.3}", row.ratio),
@@ -257,7 +257,7 @@ pub fn advice_cells(row: &Advised) -> [String; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::observed::{Observed, Service};
+    use control::observed::{Observed, ServiceReport};
     use control::status::Total;
     use policy::profile::Profiler;
 
@@ -265,7 +265,7 @@ mod tests {
         let mut profiler = Profiler::new(4096, 1);
         for access in 0..10_000u64 {
             profiler.tick(block::Nanos::from_secs(access));
-            profiler.access(access % 100, 1, policy::Op::Read);
+            profiler.access(access % 100, 1, policy::PolicyOp::Read);
         }
         Came {
             rate,
@@ -287,8 +287,8 @@ mod tests {
                 updated_bytes: 0,
                 read_total: Total::default(),
                 write_total: Total::default(),
-                origin: Service::default(),
-                cache: Service::default(),
+                origin: ServiceReport::default(),
+                cache: ServiceReport::default(),
             },
             virtual_s: 1.0,
         }
@@ -297,7 +297,7 @@ mod tests {
     fn tried(rates: impl Fn(&Choice, u64) -> f64, seeds: u64) -> Tried {
         let of = |choice: &Choice| (0..seeds).map(|n| came(rates(choice, n), 0.5)).collect();
         let came: Vec<Vec<Came>> = ALL.iter().map(of).collect();
-        let about = About {
+        let about = RunAbout {
             experiment: "x".into(),
             quick: false,
             seed: 1,
@@ -356,7 +356,7 @@ mod tests {
         let mut profiler = Profiler::new(4096, 1);
         for line in 0..1000u64 {
             profiler.tick(block::Nanos::from_secs(line));
-            profiler.access(line, 1, policy::Op::Read);
+            profiler.access(line, 1, policy::PolicyOp::Read);
         }
         let mut default = came(100.0, 0.5);
         default.observed.profile = profiler.profile();

@@ -14,7 +14,7 @@ const HOURS_PER_YEAR: f64 = 8_766.0;
 
 /// Work that is counted, and the source of its rate.
 #[derive(Clone, Copy, Debug)]
-enum Work {
+enum WorkUnit {
     /// Pages of this curve in the last ninth of the run.
     Pages(&'static str),
     /// Megabytes of all of this curve.
@@ -23,10 +23,10 @@ enum Work {
     Figure(&'static str),
 }
 
-impl Work {
+impl WorkUnit {
     fn name(self) -> &'static str {
         match self {
-            Work::Pages(name) | Work::Megabytes(name) | Work::Figure(name) => name,
+            WorkUnit::Pages(name) | WorkUnit::Megabytes(name) | WorkUnit::Figure(name) => name,
         }
     }
 
@@ -34,17 +34,17 @@ impl Work {
     fn rate(self, finished: &Finished) -> Option<f64> {
         let curve = |name| finished.curves.iter().find(|(known, _)| known == name);
         match self {
-            Work::Pages(name) => {
+            WorkUnit::Pages(name) => {
                 let (_, curve) = curve(name)?;
                 let end = curve.interval_s * curve.points.len() as f64;
                 let (sum, s) = curve.over(end * 8.0 / 9.0, end);
                 Some(sum.pages as f64 / s)
             }
-            Work::Megabytes(name) => {
+            WorkUnit::Megabytes(name) => {
                 let (sum, s) = curve(name)?.1.whole();
                 Some(sum.bytes as f64 / 1e6 / s)
             }
-            Work::Figure(name) => {
+            WorkUnit::Figure(name) => {
                 let row = finished.rows.iter().find(|row| row.figure == name)?;
                 Some(row.ours)
             }
@@ -53,11 +53,11 @@ impl Work {
 }
 
 /// A machine and its work: the experiment, disks, flash drives, and the work.
-struct Case {
+struct OwnershipCase {
     experiment: &'static str,
     disks: f64,
     flash: f64,
-    work: Work,
+    work: WorkUnit,
     /// Unit of the work; the price is for a million of these.
     unit: &'static str,
 }
@@ -66,10 +66,10 @@ const fn case(
     experiment: &'static str,
     disks: f64,
     flash: f64,
-    work: Work,
+    work: WorkUnit,
     unit: &'static str,
-) -> Case {
-    Case {
+) -> OwnershipCase {
+    OwnershipCase {
         experiment,
         disks,
         flash,
@@ -80,102 +80,109 @@ const fn case(
 
 /// The evaluations, each with its drives. Decision support is without the storage system, because
 /// its drives were not printed; `perc` does no work that could be paid for.
-const CASES: [Case; 13] = [
-    case("cachecade", 6.0, 0.0, Work::Pages("hdd"), "pages"),
-    case("cachecade", 6.0, 1.0, Work::Pages("ssd1"), "pages"),
-    case("cachecade", 6.0, 2.0, Work::Pages("ssd2"), "pages"),
-    case("cachecade", 6.0, 3.0, Work::Pages("ssd3"), "pages"),
+const CASES: [OwnershipCase; 13] = [
+    case("cachecade", 6.0, 0.0, WorkUnit::Pages("hdd"), "pages"),
+    case("cachecade", 6.0, 1.0, WorkUnit::Pages("ssd1"), "pages"),
+    case("cachecade", 6.0, 2.0, WorkUnit::Pages("ssd2"), "pages"),
+    case("cachecade", 6.0, 3.0, WorkUnit::Pages("ssd3"), "pages"),
     case(
         "maxiq",
         3.0,
         0.0,
-        Work::Pages("1500 users, cache off"),
+        WorkUnit::Pages("1500 users, cache off"),
         "pages",
     ),
     case(
         "maxiq",
         3.0,
         1.0,
-        Work::Pages("1500 users, cache on"),
+        WorkUnit::Pages("1500 users, cache on"),
         "pages",
     ),
     case(
         "redskin",
         2.0,
         0.0,
-        Work::Figure("hour.hdd.elevator.tps"),
+        WorkUnit::Figure("hour.hdd.elevator.tps"),
         "requests",
     ),
     case(
         "redskin",
         0.0,
         1.0,
-        Work::Figure("hour.x25-m.elevator.tps"),
+        WorkUnit::Figure("hour.x25-m.elevator.tps"),
         "requests",
     ),
     case(
         "redskin",
         0.0,
         2.0,
-        Work::Figure("hour.x25-e.elevator.tps"),
+        WorkUnit::Figure("hour.x25-e.elevator.tps"),
         "requests",
     ),
     case(
         "nytro",
         0.0,
         0.0,
-        Work::Megabytes("without the cache"),
+        WorkUnit::Megabytes("without the cache"),
         "MB",
     ),
-    case("nytro", 0.0, 1.0, Work::Megabytes("warm"), "MB"),
+    case("nytro", 0.0, 1.0, WorkUnit::Megabytes("warm"), "MB"),
     case(
         "perc-mail",
         14.0,
         0.0,
-        Work::Figure("iops.average"),
+        WorkUnit::Figure("iops.average"),
         "reads and writes",
     ),
-    case("perc-oltp", 14.0, 0.0, Work::Figure("tps"), "transactions"),
+    case(
+        "perc-oltp",
+        14.0,
+        0.0,
+        WorkUnit::Figure("tps"),
+        "transactions",
+    ),
 ];
 
 /// Prices; amounts are in `currency`.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Prices {
+struct PriceList {
     dated: Datetime,
     currency: String,
     years: f64,
     power_per_kwh: f64,
-    server: Part,
-    disk: Part,
-    flash: Part,
+    server: HardwarePart,
+    disk: HardwarePart,
+    flash: HardwarePart,
 }
 
 /// A piece of hardware.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Part {
+struct HardwarePart {
     price: f64,
     watts: f64,
 }
 
 /// Cost of one case.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Cost {
+struct OwnershipCost {
     hardware: f64,
     power: f64,
     per_million: f64,
 }
 
-impl Prices {
-    fn cost(&self, disks: f64, flash: f64, pages_per_second: f64) -> Cost {
+impl PriceList {
+    fn cost(&self, disks: f64, flash: f64, pages_per_second: f64) -> OwnershipCost {
         let parts = [(1.0, self.server), (disks, self.disk), (flash, self.flash)];
-        let sum = |of: fn(Part) -> f64| parts.iter().map(|(n, part)| n * of(*part)).sum::<f64>();
+        let sum =
+            |of: fn(HardwarePart) -> f64| parts.iter().map(|(n, part)| n * of(*part)).sum::<f64>();
         let hours = HOURS_PER_YEAR * self.years;
         let hardware = sum(|part| part.price);
         let power = sum(|part| part.watts) / 1e3 * hours * self.power_per_kwh;
         let millions = pages_per_second * hours * 3_600.0 / 1e6;
-        Cost {
+        OwnershipCost {
             hardware,
             power,
             per_million: (hardware + power) / millions,
@@ -185,10 +192,10 @@ impl Prices {
 
 /// The cases of an experiment as markup; empty without any.
 pub fn section(finished: &Finished) -> String {
-    let prices: Prices = toml::from_str(PRICES).expect("the shipped prices are well formed");
+    let prices: PriceList = toml::from_str(PRICES).expect("the shipped prices are well formed");
     let cases = CASES.iter();
     let cases = cases.filter(|case| case.experiment == finished.experiment);
-    let line = |case: &Case| {
+    let line = |case: &OwnershipCase| {
         let rate = case.work.rate(finished)?;
         let cost = prices.cost(case.disks, case.flash, rate);
         let cells = vec![
@@ -229,8 +236,8 @@ mod tests {
 
     #[test]
     fn a_page_costs_its_part_of_hardware_and_power() {
-        let part = |price, watts| Part { price, watts };
-        let prices = Prices {
+        let part = |price, watts| HardwarePart { price, watts };
+        let prices = PriceList {
             dated: "2026-11-01".parse().unwrap(),
             currency: "USD".into(),
             years: 2.0,
@@ -244,14 +251,14 @@ mod tests {
         // 134 W over 17,532 hours.
         assert!((cost.power - 1_174.644).abs() < 1e-6, "{cost:?}");
         assert!((cost.per_million - 2_574.644 / 631.152).abs() < 1e-9);
-        assert!(toml::from_str::<Prices>(PRICES).is_ok());
+        assert!(toml::from_str::<PriceList>(PRICES).is_ok());
     }
 
     #[test]
     fn what_is_paid_for_as_a_figure_was_printed() {
         for case in CASES {
             let experiment = named(case.experiment).expect("it is registered");
-            if let Work::Figure(name) = case.work {
+            if let WorkUnit::Figure(name) = case.work {
                 let printed = (experiment.figures)().printed;
                 assert!(printed.iter().any(|p| p.figure == name), "{name}");
             }

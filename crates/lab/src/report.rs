@@ -6,10 +6,10 @@ mod short;
 use crate::ablation::Ablated;
 use crate::choices::{self, Tried};
 use crate::ownership;
-use advise::page::{Page, escape, span, table, themed};
-use experiment::figures::Status;
+use advise::page::{HtmlPage, escape, span, table, themed};
+use experiment::figures::FigureStatus;
 use experiment::finished::Finished;
-use experiment::verdict::Row;
+use experiment::verdict::FigureRow;
 pub use short::short;
 use short::shorter;
 use std::error::Error;
@@ -29,7 +29,7 @@ pub const ROW_HEAD: [&str; 9] = [
 ];
 
 /// A row's cells, as pages and terminals show them.
-pub fn cells(row: &Row) -> [String; 9] {
+pub fn cells(row: &FigureRow) -> [String; 9] {
     let asked = match (row.bound, row.tolerance) {
         (Some(bound), _) => Some(bound.name().to_owned()),
         (None, most) => most.map(|most| format!("{most:.0} %")),
@@ -57,7 +57,7 @@ pub fn cells(row: &Row) -> [String; 9] {
 }
 
 /// Rows that were met, and those that could be.
-fn met<'a>(rows: impl Iterator<Item = &'a Row>) -> (usize, usize) {
+fn met<'a>(rows: impl Iterator<Item = &'a FigureRow>) -> (usize, usize) {
     let judged: Vec<bool> = rows.filter_map(|row| row.met).collect();
     (judged.iter().filter(|met| **met).count(), judged.len())
 }
@@ -69,19 +69,19 @@ pub fn page(
     ablated: &[Ablated],
     missing: &[&str],
 ) -> Result<String, Box<dyn Error>> {
-    let mut page = Page::new(
+    let mut page = HtmlPage::new(
         "Published evaluations, run again",
         "In virtual time, on models of the drives that were evaluated, by the engine and arrays that serve.",
     );
     let rows = || all.iter().flat_map(|finished| &finished.rows);
     let share = |(met, judged): (usize, usize)| format!("{met} of {judged}");
-    let of = |status: Status| met(rows().filter(move |row| row.status == status));
+    let of = |status: FigureStatus| met(rows().filter(move |row| row.status == status));
     let open = rows().filter(|row| row.met.is_none()).count();
     page.facts(&[
         ("figures within tolerance", share(met(rows()))),
-        ("blind", share(of(Status::Blind))),
-        ("calibrated", share(of(Status::Calibrated))),
-        ("shape", share(of(Status::Shape))),
+        ("blind", share(of(FigureStatus::Blind))),
+        ("calibrated", share(of(FigureStatus::Calibrated))),
+        ("shape", share(of(FigureStatus::Shape))),
         ("not identifiable", open.to_string()),
     ]);
     page.section("Verdict", &verdict(all));
@@ -108,7 +108,7 @@ pub fn page(
 /// A line for each experiment.
 fn verdict(all: &[Finished]) -> String {
     let line = |finished: &Finished| {
-        let of = |status: Status| {
+        let of = |status: FigureStatus| {
             let rows = finished.rows.iter().filter(move |row| row.status == status);
             let (met, judged) = met(rows);
             match judged {
@@ -118,9 +118,9 @@ fn verdict(all: &[Finished]) -> String {
         };
         let cells = vec![
             finished.experiment.clone(),
-            of(Status::Blind),
-            of(Status::Calibrated),
-            of(Status::Shape),
+            of(FigureStatus::Blind),
+            of(FigureStatus::Calibrated),
+            of(FigureStatus::Shape),
             finished.seeds.to_string(),
             span(finished.virtual_seconds),
             span(finished.wall_seconds),
@@ -178,7 +178,8 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
         .collect();
     out += &table(&ROW_HEAD, &lines, &[]);
     let noted = finished.rows.iter();
-    let noted = noted.filter(|row| !row.note.is_empty() && row.status != Status::NotIdentifiable);
+    let noted =
+        noted.filter(|row| !row.note.is_empty() && row.status != FigureStatus::NotIdentifiable);
     out += &list("Notes", &notes(noted));
     let fitted = finished.fitted.iter();
     let fitted = fitted.map(|f| format!("{} = {}, to {}", f.parameter, f.value, f.figure));
@@ -191,7 +192,7 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
     let open = finished
         .rows
         .iter()
-        .filter(|row| row.status == Status::NotIdentifiable);
+        .filter(|row| row.status == FigureStatus::NotIdentifiable);
     out += &list("Not identifiable", &notes(open));
     out += &list("Not published, and assumed", &finished.assumed);
     out += &list(
@@ -203,7 +204,7 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
 
 /// The section on choices that the source could not try.
 fn tried_section(tried: &Tried) -> String {
-    let of = |row: &choices::Row| (choices::cells(row).into(), row.says == "slower");
+    let of = |row: &choices::ChoiceRow| (choices::cells(row).into(), row.says == "slower");
     let rows: Vec<_> = tried.rows.iter().map(of).collect();
     let advised: Vec<_> = tried
         .advised
@@ -256,7 +257,7 @@ fn ablated_section(ablated: &Ablated) -> String {
 }
 
 /// The notes, once for all figures with the same note.
-fn notes<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<String> {
+fn notes<'a>(rows: impl Iterator<Item = &'a FigureRow>) -> Vec<String> {
     let mut notes: Vec<(&str, String)> = Vec::new();
     for row in rows {
         match notes.iter_mut().find(|(note, _)| *note == row.note) {
@@ -287,10 +288,10 @@ mod tests {
     use super::*;
     use advise::page::assert_self_contained;
     use experiment::finished::FORMAT;
-    use experiment::visitors::{Curve, Tally};
+    use experiment::visitors::{VisitCurve, VisitTally};
 
-    fn row(figure: &str, status: Status, met: Option<bool>) -> Row {
-        Row {
+    fn row(figure: &str, status: FigureStatus, met: Option<bool>) -> FigureRow {
+        FigureRow {
             experiment: "x".into(),
             figure: figure.into(),
             unit: "1/s".into(),
@@ -314,12 +315,12 @@ mod tests {
     }
 
     fn finished() -> Finished {
-        let points = (0..20).map(|i| Tally {
+        let points = (0..20).map(|i| VisitTally {
             pages: 10 + i,
             hits: 100,
             bytes: 1_000_000 * i,
             page_s: 5.0,
-            ..Tally::default()
+            ..VisitTally::default()
         });
         Finished {
             format: FORMAT,
@@ -334,15 +335,15 @@ mod tests {
             virtual_seconds: 10.0,
             wall_seconds: 1.0,
             rows: vec![
-                row("rate", Status::Blind, Some(false)),
-                row("spread", Status::NotIdentifiable, None),
+                row("rate", FigureStatus::Blind, Some(false)),
+                row("spread", FigureStatus::NotIdentifiable, None),
             ],
             fitted: Vec::new(),
             assumed: vec!["much".into()],
             contradictions: Vec::new(),
             curves: vec![(
                 "cache on".into(),
-                Curve {
+                VisitCurve {
                     interval_s: 60.0,
                     points: points.collect(),
                 },
@@ -370,14 +371,14 @@ mod tests {
 
     #[test]
     fn a_note_of_several_figures_is_listed_once() {
-        let other = Row {
+        let other = FigureRow {
             note: "other".into(),
-            ..row("c", Status::Blind, None)
+            ..row("c", FigureStatus::Blind, None)
         };
         let rows = [
-            row("a", Status::Blind, None),
+            row("a", FigureStatus::Blind, None),
             other,
-            row("b", Status::Blind, None),
+            row("b", FigureStatus::Blind, None),
         ];
         assert_eq!(notes(rows.iter()), ["a, b: <b>", "c: other"]);
     }

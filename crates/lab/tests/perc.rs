@@ -1,8 +1,8 @@
 //! The published stress evaluation in its quick form: expected effects are visible.
 
-use lab::perc::{self, Report};
+use lab::perc::{self, PercReport};
 
-fn quick(seed: u64) -> Report {
+fn quick(seed: u64) -> PercReport {
     perc::run(seed, true, &|_| ()).expect("the simulation ends")
 }
 
@@ -45,7 +45,7 @@ fn a_second_controller_gains_what_it_must_and_a_drive_may_go() {
 
 #[test]
 fn the_same_seed_says_the_same() {
-    let text = |report: &Report| serde_json::to_string(report).unwrap();
+    let text = |report: &PercReport| serde_json::to_string(report).unwrap();
     let threads = [7, 7, 8].map(|seed| std::thread::spawn(move || text(&quick(seed))));
     let [one, again, other] = threads.map(|thread| thread.join().unwrap());
     assert_eq!(one, again);

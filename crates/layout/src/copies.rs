@@ -2,13 +2,16 @@
 
 use crate::signature::{UNKNOWN, foreign};
 use crate::{
-    Area, BITMAP_BLOCKS, BLOCK_BYTES, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError,
-    newest_bitmap,
+    BITMAP_BLOCKS, BLOCK_BYTES, PlannedArea, PoolRole, PoolSuperblock, SUPERBLOCK_BLOCKS,
+    SuperblockError, newest_bitmap,
 };
 
 /// The first copy, from the first [`PROBE_BYTES`](crate::PROBE_BYTES) of a device, or all if there
 /// are fewer, `None` if they cannot be read, and of its table area.
-pub fn first_superblock(start: Option<&[u8]>, tail: &[u8]) -> Result<Superblock, SuperblockError> {
+pub fn first_superblock(
+    start: Option<&[u8]>,
+    tail: &[u8],
+) -> Result<PoolSuperblock, SuperblockError> {
     match superblock(start, tail) {
         Err(SuperblockError::Blank) => Err(start
             .and_then(foreign)
@@ -19,17 +22,20 @@ pub fn first_superblock(start: Option<&[u8]>, tail: &[u8]) -> Result<Superblock,
 
 /// The second copy, from the last bytes of a device, and of its table area. Foreign content there
 /// is no evidence: the copy then counts as blank.
-pub fn second_superblock(end: Option<&[u8]>, tail: &[u8]) -> Result<Superblock, SuperblockError> {
+pub fn second_superblock(
+    end: Option<&[u8]>,
+    tail: &[u8],
+) -> Result<PoolSuperblock, SuperblockError> {
     match superblock(end, tail) {
         Err(SuperblockError::Foreign(_)) => Err(SuperblockError::Blank),
         other => other,
     }
 }
 
-fn superblock(bytes: Option<&[u8]>, tail: &[u8]) -> Result<Superblock, SuperblockError> {
+fn superblock(bytes: Option<&[u8]>, tail: &[u8]) -> Result<PoolSuperblock, SuperblockError> {
     bytes.map_or(
         Err(SuperblockError::Damaged("it cannot be read")),
-        |bytes| Superblock::decode(bytes, tail),
+        |bytes| PoolSuperblock::decode(bytes, tail),
     )
 }
 
@@ -40,9 +46,9 @@ fn superblock(bytes: Option<&[u8]>, tail: &[u8]) -> Result<Superblock, Superbloc
 /// between the two, the device is blank, or has the second copy and no first sector.
 pub fn current_superblock(
     start: Option<&[u8]>,
-    first: Result<Superblock, SuperblockError>,
-    second: Result<Superblock, SuperblockError>,
-) -> Result<Superblock, SuperblockError> {
+    first: Result<PoolSuperblock, SuperblockError>,
+    second: Result<PoolSuperblock, SuperblockError>,
+) -> Result<PoolSuperblock, SuperblockError> {
     let begun = |start: &[u8]| start.iter().take(512).all(|byte| *byte == 0);
     match (first, second) {
         (Err(SuperblockError::Blank), Err(SuperblockError::Damaged(_))) => {
@@ -60,28 +66,28 @@ pub fn current_superblock(
 }
 
 /// True if the first copy alone is noise: the bytes after it are the device's own.
-fn is_ours(start: Option<&[u8]>, superblock: &Superblock) -> bool {
+fn is_ours(start: Option<&[u8]>, superblock: &PoolSuperblock) -> bool {
     let (Some(start), from) = (start, SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES) else {
         return false;
     };
     let bitmap = start.get(from..from + BITMAP_BLOCKS as usize * BLOCK_BYTES);
     let bitmap = bitmap.and_then(|bitmap| newest_bitmap(bitmap, superblock.device));
-    superblock.role == Role::Witness && start.len() == from || bitmap.is_some()
+    superblock.role == PoolRole::Witness && start.len() == from || bitmap.is_some()
 }
 
 /// The superblock of a witness, of which `read` has the blocks.
 pub fn witness_superblock(
-    read: impl Fn(Area) -> Option<Vec<u8>>,
-) -> Result<Superblock, SuperblockError> {
+    read: impl Fn(PlannedArea) -> Option<Vec<u8>>,
+) -> Result<PoolSuperblock, SuperblockError> {
     let [first, second] = [0, 1].map(|copy| {
-        let area = Area {
+        let area = PlannedArea {
             start: copy as u64 * SUPERBLOCK_BLOCKS,
             blocks: SUPERBLOCK_BLOCKS,
         };
         let Some(bytes) = read(area) else {
             return superblock(None, &[]);
         };
-        let tail = Superblock::table_area(&bytes, copy).and_then(&read);
+        let tail = PoolSuperblock::table_area(&bytes, copy).and_then(&read);
         superblock(Some(&bytes), &tail.unwrap_or_default())
     });
     newest(first, second)
@@ -89,9 +95,9 @@ pub fn witness_superblock(
 
 /// The newer of two copies. If neither can be read: the state of the better one.
 pub fn newest(
-    a: Result<Superblock, SuperblockError>,
-    b: Result<Superblock, SuperblockError>,
-) -> Result<Superblock, SuperblockError> {
+    a: Result<PoolSuperblock, SuperblockError>,
+    b: Result<PoolSuperblock, SuperblockError>,
+) -> Result<PoolSuperblock, SuperblockError> {
     let rank = |error: &SuperblockError| match error {
         SuperblockError::Version(_) => 0,
         SuperblockError::Damaged(_) => 1,
@@ -117,8 +123,8 @@ mod tests {
     const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * crate::BLOCK_BYTES;
 
     fn bytes(sequence: u64) -> Vec<u8> {
-        let superblock = Superblock {
-            role: Role::Witness,
+        let superblock = PoolSuperblock {
+            role: PoolRole::Witness,
             clean: false,
             pool: Uuid(1),
             device: Uuid(2),

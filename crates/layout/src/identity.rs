@@ -99,7 +99,7 @@ impl Fact {
 
 /// The identity of a device; compared by [`likeness`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Identity(Vec<u8>);
+pub struct DeviceIdentity(Vec<u8>);
 
 /// The relation of two identities.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,32 +112,32 @@ pub enum Likeness {
     Other,
 }
 
-impl Identity {
+impl DeviceIdentity {
     /// `text`, if short; else its beginning and a hash of all of it.
-    pub fn new(text: &str) -> Identity {
+    pub fn new(text: &str) -> DeviceIdentity {
         let bytes = text.as_bytes();
         if bytes.len() <= IDENTITY_BYTES_MAX {
-            return Identity(bytes.to_vec());
+            return DeviceIdentity(bytes.to_vec());
         }
         let mut short = bytes[..IDENTITY_BYTES_MAX - 8].to_vec();
         short.extend(XxHash3_64::oneshot(bytes).to_le_bytes());
-        Identity(short)
+        DeviceIdentity(short)
     }
 
     /// The facts that are known; of too many the last are left out.
-    pub fn of(facts: &BTreeMap<Fact, String>) -> Identity {
+    pub fn of(facts: &BTreeMap<Fact, String>) -> DeviceIdentity {
         let mut bytes = vec![FACTS];
         let most = (IDENTITY_BYTES_MAX - bytes.len()) / FACT_BYTES;
         for (fact, value) in facts.iter().take(most) {
             bytes.push(*fact as u8);
             bytes.extend(hashed(value.as_bytes()));
         }
-        Identity(bytes)
+        DeviceIdentity(bytes)
     }
 
     /// The identity that these bytes, at most 64, are.
-    pub fn from_bytes(bytes: &[u8]) -> Option<Identity> {
-        (bytes.len() <= IDENTITY_BYTES_MAX).then(|| Identity(bytes.to_vec()))
+    pub fn from_bytes(bytes: &[u8]) -> Option<DeviceIdentity> {
+        (bytes.len() <= IDENTITY_BYTES_MAX).then(|| DeviceIdentity(bytes.to_vec()))
     }
 
     /// The identity's bytes; at most 64.
@@ -243,11 +243,11 @@ fn former(was: &[u8], now: &[(Fact, Hash)]) -> Likeness {
 mod tests {
     use super::*;
 
-    fn of(facts: &[(Fact, &str)]) -> Identity {
+    fn of(facts: &[(Fact, &str)]) -> DeviceIdentity {
         let facts = facts
             .iter()
             .map(|(fact, value)| (*fact, (*value).to_owned()));
-        Identity::of(&facts.collect())
+        DeviceIdentity::of(&facts.collect())
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
         assert_ne!(file("f", "7", "/a"), file("g", "7", "/a"));
         let unknown = |path| key(&[(Path, path)]);
         assert_ne!(unknown("/dev/vda"), unknown("/dev/vdb"));
-        assert_eq!(Identity::new("nbd://h/v").key(), b"nbd://h/v");
+        assert_eq!(DeviceIdentity::new("nbd://h/v").key(), b"nbd://h/v");
     }
 
     #[track_caller]
@@ -379,7 +379,10 @@ mod tests {
         ] {
             assert_eq!(likeness(was.as_bytes(), is.bytes()), expected, "{was}");
         }
-        let (uri, other) = (Identity::new("nbd://h/a"), Identity::new("nbd://h/b"));
+        let (uri, other) = (
+            DeviceIdentity::new("nbd://h/a"),
+            DeviceIdentity::new("nbd://h/b"),
+        );
         assert_eq!(likeness(uri.bytes(), uri.bytes()), Likeness::Same);
         assert_eq!(likeness(uri.bytes(), other.bytes()), Likeness::Other);
         assert_eq!(likeness(file.bytes(), uri.bytes()), Likeness::Other);
@@ -389,15 +392,15 @@ mod tests {
     fn an_identity_has_room_for_its_facts_and_no_more() {
         let all = Fact::ALL.map(|fact| (fact, "value"));
         assert_eq!(of(&all).bytes().len(), IDENTITY_BYTES_MAX);
-        assert!(Identity::from_bytes(of(&all).bytes()).is_some());
-        assert!(Identity::from_bytes(&[0; IDENTITY_BYTES_MAX + 1]).is_none());
+        assert!(DeviceIdentity::from_bytes(of(&all).bytes()).is_some());
+        assert!(DeviceIdentity::from_bytes(&[0; IDENTITY_BYTES_MAX + 1]).is_none());
         assert!(of(&[(Fact::Serial, "x")]).proves() && !of(&[(Fact::Path, "/x")]).proves());
-        assert!(Identity::new("nbd://h/a").proves());
+        assert!(DeviceIdentity::new("nbd://h/a").proves());
     }
 
     #[test]
     fn long_texts_differ_by_their_ends_too() {
-        let long = |end| Identity::new(&format!("{}{end}", "x".repeat(100)));
+        let long = |end| DeviceIdentity::new(&format!("{}{end}", "x".repeat(100)));
         assert_ne!(long('a'), long('b'));
         assert_eq!(long('a').bytes().len(), IDENTITY_BYTES_MAX);
     }

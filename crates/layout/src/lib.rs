@@ -45,32 +45,34 @@ pub use copies::{
     current_superblock, first_superblock, newest, second_superblock, witness_superblock,
 };
 pub use hints::{HintRow, decode_hints, encode_hints};
-pub use identity::{Fact, IDENTITY_BYTES_MAX, Identity, Likeness, likeness};
+pub use identity::{DeviceIdentity, Fact, IDENTITY_BYTES_MAX, Likeness, likeness};
 pub use journal::{
     COMMIT_BLOCKS, JOURNAL_HALF_MIN, JOURNAL_VERSION, JournalCommit, JournalCommitRow,
     JournalSuperblock, JournalSuperblockRow, journal_half,
 };
-pub use log::{Change, LogBlock, LogReader};
+pub use log::{LogBlock, LogReader, SlotChange};
 pub use log_record::{
-    Became, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, RecordExtentRow,
+    Became, LogRecord, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, RecordExtent, RecordExtentRow,
     RecordRow, SEGMENT_BLOCKS, block_crc,
 };
 pub use log_superblock::{
     LOG_AREA, LOG_SUPERBLOCKS, LOG_VERSIONS, LOG_WITNESS_BYTES, LogSuperblock, LogSuperblockRow,
     log_segments,
 };
-pub use map::{Entry, EntryRow, MapPage, Mask, entries_per_page, is_checksum};
+pub use map::{EntryRow, MapEntry, MapPage, Mask, entries_per_page, is_checksum};
 pub use name::{NAME_BYTES_MAX, SuperblockError, fitting};
 pub use page::{PageError, PageHeader};
-pub use pair::{Pair, Paired};
-pub use plan::{Area, BITMAP_BLOCKS, Plan, PlanError, WITNESS_BLOCKS, WITNESS_TABLES};
-pub use record::Row;
+pub use pair::{BlockPair, Paired};
+pub use plan::{BITMAP_BLOCKS, LayoutPlan, PlanError, PlannedArea, WITNESS_BLOCKS, WITNESS_TABLES};
+pub use record::FieldRow;
 pub use segment::{LOG_NUMBER, Segment, SegmentCopy, SegmentRow};
 pub use signature::{Foreign, PROBE_BYTES, foreign};
-pub use summary::{Summary, SummaryRow, SummaryWriter};
-pub use superblock::{MEMBERS_MAX, Member, MemberRow, Role, Superblock, SuperblockRow};
+pub use summary::{SegmentSummary, SummaryRow, SummaryWriter};
+pub use superblock::{
+    MEMBERS_MAX, MemberRecord, MemberRow, PoolRole, PoolSuperblock, SuperblockRow,
+};
 pub use volumes::{
-    ORIGIN_RECORD_BYTES_MAX, VOLUME_QUIESCED, VOLUMES_MAX, Volume, VolumeRow, VolumeTable,
+    ORIGIN_RECORD_BYTES_MAX, VOLUME_QUIESCED, VOLUMES_MAX, VolumeRecord, VolumeRow, VolumeTable,
     volumes_fitting,
 };
 

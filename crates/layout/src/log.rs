@@ -25,7 +25,7 @@ const _: () = assert!(change_bytes_max(256) <= BODY_BYTES);
 
 /// The content of a slot from now on.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Change {
+pub struct SlotChange {
     /// The slot, counted on its device.
     pub slot: u32,
     /// The line, if another than before. Its other checksums are unknown.
@@ -38,7 +38,7 @@ pub struct Change {
     pub crcs: Vec<u32>,
 }
 
-impl Change {
+impl SlotChange {
     /// Bytes of its record.
     pub fn bytes(&self, line_blocks: u32) -> usize {
         let key = if self.key.is_some() { 8 } else { 0 };
@@ -65,7 +65,7 @@ impl<'a> LogBlock<'a> {
     }
 
     /// Adds a record; false if there is no room.
-    pub fn push(&mut self, change: &Change) -> bool {
+    pub fn push(&mut self, change: &SlotChange) -> bool {
         let bytes = change.bytes(self.line_blocks);
         let used = self.used as usize;
         if used + bytes > BODY_BYTES {
@@ -143,7 +143,7 @@ impl<'a> LogReader<'a> {
         Ok(head)
     }
 
-    fn read(&mut self) -> Result<Change, PageError> {
+    fn read(&mut self) -> Result<SlotChange, PageError> {
         let four = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("four bytes"));
         let slot = four(self.take(4)?);
         let key = match self.take(1)?[0] {
@@ -162,7 +162,7 @@ impl<'a> LogReader<'a> {
         }
         let count: u32 = changed.iter().map(|word| word.count_ones()).sum();
         let crcs = self.take(4 * count as usize)?.chunks_exact(4);
-        Ok(Change {
+        Ok(SlotChange {
             slot,
             key,
             valid,
@@ -173,7 +173,7 @@ impl<'a> LogReader<'a> {
 }
 
 impl Iterator for LogReader<'_> {
-    type Item = Result<Change, PageError>;
+    type Item = Result<SlotChange, PageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn no_record_is_longer_than_the_longest() {
-        let change = Change {
+        let change = SlotChange {
             slot: 1,
             key: Some(2),
             valid: Mask::default(),

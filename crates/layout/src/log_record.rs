@@ -71,7 +71,7 @@ pub struct RecordExtent {
 
 /// The header of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct LogRecord {
     /// Counts the records of the log.
     pub number: u64,
     /// The incarnation that wrote the record.
@@ -98,7 +98,7 @@ pub struct Record {
     pub crcs: Vec<u32>,
 }
 
-impl Record {
+impl LogRecord {
     /// Writes the record to a block.
     pub fn encode(&self, log: Uuid, out: &mut [u8]) {
         let blocks = data_blocks(&self.extents);
@@ -136,7 +136,7 @@ impl Record {
     }
 
     /// Reads a header.
-    pub fn decode(block: &[u8], log: Uuid) -> Result<Record, PageError> {
+    pub fn decode(block: &[u8], log: Uuid) -> Result<LogRecord, PageError> {
         let (header, body) = open(block, RECORD_KIND, log)?;
         let (row, rest) = body
             .split_at_checked(RecordRow::BYTES)
@@ -154,7 +154,7 @@ impl Record {
         if data_blocks(&extents) != u64::from(blocks) {
             return Err(PageError::Nonsense);
         }
-        Ok(Record {
+        Ok(LogRecord {
             number: header.number,
             incarnation: header.generation,
             segment: row.segment,

@@ -11,7 +11,7 @@
 //!     a copy is trusted ⟹ it is in that one's mask, and its own epoch is that one's
 
 use crate::name::{name_field, name_of};
-use crate::pair::{Pair, Paired};
+use crate::pair::{BlockPair, Paired};
 use crate::record::record;
 use crate::signature::{LOG_MAGIC, foreign};
 use crate::superblock::{has_checksum, set_checksum};
@@ -209,7 +209,7 @@ impl LogSuperblock {
     /// The one that holds, of the two blocks of a device or of the witness that could be read.
     /// If neither can be: the state of the better one.
     pub fn newest(blocks: [Option<&[u8]>; 2]) -> Result<LogSuperblock, SuperblockError> {
-        Pair::of(blocks).newest
+        BlockPair::of(blocks).newest
     }
 }
 

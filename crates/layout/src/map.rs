@@ -76,7 +76,7 @@ pub const fn is_checksum(line_blocks: u32, at: usize) -> bool {
 
 /// The content of a slot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Entry {
+pub struct MapEntry {
     /// The line's key; 0 if the slot is empty.
     pub key: u64,
     /// The heat of the line; 0 if unknown.
@@ -97,7 +97,7 @@ pub struct MapPage {
     /// The checkpoint that the page belongs to.
     pub generation: u32,
     /// The entries of its slots.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<MapEntry>,
 }
 
 impl MapPage {
@@ -146,7 +146,7 @@ impl MapPage {
             let row = EntryRow::decode(bytes);
             let (masks, crcs) = bytes[EntryRow::BYTES..].split_at(2 * mask);
             let crcs = crcs.chunks_exact(4);
-            let entry = Entry {
+            let entry = MapEntry {
                 key: row.key,
                 heat: row.heat,
                 valid: get_mask(&masks[..mask]),

@@ -22,23 +22,23 @@ pub trait Paired: Sized {
 }
 
 /// The state of two blocks, as far as readable.
-pub struct Pair<T> {
+pub struct BlockPair<T> {
     /// The one that holds. If neither does: the state of the better one.
     pub newest: Result<T, SuperblockError>,
     /// The first copy is the older, or none: a writer writes it first.
     pub first_is_worse: bool,
 }
 
-impl<T: Paired> Pair<T> {
+impl<T: Paired> BlockPair<T> {
     /// The state of both blocks.
-    pub fn of(blocks: [Option<&[u8]>; 2]) -> Pair<T> {
+    pub fn of(blocks: [Option<&[u8]>; 2]) -> BlockPair<T> {
         let read = |block: Option<&[u8]>| match block {
             Some(block) => T::decode(block),
             None => Err(SuperblockError::Damaged("it cannot be read")),
         };
         let [first, second] = blocks.map(read);
         let sequences = [&first, &second].map(|one| one.as_ref().ok().map(Paired::sequence));
-        Pair {
+        BlockPair {
             newest: newest(first, second),
             first_is_worse: sequences[0] < sequences[1],
         }

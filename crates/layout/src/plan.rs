@@ -23,12 +23,12 @@ const BLOCKS_PER_TABLE_BLOCK: u64 = 128;
 /// Blocks of a witness: two superblocks, and their table areas.
 pub const WITNESS_BLOCKS: u64 = 2 * (SUPERBLOCK_BLOCKS + TABLE_BLOCKS_MAX);
 /// The table areas of a witness.
-pub const WITNESS_TABLES: [Area; 2] = [
-    Area {
+pub const WITNESS_TABLES: [PlannedArea; 2] = [
+    PlannedArea {
         start: 2 * SUPERBLOCK_BLOCKS,
         blocks: TABLE_BLOCKS_MAX,
     },
-    Area {
+    PlannedArea {
         start: 2 * SUPERBLOCK_BLOCKS + TABLE_BLOCKS_MAX,
         blocks: TABLE_BLOCKS_MAX,
     },
@@ -38,14 +38,14 @@ const SLOTS_MAX: u64 = 1 << 30;
 
 /// A run of blocks on the device, counted in blocks from its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Area {
+pub struct PlannedArea {
     /// The first.
     pub start: u64,
     /// The number.
     pub blocks: u64,
 }
 
-impl Area {
+impl PlannedArea {
     /// The first block after the area.
     pub const fn end(self) -> u64 {
         self.start + self.blocks
@@ -75,7 +75,7 @@ pub enum PlanError {
 
 /// The areas of a device, and its numbers of blocks and lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Plan {
+pub struct LayoutPlan {
     /// Blocks of the device's part that is used.
     pub blocks: u64,
     /// Blocks of a line.
@@ -85,28 +85,28 @@ pub struct Plan {
     /// Lines that log, map and hints have room for: the table areas are where the last ones were.
     pub places: u32,
     /// The two copies of the superblock.
-    pub superblocks: [Area; 2],
+    pub superblocks: [PlannedArea; 2],
     /// The write-intent bitmap: two pairs of copies.
-    pub bitmap: Area,
+    pub bitmap: PlannedArea,
     /// The ring of map changes.
-    pub log: Area,
+    pub log: PlannedArea,
     /// The two places of a checkpoint of the map.
-    pub maps: [Area; 2],
+    pub maps: [PlannedArea; 2],
     /// The two places of the policy's hints.
-    pub hints: [Area; 2],
+    pub hints: [PlannedArea; 2],
     /// The lines themselves.
-    pub lines: Area,
+    pub lines: PlannedArea,
     /// The rest of the volumes of each superblock.
-    pub tables: [Area; 2],
+    pub tables: [PlannedArea; 2],
 }
 
-impl Plan {
+impl LayoutPlan {
     /// The plan of a part of a device, `len` long, with lines of `line_blocks`
     /// blocks.
-    pub fn new(len: Sectors, line_blocks: u32) -> Result<Plan, PlanError> {
+    pub fn new(len: Sectors, line_blocks: u32) -> Result<LayoutPlan, PlanError> {
         assert!(line_blocks.is_power_of_two() && line_blocks <= 256);
         let blocks = len.0 / BLOCK_SECTORS;
-        let fits = |slots| Plan::of(blocks, line_blocks, slots).is_some();
+        let fits = |slots| LayoutPlan::of(blocks, line_blocks, slots).is_some();
         let (mut low, mut high) = (0, blocks / u64::from(line_blocks) + 1);
         while low + 1 < high {
             let middle = low + (high - low) / 2;
@@ -119,18 +119,18 @@ impl Plan {
         match low {
             0 => Err(PlanError::TooSmall),
             slots if slots > SLOTS_MAX => Err(PlanError::TooManyLines),
-            slots => Ok(Plan::of(blocks, line_blocks, slots).expect("it fits")),
+            slots => Ok(LayoutPlan::of(blocks, line_blocks, slots).expect("it fits")),
         }
     }
 
-    fn of(blocks: u64, line_blocks: u32, slots: u64) -> Option<Plan> {
+    fn of(blocks: u64, line_blocks: u32, slots: u64) -> Option<LayoutPlan> {
         let pages = slots.div_ceil(u64::from(entries_per_page(line_blocks)));
         let hints = (slots * HINTS_BYTES_PER_SLOT).div_ceil(BLOCK_BYTES as u64) + 1;
         let mut at = 0;
         let mut take = |blocks| {
             let start = at;
             at += blocks;
-            Area { start, blocks }
+            PlannedArea { start, blocks }
         };
         let superblock = take(SUPERBLOCK_BLOCKS);
         let bitmap = take(BITMAP_BLOCKS);
@@ -139,7 +139,7 @@ impl Plan {
         let hints = [take(hints), take(hints)];
         let line = u64::from(line_blocks);
         let start = hints[1].end().next_multiple_of(line);
-        let last = Area {
+        let last = PlannedArea {
             start: blocks.checked_sub(SUPERBLOCK_BLOCKS)?,
             blocks: SUPERBLOCK_BLOCKS,
         };
@@ -153,17 +153,17 @@ impl Plan {
         } else {
             table
         };
-        let tables = [2, 1].map(|n| Area {
+        let tables = [2, 1].map(|n| PlannedArea {
             start: last.start - n * table,
             blocks: table,
         });
         let places = u32::try_from(slots).unwrap_or(u32::MAX);
         let slots = slots.min((tables[0].start - start) / line);
-        let lines = Area {
+        let lines = PlannedArea {
             start,
             blocks: slots * line,
         };
-        Some(Plan {
+        Some(LayoutPlan {
             blocks,
             line_blocks,
             slots: u32::try_from(slots).unwrap_or(u32::MAX),
@@ -189,7 +189,7 @@ impl Plan {
     }
 
     /// The areas by name, in order.
-    pub fn areas(&self) -> Vec<(&'static str, Area)> {
+    pub fn areas(&self) -> Vec<(&'static str, PlannedArea)> {
         let areas = [
             ("superblock A", self.superblocks[0]),
             ("bitmap", self.bitmap),
@@ -221,14 +221,14 @@ mod tests {
             sectors in 0u64..1 << 40,
             shift in 0u32..9,
         ) {
-            let Ok(plan) = Plan::new(Sectors(sectors), 1 << shift) else { return Ok(()) };
+            let Ok(plan) = LayoutPlan::new(Sectors(sectors), 1 << shift) else { return Ok(()) };
             let mut at = 0;
             for (name, area) in plan.areas() {
                 prop_assert!(area.start >= at && area.blocks > 0, "{name}: {area:?} after {at}");
                 at = area.end();
             }
             prop_assert!(at <= sectors / BLOCK_SECTORS);
-            prop_assert!(Plan::of(plan.blocks, 1 << shift, u64::from(plan.places) + 1).is_none());
+            prop_assert!(LayoutPlan::of(plan.blocks, 1 << shift, u64::from(plan.places) + 1).is_none());
             let lines = plan.lines.end() + (1 << shift);
             prop_assert!(plan.slots == plan.places || lines > plan.tables[0].start);
         }
@@ -237,10 +237,13 @@ mod tests {
     #[test]
     fn metadata_stays_small_beside_the_lines() {
         for (line_blocks, most) in [(1, 0.06), (16, 0.01), (256, 0.02)] {
-            let plan = Plan::new(Sectors::from_mib(16 << 10), line_blocks).unwrap();
+            let plan = LayoutPlan::new(Sectors::from_mib(16 << 10), line_blocks).unwrap();
             let share = 1.0 - plan.lines.blocks as f64 / plan.blocks as f64;
             assert!(share < most, "{line_blocks} blocks a line: {share}");
         }
-        assert_eq!(Plan::new(Sectors(8 * 40), 1), Err(PlanError::TooSmall));
+        assert_eq!(
+            LayoutPlan::new(Sectors(8 * 40), 1),
+            Err(PlanError::TooSmall)
+        );
     }
 }

@@ -45,7 +45,7 @@ impl<T: Plain, const N: usize> Plain for [T; N] {
 
 /// A field in the form of the documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Row {
+pub struct FieldRow {
     /// First byte of the field.
     pub offset: u32,
     /// Length in bytes.
@@ -76,7 +76,7 @@ macro_rules! record {
                 $($field: <$type as $crate::record::Plain>::ZERO,)*
             };
             /// The fields, in order.
-            pub const ROWS: &[$crate::record::Row] = &[$($crate::record::Row {
+            pub const ROWS: &[$crate::record::FieldRow] = &[$($crate::record::FieldRow {
                 offset: $offset,
                 bytes: <$type as $crate::record::Plain>::BYTES as u32,
                 name: stringify!($field),

@@ -18,7 +18,7 @@
 use crate::Uuid;
 use crate::page::{PageError, PageHeader, kind, open, seal};
 use crate::record::record;
-use crate::summary::{SUMMARY_AT, Summary};
+use crate::summary::{SUMMARY_AT, SegmentSummary};
 
 const SEGMENT_KIND: u32 = kind(*b"HSSG");
 
@@ -63,7 +63,7 @@ pub struct Segment {
     /// Both copies.
     pub copies: [SegmentCopy; 2],
     /// The summary of the segment before.
-    pub summary: Option<Summary>,
+    pub summary: Option<SegmentSummary>,
 }
 
 impl Segment {
@@ -97,7 +97,7 @@ impl Segment {
             .split_at_checked(SegmentRow::BYTES)
             .ok_or(PageError::Nonsense)?;
         let row = SegmentRow::decode(row);
-        let summary = (!rest.is_empty()).then(|| Summary::decode(rest));
+        let summary = (!rest.is_empty()).then(|| SegmentSummary::decode(rest));
         let copy = |member, slot| SegmentCopy { member, slot };
         Ok(Segment {
             number: header.number,

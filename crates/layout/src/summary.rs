@@ -12,7 +12,7 @@
 //! Not here: proof that the copies have the records whole, which `durable_to` gives.
 
 use crate::log_record::{
-    RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, RecordExtent, SEGMENT_BLOCKS, crcs_of,
+    LogRecord, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, RecordExtent, SEGMENT_BLOCKS, crcs_of,
     data_blocks,
 };
 use crate::page::{BODY_BYTES, PageError};
@@ -39,7 +39,7 @@ const ROOM: usize = BODY_BYTES - SUMMARY_AT - SummaryRow::BYTES;
 
 /// The summary of a segment.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Summary {
+pub struct SegmentSummary {
     /// The number of the segment.
     pub segment: u64,
     /// Every record of the log before this number was durable on each copy that was trusted.
@@ -54,15 +54,15 @@ pub struct Summary {
 
 /// The summary of a segment that is being filled.
 pub struct SummaryWriter {
-    summary: Summary,
+    summary: SegmentSummary,
     /// The number from which the next record is counted.
-    last: Last,
+    last: LastEntry,
     /// The records do not all fit.
     is_full: bool,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Last {
+struct LastEntry {
     incarnation: u32,
     fence: u64,
     interval: u64,
@@ -74,7 +74,7 @@ impl SummaryWriter {
     /// `offset`.
     pub fn new(segment: u64, first: u64, offset: u32) -> SummaryWriter {
         SummaryWriter {
-            summary: Summary {
+            summary: SegmentSummary {
                 segment,
                 durable_to: 0,
                 done_to: 0,
@@ -83,13 +83,13 @@ impl SummaryWriter {
                 records: 0,
                 bytes: Vec::with_capacity(ROOM),
             },
-            last: Last::default(),
+            last: LastEntry::default(),
             is_full: false,
         }
     }
 
     /// Adds the next record.
-    pub fn push(&mut self, record: &Record) {
+    pub fn push(&mut self, record: &LogRecord) {
         if self.is_full {
             return;
         }
@@ -108,7 +108,7 @@ impl SummaryWriter {
         }
         let bytes = &mut self.summary.bytes;
         bytes.extend(record.crcs.iter().flat_map(|crc| crc.to_le_bytes()));
-        self.last = Last {
+        self.last = LastEntry {
             incarnation: record.incarnation,
             fence: record.fence,
             interval: record.interval,
@@ -128,13 +128,13 @@ impl SummaryWriter {
     }
 
     /// The summary, with the numbers up to which the log was durable and done at its time.
-    pub fn finish(mut self, durable_to: u64, done_to: u64) -> Summary {
+    pub fn finish(mut self, durable_to: u64, done_to: u64) -> SegmentSummary {
         (self.summary.durable_to, self.summary.done_to) = (durable_to, done_to);
         self.summary
     }
 }
 
-impl Summary {
+impl SegmentSummary {
     /// Bytes of the summary.
     pub(crate) fn bytes(&self) -> usize {
         SummaryRow::BYTES + self.bytes.len()
@@ -154,12 +154,12 @@ impl Summary {
         out[SummaryRow::BYTES..][..self.bytes.len()].copy_from_slice(&self.bytes);
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Summary, PageError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<SegmentSummary, PageError> {
         let (row, bytes) = bytes
             .split_at_checked(SummaryRow::BYTES)
             .ok_or(PageError::Nonsense)?;
         let row = SummaryRow::decode(row);
-        Ok(Summary {
+        Ok(SegmentSummary {
             segment: row.segment,
             durable_to: row.durable_to,
             done_to: row.done_to,
@@ -172,8 +172,8 @@ impl Summary {
 
     /// The records, of `log`, each with its first block in the segment. Their `done_to` and
     /// `durable_to` are the summary's, and `complete_to` is unknown.
-    pub fn records(&self, log: u32) -> Result<Vec<(u32, Record)>, PageError> {
-        let mut last = Last::default();
+    pub fn records(&self, log: u32) -> Result<Vec<(u32, LogRecord)>, PageError> {
+        let mut last = LastEntry::default();
         let (mut rest, mut at) = (&self.bytes[..], self.offset);
         let mut records = Vec::new();
         let end = self.first.checked_add(u64::from(self.records));
@@ -200,7 +200,7 @@ impl Summary {
                 .split_at_checked(4 * blocks as usize)
                 .ok_or(PageError::Nonsense)?;
             rest = after;
-            let record = Record {
+            let record = LogRecord {
                 number,
                 incarnation: last.incarnation,
                 segment: self.segment,

@@ -6,7 +6,7 @@
 //! witness: a small device beside the pool that outlives its members.
 
 use crate::name::{SuperblockError, name_field, name_of};
-use crate::plan::{Area, Plan, WITNESS_TABLES};
+use crate::plan::{LayoutPlan, PlannedArea, WITNESS_TABLES};
 use crate::record::record;
 use crate::signature::foreign;
 use crate::volumes::{VolumeTable, blocks_beyond, volumes_fitting};
@@ -94,7 +94,7 @@ const _: () = assert!(SuperblockRow::BYTES + MEMBERS_MAX * MemberRow::BYTES <= C
 
 /// The role of a device in its pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum PoolRole {
     /// The device holds lines.
     Member,
     /// The device holds only the superblock.
@@ -103,7 +103,7 @@ pub enum Role {
 
 /// Another member, as recorded by a superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Member {
+pub struct MemberRecord {
     /// The member's uuid.
     pub device: Uuid,
     /// Lines that the member has room for.
@@ -116,9 +116,9 @@ pub struct Member {
 
 /// A superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Superblock {
+pub struct PoolSuperblock {
     /// The role of the device in the pool.
-    pub role: Role,
+    pub role: PoolRole,
     /// Closed in order: log and map are complete.
     pub clean: bool,
     /// The pool.
@@ -159,12 +159,12 @@ pub struct Superblock {
     /// The host that used the device last.
     pub host: String,
     /// The members of the pool.
-    pub members: Vec<Member>,
+    pub members: Vec<MemberRecord>,
     /// The volumes that may have lines on the device.
     pub volumes: VolumeTable,
 }
 
-impl Superblock {
+impl PoolSuperblock {
     /// True if the superblock can be written: members, and volumes with the longest records, fit.
     pub fn fits(&self) -> bool {
         let room = volumes_fitting(self.table_areas().map_or(0, |[area, _]| area.blocks));
@@ -187,8 +187,8 @@ impl Superblock {
             magic: MAGIC,
             version: VERSION,
             role: match self.role {
-                Role::Member => ROLE_MEMBER,
-                Role::Witness => ROLE_WITNESS,
+                PoolRole::Member => ROLE_MEMBER,
+                PoolRole::Witness => ROLE_WITNESS,
             },
             flags: if self.clean { FLAG_CLEAN } else { 0 },
             members: self.members.len() as u8,
@@ -243,7 +243,7 @@ impl Superblock {
 
     /// The part of a table area that belongs to a copy, the first or the second, by the bytes of
     /// its superblock; `None` if the superblock has all rows, or is none of this version.
-    pub fn table_area(bytes: &[u8], copy: usize) -> Option<Area> {
+    pub fn table_area(bytes: &[u8], copy: usize) -> Option<PlannedArea> {
         let row = SuperblockRow::decode(bytes);
         let beyond = blocks_beyond(row.table_bytes);
         let is_ours = row.magic == MAGIC && row.version == VERSION && has_checksum(bytes);
@@ -254,20 +254,20 @@ impl Superblock {
             ROLE_MEMBER => plan_of(row.blocks, row.line_blocks)?.tables,
             _ => WITNESS_TABLES,
         };
-        let Area { start, blocks } = areas[copy];
+        let PlannedArea { start, blocks } = areas[copy];
         let blocks = (beyond <= blocks).then_some(beyond)?;
-        Some(Area { start, blocks })
+        Some(PlannedArea { start, blocks })
     }
 
-    fn table_areas(&self) -> Option<[Area; 2]> {
+    fn table_areas(&self) -> Option<[PlannedArea; 2]> {
         match self.role {
-            Role::Member => plan_of(self.blocks, self.line_blocks).map(|plan| plan.tables),
-            Role::Witness => Some(WITNESS_TABLES),
+            PoolRole::Member => plan_of(self.blocks, self.line_blocks).map(|plan| plan.tables),
+            PoolRole::Witness => Some(WITNESS_TABLES),
         }
     }
 
-    /// Reads a copy of a superblock from the bytes of its area, and of [`Superblock::table_area`].
-    pub fn decode(bytes: &[u8], tail: &[u8]) -> Result<Superblock, SuperblockError> {
+    /// Reads a copy of a superblock from the bytes of its area, and of [`PoolSuperblock::table_area`].
+    pub fn decode(bytes: &[u8], tail: &[u8]) -> Result<PoolSuperblock, SuperblockError> {
         if bytes.len() < SUPERBLOCK_BYTES {
             return Err(SuperblockError::Damaged("it is cut short"));
         }
@@ -290,10 +290,10 @@ impl Superblock {
         }
         let head = &bytes[TABLE_AT..SUPERBLOCK_BYTES];
         let table = (row.volumes, row.table_bytes, row.table_crc);
-        let mut superblock = Superblock {
+        let mut superblock = PoolSuperblock {
             role: match row.role {
-                ROLE_MEMBER => Role::Member,
-                ROLE_WITNESS => Role::Witness,
+                ROLE_MEMBER => PoolRole::Member,
+                ROLE_WITNESS => PoolRole::Witness,
                 _ => return Err(SuperblockError::Damaged("its role makes no sense")),
             },
             clean: row.flags & FLAG_CLEAN != 0,
@@ -352,36 +352,36 @@ impl Superblock {
         if self.map.is_some_and(|map| map > 1) || self.hints.is_some_and(|(which, ..)| which > 1) {
             return damaged("it names a place that does not exist");
         }
-        if self.role == Role::Member && self.plan().is_none() {
+        if self.role == PoolRole::Member && self.plan().is_none() {
             return damaged("its size and its lines do not agree");
         }
         Ok(())
     }
 
     /// The plan of the device; `None` for a witness.
-    pub fn plan(&self) -> Option<Plan> {
+    pub fn plan(&self) -> Option<LayoutPlan> {
         let plan = plan_of(self.blocks, self.line_blocks)?;
-        (self.role == Role::Member && plan.slots == self.slots).then_some(plan)
+        (self.role == PoolRole::Member && plan.slots == self.slots).then_some(plan)
     }
 }
 
-fn plan_of(blocks: u64, line_blocks: u32) -> Option<Plan> {
+fn plan_of(blocks: u64, line_blocks: u32) -> Option<LayoutPlan> {
     let sectors = block::Sectors(blocks.checked_mul(crate::BLOCK_SECTORS)?);
-    Plan::new(sectors, line_blocks).ok()
+    LayoutPlan::new(sectors, line_blocks).ok()
 }
 
 fn is_line(blocks: u32) -> bool {
     blocks.is_power_of_two() && blocks <= 256
 }
 
-fn members(bytes: &[u8], count: u8) -> Result<Vec<Member>, SuperblockError> {
+fn members(bytes: &[u8], count: u8) -> Result<Vec<MemberRecord>, SuperblockError> {
     if usize::from(count) > MEMBERS_MAX {
         return Err(SuperblockError::Damaged("it has too many members"));
     }
     let rows = bytes[SuperblockRow::BYTES..CRC_AT].chunks_exact(MemberRow::BYTES);
     let member = |bytes| {
         let row = MemberRow::decode(bytes);
-        Ok(Member {
+        Ok(MemberRecord {
             device: Uuid(row.device),
             slots: row.slots,
             name: name_of(&row.name)?,

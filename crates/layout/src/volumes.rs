@@ -38,7 +38,7 @@ pub const VOLUME_QUIESCED: u32 = 1;
 
 /// A volume that may have lines in the pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Volume {
+pub struct VolumeRecord {
     /// The volume's id in the keys of lines; never 0.
     pub id: u32,
     /// See [`VOLUME_QUIESCED`].
@@ -70,7 +70,7 @@ pub struct VolumeTable {
 
 impl VolumeTable {
     /// The rows of `volumes`.
-    pub fn of<'a>(volumes: impl IntoIterator<Item = &'a Volume>) -> VolumeTable {
+    pub fn of<'a>(volumes: impl IntoIterator<Item = &'a VolumeRecord>) -> VolumeTable {
         let (mut rows, mut bytes) = (0, Vec::new());
         for volume in volumes {
             assert!(volume.origin.len() <= ORIGIN_RECORD_BYTES_MAX);
@@ -96,7 +96,7 @@ impl VolumeTable {
     }
 
     /// The volumes of its rows.
-    pub fn volumes(&self) -> Vec<Volume> {
+    pub fn volumes(&self) -> Vec<VolumeRecord> {
         read(self.rows, &self.bytes).expect("checked when it was read")
     }
 
@@ -152,7 +152,7 @@ pub(crate) const fn blocks_beyond(len: u32) -> u64 {
         .div_ceil(BLOCK_BYTES) as u64
 }
 
-fn read(rows: u32, mut table: &[u8]) -> Result<Vec<Volume>, SuperblockError> {
+fn read(rows: u32, mut table: &[u8]) -> Result<Vec<VolumeRecord>, SuperblockError> {
     let mut volumes = Vec::new();
     for _ in 0..rows {
         let cut = SuperblockError::Damaged("the rows of volumes end too soon");
@@ -164,7 +164,7 @@ fn read(rows: u32, mut table: &[u8]) -> Result<Vec<Volume>, SuperblockError> {
             .split_at_checked(row.record_bytes as usize)
             .ok_or(cut)?;
         table = rest;
-        volumes.push(Volume {
+        volumes.push(VolumeRecord {
             id: row.id,
             flags: row.flags,
             sectors: row.sectors,

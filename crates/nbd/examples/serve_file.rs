@@ -2,7 +2,7 @@
 //! `serve_file FILE SOCKET [buffered]`. Ends when its last client has left.
 
 use block::{Address, Gate, Host, IoResult, Nanos};
-use nbd::serve::{ExportOptions, Limits, Server};
+use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
 use shard::{Config, Mesh, Shard};
 use std::rc::Rc;
 use uring::{DiskOptions, Options, Uring};
@@ -37,7 +37,7 @@ fn main() -> IoResult {
             |local| async move {
                 let log = Rc::new(|line: &str| eprintln!("{line}"));
                 let served: IoResult = async {
-                    let server = Server::new(local.env(), Limits::default(), None, log)?;
+                    let server = NbdServer::new(local.env(), ServerLimits::default(), None, log)?;
                     let gate = Gate::new(local.disk(disk)?, local.env());
                     server.add("", gate, &ExportOptions::default())?;
                     let serving = server.clone();

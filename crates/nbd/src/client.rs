@@ -24,19 +24,19 @@ mod slots;
 
 pub use options::{Options, Recognise, Recognised};
 
-use crate::protocol::session::Session;
+use crate::protocol::session::NbdSession;
 use crate::protocol::wire::{cmd, cmd_flag, flag, state};
 use block::{
-    BoxDevice, Buf, Connector, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult,
-    Kind, Lba, SECTOR_BYTES, Sectors, Shared,
+    BoxDevice, Buf, Connector, Content, Device, Env, Extent, Fua, Geometry, IoError, IoErrorKind,
+    IoResult, Lba, SECTOR_BYTES, Sectors, SharedBuf,
 };
-use link::{Link, Look};
-use slots::{Ask, Failure};
+use link::{ClientLink, Look};
+use slots::{RequestFailure, SlotRequest};
 use std::rc::Rc;
 
 /// An export of another server.
 pub struct Client {
-    link: Rc<Link>,
+    link: Rc<ClientLink>,
     geometry: Geometry,
     /// True for the client that recognises the export of a new connection; other requests wait.
     recognises: bool,
@@ -44,9 +44,9 @@ pub struct Client {
 
 /// State of a client's export; clones are of the same client.
 #[derive(Clone)]
-pub struct Standing(Rc<Link>);
+pub struct ExportStanding(Rc<ClientLink>);
 
-impl Standing {
+impl ExportStanding {
     /// Reason for which the last server's export is another than at the opening.
     pub fn other(&self) -> Option<String> {
         self.0.other.borrow().clone()
@@ -84,7 +84,7 @@ impl Client {
     ) -> IoResult<Client> {
         let name = options.name();
         let look = look(&name, options.recognise.clone());
-        let opening = Link::open(env, connector, options, look);
+        let opening = ClientLink::open(env, connector, options, look);
         let (link, session) = opening.await.map_err(|e| e.on(name.clone()))?;
         let geometry = geometry(&name, &session).inspect_err(|_| link.close())?;
         Ok(Client {
@@ -95,16 +95,16 @@ impl Client {
     }
 
     /// State of the export.
-    pub fn standing(&self) -> Standing {
-        Standing(self.link.clone())
+    pub fn standing(&self) -> ExportStanding {
+        ExportStanding(self.link.clone())
     }
 
-    fn session(&self) -> Session {
+    fn session(&self) -> NbdSession {
         self.link.session.get()
     }
 
     /// Asks until there is an answer, or reason to give up.
-    async fn ask(&self, mut ask: Ask) -> (Option<Buf>, Vec<(u32, u32)>, IoResult) {
+    async fn ask(&self, mut ask: SlotRequest) -> (Option<Buf>, Vec<(u32, u32)>, IoResult) {
         let attempts = match self.recognises {
             true => 1,
             false => self.link.options.attempts_max,
@@ -113,27 +113,28 @@ impl Client {
             let answer = self.link.ask(ask, self.recognises).await;
             match answer.outcome {
                 Ok(()) => return (answer.ask.buf, answer.extents, Ok(())),
-                Err(Failure::Reported(error)) => {
+                Err(RequestFailure::Reported(error)) => {
                     let error = error.on(self.geometry.name.to_string());
                     return (answer.ask.buf, answer.extents, Err(error));
                 }
-                Err(Failure::Lost) => ask = answer.ask,
+                Err(RequestFailure::Lost) => ask = answer.ask,
             }
             if ask.once {
                 let what = "the connection was lost during a durable write, which may still \
                             be carried out and is not asked again";
-                let error = IoError::new(Kind::Gone, what).on(self.geometry.name.to_string());
+                let error =
+                    IoError::new(IoErrorKind::Gone, what).on(self.geometry.name.to_string());
                 return (ask.buf, Vec::new(), Err(error));
             }
         }
         let what = format!("the connection was lost {attempts} times during one request");
-        let error = IoError::new(Kind::Gone, what).on(self.geometry.name.to_string());
+        let error = IoError::new(IoErrorKind::Gone, what).on(self.geometry.name.to_string());
         (ask.buf, Vec::new(), Err(error))
     }
 
     /// A command without data.
     async fn command(&self, cmd: u16, flags: u16, offset: u64, len: u32) -> IoResult {
-        self.ask(Ask::new(cmd, flags, offset, len)).await.2
+        self.ask(SlotRequest::new(cmd, flags, offset, len)).await.2
     }
 
     /// A change to `extent` that the server may take long over, in pieces.
@@ -156,7 +157,7 @@ impl Client {
         if self.has(flag::READ_ONLY) {
             return Err(self
                 .geometry
-                .error(Kind::ReadOnly, "the NBD export is read-only"));
+                .error(IoErrorKind::ReadOnly, "the NBD export is read-only"));
         }
         Ok(())
     }
@@ -168,13 +169,13 @@ impl Client {
 
     async fn read_piece(&self, offset: u64, buf: Buf) -> (Buf, IoResult) {
         let len = buf.len();
-        let mut ask = Ask::new(cmd::READ, 0, offset, len as u32);
+        let mut ask = SlotRequest::new(cmd::READ, 0, offset, len as u32);
         ask.buf = Some(buf);
         let (buf, _, result) = self.ask(ask).await;
         (buf.expect("a read keeps its buffer"), result)
     }
 
-    async fn write_pieces(&self, offset: u64, data: Shared, fua: Fua) -> IoResult {
+    async fn write_pieces(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
         // Without FUA on the server's side, a flush does the same.
         let flags = match fua {
             Fua::Yes if self.has(flag::SEND_FUA) => cmd_flag::FUA,
@@ -183,7 +184,7 @@ impl Client {
         let mut at = 0;
         while at < data.len() {
             let n = self.piece(data.len() - at);
-            let mut ask = Ask::new(cmd::WRITE, flags, offset + at as u64, n as u32);
+            let mut ask = SlotRequest::new(cmd::WRITE, flags, offset + at as u64, n as u32);
             ask.payload = Some(data.slice(at..at + n));
             ask.once = fua == Fua::Yes && !self.link.options.repeat_durable_writes;
             self.ask(ask).await.2?;
@@ -207,7 +208,7 @@ impl Drop for Client {
 /// The check of a new connection: runs `recognise` on the export behind the link.
 fn look(name: &str, recognise: Option<Recognise>) -> Option<Look> {
     let (name, recognise) = (name.to_owned(), recognise?);
-    Some(Rc::new(move |link: Rc<Link>| {
+    Some(Rc::new(move |link: Rc<ClientLink>| {
         let (name, recognise) = (name.clone(), recognise.clone());
         Box::pin(async move {
             let geometry = geometry(&name, &link.first)?;
@@ -222,8 +223,8 @@ fn look(name: &str, recognise: Option<Recognise>) -> Option<Look> {
 }
 
 /// The shape of an export; `Err(Unsupported)` if no device has it.
-fn geometry(name: &str, session: &Session) -> IoResult<Geometry> {
-    let odd = |what: String| Err(IoError::new(Kind::Unsupported, what).on(name.to_owned()));
+fn geometry(name: &str, session: &NbdSession) -> IoResult<Geometry> {
+    let odd = |what: String| Err(IoError::new(IoErrorKind::Unsupported, what).on(name.to_owned()));
     let Some(sectors) = Sectors::from_bytes(session.size_bytes) else {
         return odd(format!(
             "a size of {} bytes, which is no multiple of 512",
@@ -285,7 +286,7 @@ impl Device for Client {
         }
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.geometry.transfer(at, data.len())?;
         self.check_writable()?;
         self.write_pieces(at.byte(), data, fua).await
@@ -347,7 +348,7 @@ impl Device for Client {
             let left = (extent.end() - at).bytes();
             let len = left.min(STATUS_BYTES_MAX) as u32;
             let (_, reported, result) = self
-                .ask(Ask::new(cmd::BLOCK_STATUS, 0, at.byte(), len))
+                .ask(SlotRequest::new(cmd::BLOCK_STATUS, 0, at.byte(), len))
                 .await;
             result?;
             at = runs(at, extent.end(), &reported, out);

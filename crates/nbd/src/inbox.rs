@@ -1,12 +1,12 @@
 //! Receives in large pieces, so that one receive may bring many messages.
 
-use block::{Buf, IoError, IoResult, Kind, Pool, Stream};
+use block::{Buf, IoError, IoErrorKind, IoResult, Pool, Stream};
 
 /// Bytes asked for in one receive, where many messages come.
 pub(crate) const INBOX_BYTES: usize = 64 << 10;
 
 /// Bytes received and not yet used.
-pub(crate) struct Inbox {
+pub(crate) struct ReceivedBytes {
     /// Taken while a receive is in flight.
     buf: Option<Buf>,
     pool: Pool,
@@ -16,10 +16,10 @@ pub(crate) struct Inbox {
     end: usize,
 }
 
-impl Inbox {
+impl ReceivedBytes {
     /// An empty inbox for receives of `bytes`.
-    pub(crate) async fn new(pool: &Pool, bytes: usize) -> Inbox {
-        Inbox {
+    pub(crate) async fn new(pool: &Pool, bytes: usize) -> ReceivedBytes {
+        ReceivedBytes {
             buf: Some(pool.take(bytes)),
             pool: pool.clone(),
             bytes,
@@ -110,7 +110,7 @@ impl Inbox {
             let n = result?;
             if n == 0 {
                 return Err(IoError::new(
-                    Kind::Stream,
+                    IoErrorKind::Stream,
                     "the stream ended inside a message",
                 ));
             }

@@ -3,7 +3,7 @@
 //! Headers are written into one page for each send; payloads are sent from their own
 //! buffers. Messages allocate nothing.
 
-use block::{Buf, PAGE_BYTES, Pool, Shared};
+use block::{Buf, PAGE_BYTES, Pool, SharedBuf};
 use std::collections::VecDeque;
 
 /// The longest header.
@@ -19,12 +19,12 @@ pub(crate) struct Frame {
     pub(crate) last: bool,
     /// Memory to give back after the send, in bytes.
     pub(crate) charge: u32,
-    pub(crate) body: Option<Shared>,
+    pub(crate) body: Option<SharedBuf>,
 }
 
 impl Frame {
     /// The last message of its request.
-    pub(crate) fn new<const N: usize>(head: [u8; N], body: Option<Shared>) -> Frame {
+    pub(crate) fn new<const N: usize>(head: [u8; N], body: Option<SharedBuf>) -> Frame {
         const { assert!(N <= HEAD_BYTES_MAX) };
         let mut frame = Frame {
             head: [0; HEAD_BYTES_MAX],
@@ -40,7 +40,7 @@ impl Frame {
 
 /// Account of a send, besides its bytes.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Load {
+pub(crate) struct SendLoad {
     /// Requests answered or made by the send.
     pub(crate) requests: u32,
     /// Memory to give back after the send, in bytes.
@@ -53,7 +53,7 @@ pub(crate) struct Load {
 pub(crate) struct Outbox {
     pool: Pool,
     /// The page that the last send's headers were written to.
-    page: Option<Shared>,
+    page: Option<SharedBuf>,
 }
 
 impl Outbox {
@@ -66,7 +66,7 @@ impl Outbox {
 
     async fn page(&mut self) -> Buf {
         // The last send has dropped its views of the page.
-        match self.page.take().map(Shared::unshare) {
+        match self.page.take().map(SharedBuf::unshare) {
             Some(Ok(page)) => page,
             _ => self.pool.take(PAGE_BYTES),
         }
@@ -77,8 +77,8 @@ impl Outbox {
     pub(crate) async fn gather(
         &mut self,
         frames: &std::cell::RefCell<VecDeque<Frame>>,
-        parts: &mut Vec<Shared>,
-    ) -> Load {
+        parts: &mut Vec<SharedBuf>,
+    ) -> SendLoad {
         let mut page = self.page().await;
         let mut frames = frames.borrow_mut();
         let n = frames.len().min(FRAMES_MAX);
@@ -89,7 +89,7 @@ impl Outbox {
             at += head.len();
         }
         let page = page.share();
-        let mut load = Load::default();
+        let mut load = SendLoad::default();
         let (mut from, mut to) = (0, 0);
         for frame in frames.drain(..n) {
             to += usize::from(frame.head_len);
@@ -146,7 +146,7 @@ mod tests {
         let mut parts = Vec::new();
         let load = now(outbox.gather(&frames, &mut parts));
         let (requests, charge, frames_sent) = (3, 4096, 4);
-        let want = Load {
+        let want = SendLoad {
             requests,
             charge,
             frames: frames_sent,

@@ -28,13 +28,13 @@ mod work;
 mod workers;
 
 pub use journal::Log;
-pub use limits::{CONNECTIONS_MAX, Limits, connections_for};
-pub use server::{ExportOptions, Server, Stats, Tls};
+pub use limits::{CONNECTIONS_MAX, ServerLimits, connections_for};
+pub use server::{ExportOptions, NbdServer, NbdStats, Tls};
 
 use crate::until_stopped::until_stopped;
 use block::{Device, Listener, Nanos, Stream};
-use journal::Topic;
-use link::{Door, Link};
+use journal::ConnectionTopic;
+use link::{Door, ServerLink};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -63,14 +63,14 @@ impl Listening {
     }
 }
 
-impl<D: Device> Server<D> {
+impl<D: Device> NbdServer<D> {
     /// Serves the connections of `listener` until the server is shut down, whatever fails.
     pub async fn serve<L: Listener>(self: &Rc<Self>, listener: L) {
         let listening = Listening::new(self.tls.clone());
         self.serve_with(listener, listening).await;
     }
 
-    /// Serves as [`Server::serve`] does, with TLS of the listener's own, until that is closed.
+    /// Serves as [`NbdServer::serve`] does, with TLS of the listener's own, until that is closed.
     pub async fn serve_with<L: Listener>(self: &Rc<Self>, listener: L, listening: Rc<Listening>) {
         let door = self.doors.open();
         let stopping = || (self.stopping.get() || listening.closed.get()).then_some(());
@@ -87,7 +87,7 @@ impl<D: Device> Server<D> {
                 Err(error) => {
                     // Such as too many open files, which may pass.
                     let line = format!("an NBD connection was not accepted: {error}");
-                    self.journal.say(Topic::NotAccepted, &line);
+                    self.journal.say(ConnectionTopic::NotAccepted, &line);
                     let sleep = self.env.timer.sleep(pause);
                     until_stopped(self.stop.until_some(stopping), sleep).await;
                     pause = Nanos((pause.0 * 2).min(ACCEPT_PAUSE_MAX.0));
@@ -113,13 +113,13 @@ impl<D: Device> Server<D> {
 
     fn admit_with<S: Stream>(self: &Rc<Self>, stream: S, tls: Option<Tls>, door: &Rc<Door>) {
         self.count(|s| s.accepted += 1);
-        let link = Rc::new(Link::new(&self.limits, &self.credits));
+        let link = Rc::new(ServerLink::new(&self.limits, &self.credits));
         let (handshake, surplus) = door.begin(&link);
         if let Some(oldest) = surplus {
             oldest.kill("its handshake was the oldest of too many");
         }
         let door = door.clone();
-        let entry = connection::Entry { door, handshake };
+        let entry = connection::ConnectionEntry { door, handshake };
         self.links.borrow_mut().push(link.clone());
         let server = self.clone();
         self.env.spawn.spawn(async move {
@@ -127,7 +127,7 @@ impl<D: Device> Server<D> {
             if let Some(why) = ending {
                 server.count(|s| s.failed += 1);
                 let line = format!("an NBD connection was closed: {why}");
-                server.journal.say(Topic::Closed, &line);
+                server.journal.say(ConnectionTopic::Closed, &line);
             }
             link.end();
             server.links.borrow_mut().retain(|l| !Rc::ptr_eq(l, &link));

@@ -15,7 +15,7 @@ mod dates;
 
 pub use dates::valid_between;
 
-use block::{Buf, IoError, IoResult, Kind, Pool, Shared, Stream};
+use block::{Buf, IoError, IoErrorKind, IoResult, Pool, SharedBuf, Stream};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
@@ -52,7 +52,7 @@ pub struct Dialer {
 }
 
 fn wrong(what: &'static str, why: impl std::fmt::Display) -> IoError {
-    IoError::new(Kind::Invalid, format!("{what}: {why}"))
+    IoError::new(IoErrorKind::Invalid, format!("{what}: {why}"))
 }
 
 fn certificates(what: &'static str, pem: &[u8]) -> IoResult<Vec<CertificateDer<'static>>> {
@@ -78,7 +78,7 @@ fn key(pem: &[u8]) -> IoResult<PrivateKeyDer<'static>> {
 
 /// A certificate chain and its key, both in PEM.
 #[derive(Clone, Copy)]
-pub struct Identity<'a> {
+pub struct TlsIdentity<'a> {
     /// The certificate, then its chain of authorities.
     pub certificates: &'a [u8],
     /// The key of the first.
@@ -90,7 +90,7 @@ impl Acceptor {
     /// a certificate of that authority.
     ///
     /// `Err(Invalid)`: a part of the PEM is wrong; the error names the part.
-    pub fn new(identity: Identity<'_>, client_ca: Option<&[u8]>) -> IoResult<Acceptor> {
+    pub fn new(identity: TlsIdentity<'_>, client_ca: Option<&[u8]>) -> IoResult<Acceptor> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -131,7 +131,7 @@ impl Dialer {
     /// certificate for `name`, and that shows `identity` where one is given.
     ///
     /// `Err(Invalid)`: the name or a part of the PEM is wrong.
-    pub fn new(name: &str, ca: &[u8], identity: Option<Identity<'_>>) -> IoResult<Dialer> {
+    pub fn new(name: &str, ca: &[u8], identity: Option<TlsIdentity<'_>>) -> IoResult<Dialer> {
         let name = ServerName::try_from(name.to_owned())
             .map_err(|e| wrong("the name of the TLS server", e))?;
         let roots = roots("the authority for the server's certificate", ca)?;
@@ -167,21 +167,21 @@ impl Dialer {
 }
 
 /// A step of a handshake, which may take milliseconds: a signature, or the verification of some.
-pub struct Step {
+pub struct TlsStep {
     session: Connection,
     done: Result<(), rustls::Error>,
 }
 
-impl Step {
+impl TlsStep {
     /// Carries out the step.
-    pub fn run(mut self) -> Step {
+    pub fn run(mut self) -> TlsStep {
         self.done = self.session.process_new_packets().map(|_| ());
         self
     }
 }
 
 /// Runs steps of handshakes elsewhere, one at a time, so that strangers cost clients nothing.
-pub type Worker = Rc<dyn Fn(Step) -> Pin<Box<dyn Future<Output = Step>>>>;
+pub type Worker = Rc<dyn Fn(TlsStep) -> Pin<Box<dyn Future<Output = TlsStep>>>>;
 
 /// A stream under TLS.
 pub(crate) struct TlsStream<S> {
@@ -204,7 +204,7 @@ struct Received {
 }
 
 fn broken(error: impl std::fmt::Display) -> IoError {
-    IoError::new(Kind::Stream, format!("TLS: {error}"))
+    IoError::new(IoErrorKind::Stream, format!("TLS: {error}"))
 }
 
 impl<S: Stream> TlsStream<S> {
@@ -258,7 +258,7 @@ impl<S: Stream> TlsStream<S> {
                 .map_err(broken);
         };
         let session = self.session.take().expect("it is here");
-        let step = Step {
+        let step = TlsStep {
             session,
             done: Ok(()),
         };
@@ -349,7 +349,7 @@ impl<S: Stream> Stream for TlsStream<S> {
         }
     }
 
-    async fn send(&self, mut parts: Vec<Shared>) -> (Vec<Shared>, IoResult) {
+    async fn send(&self, mut parts: Vec<SharedBuf>) -> (Vec<SharedBuf>, IoResult) {
         let mut result = Ok(());
         for part in parts.drain(..) {
             if result.is_ok() {

@@ -19,21 +19,21 @@ mod scrub;
 mod supervise;
 
 pub use create::Before;
-pub use devices::{Devices, Source};
+pub use devices::{DeviceSource, OpenDevices};
 pub use lease::Lease;
-pub(crate) use running::Running;
+pub(crate) use running::RunningArray;
 
-use crate::event::Event;
-use crate::place::{self, Opened, Role};
+use crate::event::NodeEvent;
+use crate::place::{self, OpenedPlace, RawRole};
 use crate::platform::Platform;
 use crate::{Later, nanos};
-use block::{BoxDevice, Deadline, Device as _, IoError, IoResult, Kind, Nanos, Sectors};
+use block::{BoxDevice, Deadline, Device as _, IoError, IoErrorKind, IoResult, Nanos, Sectors};
 use control::check::domain;
 use control::config::{self, Name};
 use filter::Swappable;
 use futures_util::future::join_all;
-use layout::{Fact, Identity};
-use raid::{Array, Candidate, Options, Start, Superblock};
+use layout::{DeviceIdentity, Fact};
+use raid::{Array, ArrayStart, ArraySuperblock, MemberCandidate, Options};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -41,15 +41,15 @@ use std::rc::Rc;
 /// Number of retries of a write that the medium of a member refuses.
 const REWRITES: u32 = 2;
 
-impl<P: Platform> Devices<P> {
+impl<P: Platform> OpenDevices<P> {
     /// The device or array of the configuration called `name`.
-    pub fn find(&self, name: &Name) -> Option<Source> {
+    pub fn find(&self, name: &Name) -> Option<DeviceSource> {
         let config = self.config();
         let devices = config.devices.iter().find(|d| d.name.value == *name);
         let arrays = config.arrays.iter().find(|a| a.name.value == *name);
-        let array = arrays.map(|array| Source::Array(Box::new(array.clone())));
+        let array = arrays.map(|array| DeviceSource::Array(Box::new(array.clone())));
         devices
-            .map(|device| Source::Device(Box::new(device.clone())))
+            .map(|device| DeviceSource::Device(Box::new(device.clone())))
             .or(array)
     }
 
@@ -59,7 +59,7 @@ impl<P: Platform> Devices<P> {
     }
 
     /// The running array called `name`.
-    pub(crate) fn running(&self, name: &str) -> Result<Rc<Running>, String> {
+    pub(crate) fn running(&self, name: &str) -> Result<Rc<RunningArray>, String> {
         let running = self.running.borrow();
         let found = running.iter().find(|r| r.config.name.as_str() == name);
         found.cloned().ok_or_else(|| {
@@ -70,40 +70,47 @@ impl<P: Platform> Devices<P> {
     }
 
     /// Opens `source` for one use.
-    pub fn open<'a>(&'a self, source: &'a Source, role: Role) -> Later<'a, IoResult<Lease<P>>> {
+    pub fn open<'a>(
+        &'a self,
+        source: &'a DeviceSource,
+        role: RawRole,
+    ) -> Later<'a, IoResult<Lease<P>>> {
         Box::pin(async move {
             let lease = match source {
-                Source::Array(array) => {
+                DeviceSource::Array(array) => {
                     let start = match array.start_degraded.value {
-                        true => Start::WithoutAbsent,
-                        false => Start::Complete,
+                        true => ArrayStart::WithoutAbsent,
+                        false => ArrayStart::Complete,
                     };
                     self.assemble(array, role, start).await?
                 }
-                Source::Device(device) => {
+                DeviceSource::Device(device) => {
                     let reserved = self.reserve(source.name(), role)?;
                     Lease::new(reserved, place::open(&self.platform, device, role).await?)
                 }
             };
             match role {
-                Role::Pool | Role::Log => match self.answers_at_all(&lease).await {
+                RawRole::Pool | RawRole::Log => match self.answers_at_all(&lease).await {
                     Ok(()) => Ok(lease),
                     Err(error) => {
                         lease.release().await;
                         Err(error)
                     }
                 },
-                Role::Origin | Role::Member(_) => Ok(lease),
+                RawRole::Origin | RawRole::Member(_) => Ok(lease),
             }
         })
     }
 
     /// Opens `source` as a member of a running array.
-    async fn open_member(&self, running: &Running, source: &Source) -> IoResult {
-        let role = Role::Member(self.detection(&running.config));
+    async fn open_member(&self, running: &RunningArray, source: &DeviceSource) -> IoResult {
+        let role = RawRole::Member(self.detection(&running.config));
         let lease = self.open(source, role).await?;
         let ended = match running.ended.get() {
-            true => Err(running.array().geometry().error(Kind::Gone, "was closed")),
+            true => Err(running
+                .array()
+                .geometry()
+                .error(IoErrorKind::Gone, "was closed")),
             false => Ok(()),
         };
         lease.settle(ended).await
@@ -114,7 +121,7 @@ impl<P: Platform> Devices<P> {
     pub fn close<'a>(&'a self, name: &'a Name) -> Later<'a, IoResult> {
         Box::pin(async move {
             let mut result = Ok(());
-            let at = |running: &Rc<Running>| running.config.name.value == *name;
+            let at = |running: &Rc<RunningArray>| running.config.name.value == *name;
             let at = self.running.borrow().iter().position(at);
             if let Some(at) = at {
                 let running = self.running.borrow_mut().remove(at);
@@ -147,7 +154,7 @@ impl<P: Platform> Devices<P> {
     }
 
     /// The present configuration of the array `running`.
-    pub(super) fn array_of(&self, running: &Running) -> config::Array {
+    pub(super) fn array_of(&self, running: &RunningArray) -> config::Array {
         let config = self.config();
         let mut arrays = config.arrays.iter();
         let array = arrays.find(|array| array.name.value == running.config.name.value);
@@ -155,7 +162,7 @@ impl<P: Platform> Devices<P> {
     }
 
     /// The devices of the array, members first, then spares; includes devices added while it runs.
-    pub(super) fn members_of(&self, running: &Running) -> Vec<Name> {
+    pub(super) fn members_of(&self, running: &RunningArray) -> Vec<Name> {
         let array = self.array_of(running);
         let lists = [array.members.value, array.spares.value];
         lists.into_iter().flatten().collect()
@@ -200,9 +207,9 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    fn candidate(&self, name: &Name, opened: &Opened<P>) -> Candidate {
+    fn candidate(&self, name: &Name, opened: &OpenedPlace<P>) -> MemberCandidate {
         let configured = self.find(name).is_some();
-        Candidate {
+        MemberCandidate {
             device: BoxDevice::new(opened.leaf.clone()),
             domain: match configured {
                 true => domain(&self.config(), name).into(),
@@ -214,12 +221,12 @@ impl<P: Platform> Devices<P> {
 
     /// Opens the usable members of `array`; for each other member, returns the reason.
     async fn members(&self, array: &config::Array) -> (Vec<Lease<P>>, Vec<String>) {
-        let role = Role::Member(self.detection(array));
+        let role = RawRole::Member(self.detection(array));
         let names = array.members.value.iter().chain(&array.spares.value);
         let opened = join_all(names.map(async |name| {
             let source = self.find(name).ok_or_else(|| {
                 let what = "does not exist; add a [[device]] of that name";
-                IoError::new(Kind::Invalid, what)
+                IoError::new(IoErrorKind::Invalid, what)
             });
             let opened = match source {
                 Ok(source) => self.open_or_read(&source, role).await,
@@ -239,18 +246,20 @@ impl<P: Platform> Devices<P> {
 
     /// Opens a member, for reading alone if writes are refused. The array loses such a member at
     /// once, but its superblock shows that it has not diverged from the others.
-    async fn open_or_read(&self, source: &Source, role: Role) -> IoResult<Lease<P>> {
+    async fn open_or_read(&self, source: &DeviceSource, role: RawRole) -> IoResult<Lease<P>> {
         let refused = match self.open(source, role).await {
-            Err(error) if matches!(error.kind(), Kind::ReadOnly | Kind::Denied) => error,
+            Err(error) if matches!(error.kind(), IoErrorKind::ReadOnly | IoErrorKind::Denied) => {
+                error
+            }
             opened => return opened,
         };
         let mut source = source.clone();
-        if let Source::Device(device) = &mut source {
+        if let DeviceSource::Device(device) = &mut source {
             device.read_only.value = true;
         }
         match self.open(&source, role).await {
             Ok(read) => {
-                self.platform.event(Event::MemberReadOnly {
+                self.platform.event(NodeEvent::MemberReadOnly {
                     member: source.name().clone(),
                     why: refused.to_string(),
                 });
@@ -265,13 +274,13 @@ impl<P: Platform> Devices<P> {
         &self,
         array: &config::Array,
         device: &BoxDevice,
-    ) -> IoResult<Option<Superblock>> {
+    ) -> IoResult<Option<ArraySuperblock>> {
         let (env, limit) = (self.env(), self.detection(array));
         let deadline = Deadline::new(&env.timer, limit);
         let examined = deadline.bound(raid::examine(&env, device)).await;
         examined.unwrap_or_else(|| {
             let what = format!("has not answered for {limit}");
-            Err(IoError::new(Kind::Timeout, what).on(device.geometry().name.to_string()))
+            Err(IoError::new(IoErrorKind::Timeout, what).on(device.geometry().name.to_string()))
         })
     }
 
@@ -280,8 +289,8 @@ impl<P: Platform> Devices<P> {
     pub async fn assemble(
         &self,
         array: &config::Array,
-        role: Role,
-        start: Start,
+        role: RawRole,
+        start: ArrayStart,
     ) -> IoResult<Lease<P>> {
         let name = &array.name.value;
         let reserved = self.reserve(name, role)?;
@@ -311,7 +320,7 @@ impl<P: Platform> Devices<P> {
         array: &config::Array,
         members: &[Lease<P>],
         absent: &mut Vec<String>,
-        start: Start,
+        start: ArrayStart,
     ) -> IoResult<Array> {
         let (name, env) = (array.name.as_str(), self.env());
         let chunk = Sectors(array.chunk.value.0 / block::SECTOR_BYTES);
@@ -322,13 +331,13 @@ impl<P: Platform> Devices<P> {
                     "{} cannot do without a member; bring it back",
                     array.level.name()
                 );
-                return Err(IoError::new(Kind::Gone, what));
+                return Err(IoError::new(IoErrorKind::Gone, what));
             }
             let all = members.iter().map(of).collect();
             let (level, options) = (array.level.value, self.options(array));
             return raid::raw(&env, name, level, all, chunk, options).await;
         }
-        let all: Vec<Candidate> = members.iter().map(of).collect();
+        let all: Vec<MemberCandidate> = members.iter().map(of).collect();
         let examined = all.iter().map(|c| self.examine(array, &c.device));
         let examined = join_all(examined).await;
         let mut candidates = Vec::new();
@@ -342,16 +351,16 @@ impl<P: Platform> Devices<P> {
         }
         if candidates.is_empty() {
             let (kind, what) = match blank.is_empty() {
-                true => (Kind::Gone, "no member can be used; bring them back"),
+                true => (IoErrorKind::Gone, "no member can be used; bring them back"),
                 false => (
-                    Kind::Invalid,
+                    IoErrorKind::Invalid,
                     "no member that is here belongs to an array; make it with `hotset array create`",
                 ),
             };
             return Err(IoError::new(kind, what));
         }
         for name in blank {
-            self.platform.event(Event::MemberBlank {
+            self.platform.event(NodeEvent::MemberBlank {
                 array: array.name.value.clone(),
                 member: name.clone(),
             });
@@ -366,7 +375,7 @@ impl<P: Platform> Devices<P> {
                 found.name(),
                 array.level.name()
             );
-            return Err(IoError::new(Kind::Invalid, what));
+            return Err(IoError::new(IoErrorKind::Invalid, what));
         }
         Ok(made)
     }
@@ -375,19 +384,19 @@ impl<P: Platform> Devices<P> {
     fn run(
         &self,
         config: &config::Array,
-        role: Role,
+        role: RawRole,
         members: Vec<Lease<P>>,
         absent: &[String],
         array: Array,
-    ) -> Opened<P> {
+    ) -> OpenedPlace<P> {
         self.inactive.borrow_mut().remove(&config.name.value);
         self.report_absent(config, absent);
         let names: Vec<_> = config.members.value.iter().map(Name::as_str).collect();
         let place = format!("{} of {}", config.level.name(), names.join(", "));
         // Members may change; without superblocks, they are the array's only identity.
         let identity = match array.report().uuid {
-            None => Identity::new(&place),
-            Some(uuid) => Identity::of(&BTreeMap::from([
+            None => DeviceIdentity::new(&place),
+            Some(uuid) => DeviceIdentity::of(&BTreeMap::from([
                 (Fact::Mapping, format!("array {uuid}")),
                 (Fact::Former, place.clone()),
             ])),
@@ -395,7 +404,7 @@ impl<P: Platform> Devices<P> {
         let controller = domain(&self.config(), &config.name.value);
         let swappable = Swappable::new(array);
         let device = BoxDevice::new(swappable.clone());
-        let opened = Opened::array(
+        let opened = OpenedPlace::array(
             self.platform.local(),
             device,
             role,
@@ -403,7 +412,7 @@ impl<P: Platform> Devices<P> {
             controller.into(),
         );
         members.into_iter().for_each(Lease::keep);
-        let running = Rc::new(Running {
+        let running = Rc::new(RunningArray {
             place: swappable,
             config: config.clone(),
             by_hand: RefCell::default(),
@@ -422,7 +431,7 @@ impl<P: Platform> Devices<P> {
 
     fn report_absent(&self, config: &config::Array, absent: &[String]) {
         for why in absent {
-            self.platform.event(Event::MemberAbsent {
+            self.platform.event(NodeEvent::MemberAbsent {
                 array: config.name.value.clone(),
                 why: why.clone(),
             });

@@ -4,15 +4,15 @@
 
 use crate::seconds;
 use block::Nanos;
-use cache::Fault;
-use control::config::{Bytes, Name};
+use cache::DeviceFault;
+use control::config::{ByteCount, Name};
 use std::fmt;
 use std::sync::Arc;
 
 /// An event of a node.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the line of each says what it is")]
-pub enum Event {
+pub enum NodeEvent {
     PoolDeviceAbsent {
         pool: Name,
         device: Name,
@@ -30,7 +30,7 @@ pub enum Event {
     PoolDeviceEjected {
         pool: Name,
         device: Arc<str>,
-        fault: Fault,
+        fault: DeviceFault,
     },
     PoolDeviceReturned {
         pool: Name,
@@ -56,15 +56,15 @@ pub enum Event {
     },
     VolumeResized {
         volume: Name,
-        before: Bytes,
-        now: Bytes,
+        before: ByteCount,
+        now: ByteCount,
         origin: String,
     },
     /// An export came back larger than before.
     ExportGrown {
         device: Name,
         place: String,
-        now: Bytes,
+        now: ByteCount,
     },
     OriginSuspect {
         volume: Name,
@@ -115,7 +115,7 @@ pub enum Event {
     },
     VolumeOwes {
         volume: Name,
-        owed: Bytes,
+        owed: ByteCount,
     },
     MemberReadOnly {
         member: Name,
@@ -157,31 +157,31 @@ pub enum Event {
     },
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for NodeEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::PoolDeviceAbsent { pool, device, why } => write!(
+            NodeEvent::PoolDeviceAbsent { pool, device, why } => write!(
                 f,
                 "pool {pool} starts without {device}, whose lines are not used again: {why}; once \
                  it is back, add it with `hotset pool add-device`"
             ),
-            Event::PoolDeviceUnusable { pool, device, why } => {
+            NodeEvent::PoolDeviceUnusable { pool, device, why } => {
                 write!(f, "pool {pool} starts without the lines of {device}: {why}")
             }
-            Event::PoolDeviceLost { pool, device } => write!(
+            NodeEvent::PoolDeviceLost { pool, device } => write!(
                 f,
                 "pool {pool} has lost {device}: its lines are not used again"
             ),
-            Event::PoolDeviceEjected {
+            NodeEvent::PoolDeviceEjected {
                 pool,
                 device,
-                fault: Fault::Late,
+                fault: DeviceFault::Late,
             } => write!(
                 f,
                 "{device} of pool {pool} is too slow and is gone round: its hits are lost, no data is; \
                  it is taken back with its lines once it answers in time, or by `hotset pool readmit`"
             ),
-            Event::PoolDeviceReturned {
+            NodeEvent::PoolDeviceReturned {
                 pool,
                 device,
                 lines,
@@ -189,7 +189,7 @@ impl fmt::Display for Event {
                 f,
                 "{device} answers in time again, and pool {pool} has it back with {lines} lines"
             ),
-            Event::OriginFails {
+            NodeEvent::OriginFails {
                 volume,
                 origin,
                 why,
@@ -198,11 +198,11 @@ impl fmt::Display for Event {
                 "{origin}, the origin of volume {volume}, fails: {why}; see to it, or to what it is \
                  reached by"
             ),
-            Event::OriginWell { volume, origin } => write!(
+            NodeEvent::OriginWell { volume, origin } => write!(
                 f,
                 "{origin}, the origin of volume {volume}, answers without errors again"
             ),
-            Event::PoolDeviceEjected {
+            NodeEvent::PoolDeviceEjected {
                 pool,
                 device,
                 fault,
@@ -212,18 +212,18 @@ impl fmt::Display for Event {
                  it, then `hotset pool readmit`",
                 fault.name()
             ),
-            Event::PoolNotClosed { pool, limit } => write!(
+            NodeEvent::PoolNotClosed { pool, limit } => write!(
                 f,
                 "pool {pool} has not ended within {}: a device, an origin, or its file in \
                  `state`, does not answer; the next start does without what it could not keep",
                 seconds(*limit)
             ),
-            Event::QuiescedVolumeDropped { pool, volume } => write!(
+            NodeEvent::QuiescedVolumeDropped { pool, volume } => write!(
                 f,
                 "volume {volume} was quiesced when hotset ended, and its origin may have been \
                  changed since: what pool {pool} had of it is dropped"
             ),
-            Event::VolumeResized {
+            NodeEvent::VolumeResized {
                 volume,
                 before,
                 now,
@@ -233,12 +233,12 @@ impl fmt::Display for Event {
                 "volume {volume} had {before} and has {now} now: the pool's lines of it are \
                  dropped; if its origin {origin} was cut short, restore it before it is used"
             ),
-            Event::ExportGrown { device, place, now } => write!(
+            NodeEvent::ExportGrown { device, place, now } => write!(
                 f,
                 "{device}: {place} has grown to {now}: what it had is served; `hotset volume \
                  grow` of its volume has all of it served"
             ),
-            Event::OriginSuspect {
+            NodeEvent::OriginSuspect {
                 volume,
                 origin,
                 why,
@@ -246,12 +246,12 @@ impl fmt::Display for Event {
                 f,
                 "{origin}, the origin of volume {volume}, {why}: what the pool had of it is dropped"
             ),
-            Event::VolumeServed { volume } => write!(f, "volume {volume} is served"),
-            Event::VolumeNotServed { volume, why } => write!(
+            NodeEvent::VolumeServed { volume } => write!(f, "volume {volume} is served"),
+            NodeEvent::VolumeNotServed { volume, why } => write!(
                 f,
                 "volume {volume} is not served yet, and tried again: {why}"
             ),
-            Event::LogDeviceAbsent {
+            NodeEvent::LogDeviceAbsent {
                 volume,
                 device,
                 why,
@@ -261,13 +261,13 @@ impl fmt::Display for Event {
                  origin, which answers later writes. Mend the device: it is taken back then. Or \
                  give another, and start again."
             ),
-            Event::LogDeviceLost {
+            NodeEvent::LogDeviceLost {
                 volume,
                 why,
                 is_last: true,
                 ..
             } => write!(f, "the log of volume {volume} has lost {why}"),
-            Event::LogDeviceLost {
+            NodeEvent::LogDeviceLost {
                 volume,
                 why,
                 is_last: false,
@@ -277,23 +277,23 @@ impl fmt::Display for Event {
                 "the log of volume {volume} has lost {why}. Dirty data goes to the origin, which \
                  answers later writes. Mend the device: it is taken back then."
             ),
-            Event::LogLost { volume } => write!(
+            NodeEvent::LogLost { volume } => write!(
                 f,
                 "volume {volume}: writes and flushes fail (both devices of its log are lost). \
                  Mend one of them: the log is opened again."
             ),
-            Event::LogReopened { volume } => {
+            NodeEvent::LogReopened { volume } => {
                 write!(
                     f,
                     "volume {volume}: its log was opened again, and takes writes"
                 )
             }
-            Event::OriginReopened { volume, origin } => write!(
+            NodeEvent::OriginReopened { volume, origin } => write!(
                 f,
                 "volume {volume}: its origin {origin} was opened again, and gets once more what \
                  may be lost"
             ),
-            Event::JournalAbsent {
+            NodeEvent::JournalAbsent {
                 volume,
                 device,
                 why,
@@ -302,12 +302,12 @@ impl fmt::Display for Event {
                 "the journal of volume {volume}, {device}, cannot be used: {why}; its origin gets what \
                  is owed in order, and is an earlier state once it has what is owed now"
             ),
-            Event::JournalLost { volume } => write!(
+            NodeEvent::JournalLost { volume } => write!(
                 f,
                 "the journal of volume {volume} is lost: its origin gets what is owed in order from \
                  now on; mend it, and start again"
             ),
-            Event::Witness {
+            NodeEvent::Witness {
                 file,
                 why: Some(why),
             } => write!(
@@ -315,38 +315,40 @@ impl fmt::Display for Event {
                 "{file} in `state` cannot be used ({why}). It is tried again; what has to be \
                  recorded there waits."
             ),
-            Event::Witness { file, why: None } => {
+            NodeEvent::Witness { file, why: None } => {
                 write!(f, "{file} in `state` can be used again")
             }
-            Event::VolumeOwes { volume, owed } => write!(
+            NodeEvent::VolumeOwes { volume, owed } => write!(
                 f,
                 "volume {volume} still owes its origin {owed}: its log keeps that for the next \
                  start, and until then the origin is an earlier state"
             ),
-            Event::MemberReadOnly { member, why } => {
+            NodeEvent::MemberReadOnly { member, why } => {
                 write!(f, "member {member} can only be read: {why}")
             }
-            Event::MemberBlank { array, member } => write!(
+            NodeEvent::MemberBlank { array, member } => write!(
                 f,
                 "array {array} goes without {member}, which belongs to no array; give it with \
                  `hotset array add`"
             ),
-            Event::MemberAbsent { array, why } => write!(f, "array {array} starts without {why}"),
-            Event::ArrayReassembled { array } => {
+            NodeEvent::MemberAbsent { array, why } => {
+                write!(f, "array {array} starts without {why}")
+            }
+            NodeEvent::ArrayReassembled { array } => {
                 write!(f, "array {array} is reassembled")
             }
-            Event::ExchangeNotKept { array, why } => write!(
+            NodeEvent::ExchangeNotKept { array, why } => write!(
                 f,
                 "array {array}: the configuration file does not say yet how an exchange of members \
                  has ended ({why}). It is tried again."
             ),
-            Event::ArrayNotReassembled { array, why } => {
+            NodeEvent::ArrayNotReassembled { array, why } => {
                 write!(f, "array {array} cannot be reassembled: {why}")
             }
-            Event::JobCancelled { job } => write!(f, "job {job} was cancelled"),
-            Event::Reloaded { what } => write!(f, "reloaded: {what}"),
-            Event::Array { what } => write!(f, "array {what}"),
-            Event::Frontend { what } => write!(f, "{what}"),
+            NodeEvent::JobCancelled { job } => write!(f, "job {job} was cancelled"),
+            NodeEvent::Reloaded { what } => write!(f, "reloaded: {what}"),
+            NodeEvent::Array { what } => write!(f, "array {what}"),
+            NodeEvent::Frontend { what } => write!(f, "{what}"),
         }
     }
 }

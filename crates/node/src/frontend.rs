@@ -10,21 +10,21 @@ pub mod nbd;
 use crate::Later;
 use block::{Env, Gate, IoResult, Nanos, Sectors};
 use control::config::{Config, Listen};
-use control::doors::Doors;
+use control::doors::VolumeFrontends;
 use control::status::Status;
-use origin::Identity;
+use origin::DeviceIdentity;
 
 /// The properties of a volume that a frontend shows, beside its bytes.
 #[derive(Clone, Debug, Default)]
-pub struct About {
+pub struct VolumeAbout {
     /// A description for people.
     pub description: String,
     /// Identity of the origin: equal for volumes with the same bytes, under any name.
-    pub origin: Identity,
+    pub origin: DeviceIdentity,
     /// Refuses all writes.
     pub read_only: bool,
     /// The frontends to offer the volume by.
-    pub doors: Doors,
+    pub doors: VolumeFrontends,
     /// Most bytes in flight of each frontend of the volume's own.
     pub memory_bytes_max: usize,
     /// Logical block of the volume's disk. Smaller than the block of the volume behind the gate if
@@ -35,7 +35,7 @@ pub struct About {
 /// Offers devices of type `D` to clients.
 pub trait Frontend<D> {
     /// Takes the volume behind `gate` under `name`, and offers it if `about` names this frontend.
-    fn add(&self, name: &str, gate: Gate<D>, about: &About) -> IoResult;
+    fn add(&self, name: &str, gate: Gate<D>, about: &VolumeAbout) -> IoResult;
 
     /// Changes the offer of the volume to `about`: a frontend missing there is closed, as by
     /// [`Frontend::withdraw`]; a new one is open at the end; others are left alone.
@@ -45,7 +45,7 @@ pub trait Frontend<D> {
         &'a self,
         name: &'a str,
         gate: &'a Gate<D>,
-        about: &'a About,
+        about: &'a VolumeAbout,
         grace: Nanos,
     ) -> Later<'a, IoResult>;
 

@@ -1,10 +1,10 @@
 //! An open device with a meter, below all layers.
 
 use block::{
-    BoxDevice, Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Shared, Timer,
+    BoxDevice, Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, SharedBuf, Timer,
 };
-use filter::{Meter, Metered};
-use shard::Disk;
+use filter::{Metered, VerbMeter};
+use shard::ShardDisk;
 use std::rc::Rc;
 
 /// A device with a meter. Clones are the same device.
@@ -12,7 +12,7 @@ use std::rc::Rc;
 /// Disks have a variant of their own, so that a hit is a direct call.
 pub enum Leaf<D: Driver> {
     /// A disk of the driver.
-    Disk(Rc<Metered<Disk<D>>>),
+    Disk(Rc<Metered<ShardDisk<D>>>),
     /// Any other device.
     Other(Rc<Metered<BoxDevice>>),
 }
@@ -27,7 +27,7 @@ impl<D: Driver> Clone for Leaf<D> {
 }
 
 impl<D: Driver> Leaf<D> {
-    pub(crate) fn disk(disk: Disk<D>, timer: Timer) -> Leaf<D> {
+    pub(crate) fn disk(disk: ShardDisk<D>, timer: Timer) -> Leaf<D> {
         Leaf::Disk(Rc::new(Metered::meter(disk, timer)))
     }
 
@@ -36,7 +36,7 @@ impl<D: Driver> Leaf<D> {
     }
 
     /// The meter of the operations.
-    pub fn meter(&self) -> &Meter {
+    pub fn meter(&self) -> &VerbMeter {
         match self {
             Leaf::Disk(device) => device.watch(),
             Leaf::Other(device) => device.watch(),
@@ -59,7 +59,7 @@ impl<D: Driver> Device for Leaf<D> {
         }
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         match self {
             Leaf::Disk(device) => device.write(at, data, fua).await,
             Leaf::Other(device) => device.write(at, data, fua).await,

@@ -27,16 +27,16 @@ mod served_volume;
 mod sink;
 mod witness;
 
-pub use arrays::{Before, Devices, Lease, Source};
-pub use event::Event;
+pub use arrays::{Before, DeviceSource, Lease, OpenDevices};
+pub use event::NodeEvent;
 pub use frontend::nbd::NbdFrontend;
-pub use frontend::{About, Frontend};
+pub use frontend::{Frontend, VolumeAbout};
 pub use leaf::Leaf;
 pub use node::{Controlled, Frontends, Node, left_out};
-pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Opened, Role, claimed, open, retried};
-pub use platform::{Draft, LogWitness, Platform, Process, Remembered, Roles};
-pub use recover::{Recovery, Target, Wish, recover};
-pub use report::Session;
+pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, OpenedPlace, RawRole, claimed, open, retried};
+pub use platform::{ConfigurationDraft, LogWitness, Platform, Remembered, Roles, UserProcess};
+pub use recover::{RecoverTarget, Recovery, Wish, recover};
+pub use report::ReportSession;
 pub use served_volume::ServedVolume;
 pub use sink::Sink;
 

@@ -6,16 +6,16 @@
 //!
 //! Not here: the content of the devices, and the choice of the trusted ones (`writelog`).
 
-use crate::event::Event;
+use crate::event::NodeEvent;
 use crate::leaf::Leaf;
 use crate::nanos;
 use crate::platform::Platform;
-use crate::witness::Claim;
-use block::{BoxDevice, Driver, Env, IoError, IoResult, Kind, Nanos, Sectors, WithDeadline};
+use crate::witness::WitnessClaim;
+use block::{BoxDevice, Driver, Env, IoError, IoErrorKind, IoResult, Nanos, Sectors, WithDeadline};
 use control::config::{self, Name};
-use layout::{Identity, Uuid};
+use layout::{DeviceIdentity, Uuid};
 use std::rc::Rc;
-use writelog::{Cleaning, Config, Opened, Scrutiny, Wanted, WriteBack};
+use writelog::{Cleaning, Config, OpenedLog, Scrutiny, WantedLog, WriteBack};
 
 /// Least time limit of a log device, after which the device counts as lost.
 const ANSWER_MAX: Nanos = Nanos::from_secs(5);
@@ -44,15 +44,15 @@ pub(crate) fn journal_of(volume: &config::Volume) -> Option<&Name> {
     journal.map(|journal| &journal.value)
 }
 
-/// Describes the log to open, for an origin of this identity; `keep` is as in [`Wanted`].
+/// Describes the log to open, for an origin of this identity; `keep` is as in [`WantedLog`].
 pub(crate) fn wanted<P: Platform>(
     platform: &P,
     volume: &config::Volume,
     size: Sectors,
-    origin: &Identity,
+    origin: &DeviceIdentity,
     keep: bool,
-) -> Wanted {
-    Wanted {
+) -> WantedLog {
+    WantedLog {
         volume: volume.name.value.to_string(),
         sectors: size.0,
         identity: origin.bytes().to_vec(),
@@ -65,7 +65,7 @@ pub(crate) fn wanted<P: Platform>(
 
 /// The configuration of the engine for the log that was `found`. `asked`: the operator wants all
 /// data that is left.
-pub(crate) fn engine<C>(volume: &config::Volume, found: &Opened<C>, asked: bool) -> Config {
+pub(crate) fn engine<C>(volume: &config::Volume, found: &OpenedLog<C>, asked: bool) -> Config {
     let max_lag = nanos(volume.max_lag.value);
     let cleaning = volume.write_back.value;
     Config {
@@ -91,9 +91,9 @@ pub(crate) fn engine<C>(volume: &config::Volume, found: &Opened<C>, asked: bool)
 }
 
 /// An open log; clones are the same.
-pub(crate) struct Log<D: Driver>(Rc<Inner<D>>);
+pub(crate) struct OpenLog<D: Driver>(Rc<LogShared<D>>);
 
-struct Inner<D: Driver> {
+struct LogShared<D: Driver> {
     engine: WriteBack<Copy<D>>,
     devices: Vec<Name>,
     /// The device of each copy; `None` if it was absent.
@@ -106,34 +106,34 @@ struct Inner<D: Driver> {
 #[derive(Clone)]
 pub(crate) struct WitnessFile {
     pub(crate) device: BoxDevice,
-    pub(crate) claim: Rc<dyn Claim>,
+    pub(crate) claim: Rc<dyn WitnessClaim>,
 }
 
 /// A log that was found, with its devices and witness.
 pub(crate) struct FoundLog<D: Driver> {
-    pub(crate) found: Opened<Copy<D>>,
+    pub(crate) found: OpenedLog<Copy<D>>,
     /// The devices that are missing, to be reported once the log serves.
-    pub(crate) absent: Vec<Event>,
+    pub(crate) absent: Vec<NodeEvent>,
     pub(crate) devices: Vec<Name>,
     pub(crate) witness: WitnessFile,
 }
 
-impl<D: Driver> Clone for Log<D> {
-    fn clone(&self) -> Log<D> {
-        Log(self.0.clone())
+impl<D: Driver> Clone for OpenLog<D> {
+    fn clone(&self) -> OpenLog<D> {
+        OpenLog(self.0.clone())
     }
 }
 
-impl<D: Driver> Log<D> {
+impl<D: Driver> OpenLog<D> {
     /// Opens the log that was `found` for `volume`, in front of `origin`. Requests are served only
-    /// after [`Log::begin`]. `asked` is as in [`engine`].
+    /// after [`OpenLog::begin`]. `asked` is as in [`engine`].
     pub(crate) async fn open(
         volume: &config::Volume,
         found: FoundLog<D>,
         asked: bool,
         env: Env,
         origin: BoxDevice,
-    ) -> IoResult<Log<D>> {
+    ) -> IoResult<OpenLog<D>> {
         let FoundLog {
             found,
             devices,
@@ -150,7 +150,7 @@ impl<D: Driver> Log<D> {
         let (areas, journal) = (found.areas, found.journal);
         let had_journal = journal.is_some();
         let engine = WriteBack::open(config, env, found.ledger, areas, journal, origin).await?;
-        Ok(Log(Rc::new(Inner {
+        Ok(OpenLog(Rc::new(LogShared {
             engine,
             devices,
             copies,
@@ -212,13 +212,13 @@ impl<D: Driver> Log<D> {
             self.carry_out().await?;
             let what = "the write-back log was full: all of it is written back, and another is \
                         begun at the next attempt";
-            return Err(IoError::new(Kind::NoSpace, what));
+            return Err(IoError::new(IoErrorKind::NoSpace, what));
         }
         engine.establish().await?;
         engine.begin().await
     }
 
-    /// As [`Log::begin`], for a log in which nothing is dirty. The log takes no change before its
+    /// As [`OpenLog::begin`], for a log in which nothing is dirty. The log takes no change before its
     /// engine goes on.
     pub(crate) async fn begin_at_rest(&self) -> IoResult {
         self.0.engine.seal();
@@ -230,23 +230,23 @@ impl<D: Driver> Log<D> {
         let lost = self.0.engine.carry_out().await?;
         if let Some(lost) = lost.first() {
             let what = format!("block {} of the write-back log cannot be read", lost.start);
-            return Err(IoError::new(Kind::Corrupt, what));
+            return Err(IoError::new(IoErrorKind::Corrupt, what));
         }
         self.0.engine.end().await
     }
 
     /// Takes no more changes; returns once nothing is dirty, durably.
-    pub(crate) async fn rest(&self) -> IoResult<Resting<D>> {
-        let resting = Resting(self.clone());
+    pub(crate) async fn rest(&self) -> IoResult<RestingLog<D>> {
+        let resting = RestingLog(self.clone());
         self.0.engine.rest().await?;
         Ok(resting)
     }
 }
 
 /// A log that takes no change, until this is dropped.
-pub(crate) struct Resting<D: Driver>(Log<D>);
+pub(crate) struct RestingLog<D: Driver>(OpenLog<D>);
 
-impl<D: Driver> Drop for Resting<D> {
+impl<D: Driver> Drop for RestingLog<D> {
     fn drop(&mut self) {
         self.0.engine().go_on();
     }

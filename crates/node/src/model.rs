@@ -8,14 +8,14 @@
 
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
 use drives::catalogue::Drive;
-use drives::{Completed, Model, Op, Request, Wear};
-use filter::{Access, Pacer, Verb};
+use drives::{Completed, DriveModel, DriveOp, DriveRequest, SsdWear};
+use filter::{AccessVerb, DelayPacer, RawAccess};
 use std::collections::HashMap;
 
-type DrivePacer = drives::Pacer<Box<dyn Model + Send>>;
+type DrivePacer = drives::DrivePacer<Box<dyn DriveModel + Send>>;
 
 /// Drives of one kind, striped.
-pub struct Stripe {
+pub struct StripeModel {
     drives: Vec<DrivePacer>,
     stripe: Sectors,
     /// Number of pieces that each request still waits for.
@@ -25,16 +25,18 @@ pub struct Stripe {
     completed: Vec<Completed>,
 }
 
-impl Stripe {
+impl StripeModel {
     /// Makes a stripe over `drives` drives called `name`, with `stripe` on each before the next.
-    pub fn new(name: &str, drives: u32, stripe: Sectors) -> IoResult<Stripe> {
+    pub fn new(name: &str, drives: u32, stripe: Sectors) -> IoResult<StripeModel> {
         let drive = Drive::named(name)?;
         let pacers = (0..drives).map(|i| {
             // Spindles turn independently; evenly spread phases model that.
             let phase = f64::from(i) / f64::from(drives);
-            Ok(drives::Pacer::new(drive.model(phase, Wear::Steady)?))
+            Ok(drives::DrivePacer::new(
+                drive.model(phase, SsdWear::Steady)?,
+            ))
         });
-        Ok(Stripe {
+        Ok(StripeModel {
             drives: pacers.collect::<IoResult<_>>()?,
             stripe,
             pieces: HashMap::new(),
@@ -66,27 +68,27 @@ impl Stripe {
     }
 }
 
-impl Pacer for Stripe {
-    fn arrive(&mut self, now: Nanos, id: u64, access: &Access) {
+impl DelayPacer for StripeModel {
+    fn arrive(&mut self, now: Nanos, id: u64, access: &RawAccess) {
         let op = match access.verb {
-            Verb::Read => Op::Read,
-            Verb::Write | Verb::Zero => Op::Write,
-            Verb::Discard => Op::Discard,
-            Verb::Flush => Op::Flush,
-            Verb::Extents => {
+            AccessVerb::Read => DriveOp::Read,
+            AccessVerb::Write | AccessVerb::Zero => DriveOp::Write,
+            AccessVerb::Discard => DriveOp::Discard,
+            AccessVerb::Flush => DriveOp::Flush,
+            AccessVerb::Extents => {
                 self.empty.push(id);
                 return;
             }
         };
         let parts: Vec<_> = match op {
-            Op::Flush => (0..self.drives.len())
+            DriveOp::Flush => (0..self.drives.len())
                 .map(|drive| (drive, Extent::default()))
                 .collect(),
             _ => self.parts(access.extent).collect(),
         };
         self.pieces.insert(id, parts.len() as u32);
         for (drive, extent) in parts {
-            let request = Request {
+            let request = DriveRequest {
                 id,
                 unit: 0,
                 op,
@@ -129,8 +131,8 @@ mod tests {
     use super::*;
     use block::Fua;
 
-    fn stripe(drives: u32) -> Stripe {
-        Stripe::new("SAS15K", drives, Sectors(8)).unwrap()
+    fn stripe(drives: u32) -> StripeModel {
+        StripeModel::new("SAS15K", drives, Sectors(8)).unwrap()
     }
 
     fn parts(drives: u32, start: u64, len: u64) -> Vec<(usize, u64, u64)> {
@@ -150,7 +152,7 @@ mod tests {
     }
 
     /// Advances the time until all requests have ended; returns the end.
-    fn run(stripe: &mut Stripe, requests: u64) -> Nanos {
+    fn run(stripe: &mut StripeModel, requests: u64) -> Nanos {
         let mut due = Vec::new();
         let mut now = Nanos::ZERO;
         while let Some(at) = stripe.next_due() {
@@ -167,8 +169,13 @@ mod tests {
         let load = |drives| {
             let mut stripe = stripe(drives);
             for id in 0..64 {
-                let access = Access {
-                    verb: [Verb::Read, Verb::Write, Verb::Flush, Verb::Extents][id as usize % 4],
+                let access = RawAccess {
+                    verb: [
+                        AccessVerb::Read,
+                        AccessVerb::Write,
+                        AccessVerb::Flush,
+                        AccessVerb::Extents,
+                    ][id as usize % 4],
                     extent: Extent::new(Lba(id * 7919 % 100_000 * 8), Sectors(24)),
                     fua: Fua::No,
                 };

@@ -32,29 +32,29 @@ mod wear;
 mod write_back;
 
 pub use controlled::Controlled;
-pub(crate) use pool::Absent;
-pub use pool::Pool;
+pub(crate) use pool::AbsentDevice;
+pub use pool::NodePool;
 pub(crate) use write_back::changed;
 
-use crate::arrays::{Devices, Source};
-use crate::frontend::{About, Frontend};
+use crate::arrays::{DeviceSource, OpenDevices};
+use crate::frontend::{Frontend, VolumeAbout};
 use crate::nanos;
-use crate::origins::Origin;
-use crate::place::Role;
+use crate::origins::GuardedOrigin;
+use crate::place::RawRole;
 use crate::platform::{LogWitness, Platform};
 use crate::served_volume::ServedVolume;
 use block::{Deadline, Device as _, Env, Extent, Gate, Lba, Nanos, Sectors, Signal};
-use cache::PoolDevice;
+use cache::NewPoolDevice;
 use control::config::{Config, Name, VolumeMode};
 use job::{Detaching, Jobs};
 use late::Returns;
-use queue::Queue;
+use queue::ChangeQueue;
 use refusal::{Refusal, refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 use troubles::{Failing, Losses, Troubles};
-use waiting::Waiting;
+use waiting::WaitingVolume;
 
 /// Size of each discard of a device that has left its pool, and time limit of all discards.
 const TRIM_STEP: Sectors = Sectors(1 << 21);
@@ -63,18 +63,18 @@ const TRIM_MAX: Nanos = Nanos::from_secs(10);
 const PROFILE_TICK: Nanos = Nanos::from_secs(1);
 
 /// A served volume.
-pub struct Served<P: Platform> {
+pub struct NodeVolume<P: Platform> {
     pub gate: Gate<ServedVolume<P::Driver>>,
-    pub about: About,
+    pub about: VolumeAbout,
     pub volume: ServedVolume<P::Driver>,
-    pub guard: Origin<P::Driver>,
+    pub guard: GuardedOrigin<P::Driver>,
     pub origin: Name,
     pub pool: Name,
 }
 
-impl<P: Platform> Clone for Served<P> {
-    fn clone(&self) -> Served<P> {
-        Served {
+impl<P: Platform> Clone for NodeVolume<P> {
+    fn clone(&self) -> NodeVolume<P> {
+        NodeVolume {
             gate: self.gate.clone(),
             about: self.about.clone(),
             volume: self.volume.clone(),
@@ -93,18 +93,18 @@ pub struct Node<P: Platform> {
     pub(crate) platform: P,
     pub(crate) began: Nanos,
     pub(crate) frontends: Frontends<P::Driver>,
-    pub(crate) pools: RefCell<BTreeMap<Name, Rc<Pool<P::Driver>>>>,
-    pub(crate) volumes: RefCell<BTreeMap<Name, Served<P>>>,
+    pub(crate) pools: RefCell<BTreeMap<Name, Rc<NodePool<P::Driver>>>>,
+    pub(crate) volumes: RefCell<BTreeMap<Name, NodeVolume<P>>>,
     /// Volumes of the configuration that are not served yet.
-    waiting: RefCell<BTreeMap<Name, Waiting>>,
+    waiting: RefCell<BTreeMap<Name, WaitingVolume>>,
     /// Devices and arrays of the node.
-    pub devices: Rc<Devices<P>>,
+    pub devices: Rc<OpenDevices<P>>,
     grace: Cell<Nanos>,
     stop: Cell<Nanos>,
     jobs: RefCell<Jobs>,
     /// Volumes that are draining their logs to give them up.
     detaching: RefCell<BTreeMap<Name, Rc<Detaching>>>,
-    queue: Queue,
+    queue: ChangeQueue,
     /// Distinguishes names of this node's changes from those of an earlier node.
     incarnation: u64,
     /// True while devices are asked for their wear.
@@ -133,11 +133,11 @@ impl<P: Platform> Node<P> {
         let logs = platform.logs().await.map_err(refusal)?;
         left_out(config, &logs).map_or(Ok(()), Err)?;
         let mut pools = BTreeMap::new();
-        let devices = Devices::new(config, platform.clone());
+        let devices = OpenDevices::new(config, platform.clone());
         for pool in &config.pools {
             let of = |name| devices.find(name).expect("checked with the configuration");
-            let sources: Vec<Source> = pool.devices.value.iter().map(of).collect();
-            let opened = Pool::open(pool, &sources, &devices, Absent::Reported).await;
+            let sources: Vec<DeviceSource> = pool.devices.value.iter().map(of).collect();
+            let opened = NodePool::open(pool, &sources, &devices, AbsentDevice::Reported).await;
             let opened =
                 opened.map_err(|why| format!("{}: {why}", config.files.place(pool.line)))?;
             pools.insert(pool.name.value.clone(), Rc::new(opened));
@@ -155,7 +155,7 @@ impl<P: Platform> Node<P> {
             stop: Cell::new(nanos(config.daemon.stop.value)),
             jobs: RefCell::default(),
             detaching: RefCell::default(),
-            queue: Queue::default(),
+            queue: ChangeQueue::default(),
             incarnation: began_at,
             asks_wear: Cell::new(false),
             returns: Returns::default(),
@@ -191,13 +191,13 @@ impl<P: Platform> Node<P> {
         self.platform.local().env()
     }
 
-    fn known(&self, name: &Name) -> Result<Source, Refusal> {
+    fn known(&self, name: &Name) -> Result<DeviceSource, Refusal> {
         self.devices.find(name).ok_or_else(|| {
             format!("the configuration has no device {name}; give the path of a file or device")
         })
     }
 
-    fn pool(&self, name: &str) -> Result<Rc<Pool<P::Driver>>, Refusal> {
+    fn pool(&self, name: &str) -> Result<Rc<NodePool<P::Driver>>, Refusal> {
         let pools = self.pools.borrow();
         let found = pools.values().find(|pool| pool.name.as_str() == name);
         found
@@ -205,14 +205,14 @@ impl<P: Platform> Node<P> {
             .ok_or_else(|| format!("no pool is named {name}; see `hotset pool list`"))
     }
 
-    async fn add_device(&self, pool: &Name, device: &Source) -> Result<(), Refusal> {
+    async fn add_device(&self, pool: &Name, device: &DeviceSource) -> Result<(), Refusal> {
         let pool = self.pool(pool.as_str())?;
         let lease = self
             .devices
-            .open(device, Role::Pool)
+            .open(device, RawRole::Pool)
             .await
             .map_err(refusal)?;
-        let member = PoolDevice::whole(lease.leaf.clone(), lease.controller.clone());
+        let member = NewPoolDevice::whole(lease.leaf.clone(), lease.controller.clone());
         if let Err(why) = self.has_memory(&pool, member.extent.len.bytes()) {
             lease.release().await;
             return Err(why);
@@ -224,7 +224,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Checks that there is memory for `bytes` more of `pool`. Its tables are copied as they grow.
-    fn has_memory(&self, pool: &Pool<P::Driver>, bytes: u64) -> Result<(), Refusal> {
+    fn has_memory(&self, pool: &NodePool<P::Driver>, bytes: u64) -> Result<(), Refusal> {
         let config = self.devices.config();
         let mut known = config.pools.iter();
         let Some(known) = known.find(|known| known.name.value == pool.name) else {

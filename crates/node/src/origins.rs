@@ -1,14 +1,16 @@
 //! Guarded origins: each is compared with its record before service, and the record is kept true.
 
-use crate::event::Event;
+use crate::event::NodeEvent;
 use crate::leaf::Leaf;
-use crate::log::{Copy, Log};
-use crate::place::Opened;
+use crate::log::{Copy, OpenLog};
+use crate::place::OpenedPlace;
 use crate::platform::Platform;
 use block::{Driver, Env, IoResult, Sectors};
 use cache::Cache;
-use control::config::{Bytes, Name};
-use origin::{Guarded, Identity, Keep, Reason, Record, Verdict, again, judge, take};
+use control::config::{ByteCount, Name};
+use origin::{
+    DeviceIdentity, DoubtReason, Guarded, Keep, OriginRecord, OriginVerdict, again, judge, take,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use writelog::Watcher;
@@ -17,16 +19,16 @@ use writelog::Watcher;
 type KeptByLog<D> = Rc<RefCell<Option<Watcher<Copy<D>>>>>;
 
 /// An origin that is guarded while its volume is served; clones are the same.
-pub struct Origin<D: Driver> {
+pub struct GuardedOrigin<D: Driver> {
     device: Guarded<Leaf<D>>,
-    identity: Identity,
+    identity: DeviceIdentity,
     seed: u64,
     log: KeptByLog<D>,
 }
 
-impl<D: Driver> Clone for Origin<D> {
-    fn clone(&self) -> Origin<D> {
-        Origin {
+impl<D: Driver> Clone for GuardedOrigin<D> {
+    fn clone(&self) -> GuardedOrigin<D> {
+        GuardedOrigin {
             device: self.device.clone(),
             identity: self.identity.clone(),
             seed: self.seed,
@@ -35,18 +37,18 @@ impl<D: Driver> Clone for Origin<D> {
     }
 }
 
-impl<D: Driver> Origin<D> {
+impl<D: Driver> GuardedOrigin<D> {
     /// Guards `opened` as the origin of `volume`, for a volume of `size`. If the origin may have
     /// changed since the pool last had it, the volume's lines are dropped, and an event names the
     /// reason.
     pub async fn guard<P: Platform<Driver = D>>(
         platform: &P,
-        say: &dyn Fn(Event),
+        say: &dyn Fn(NodeEvent),
         cache: &Cache<Leaf<D>>,
         volume: &Name,
         size: Sectors,
-        opened: &Opened<P>,
-    ) -> IoResult<Origin<D>> {
+        opened: &OpenedPlace<P>,
+    ) -> IoResult<GuardedOrigin<D>> {
         let (name, place) = (volume.as_str(), &opened.place);
         let env = platform.local().env();
         let identity = opened.identity.clone();
@@ -55,16 +57,16 @@ impl<D: Driver> Origin<D> {
         let remembered = cache.remembered();
         let before = remembered.iter().find(|(known, _)| known == name);
         if let Some(before) = before.map(|(_, size)| *size).filter(|b| *b != size) {
-            say(Event::VolumeResized {
+            say(NodeEvent::VolumeResized {
                 volume: volume.clone(),
-                before: Bytes(before.bytes()),
-                now: Bytes(size.bytes()),
+                before: ByteCount(before.bytes()),
+                now: ByteCount(size.bytes()),
                 origin: place.clone(),
             });
         } else if before.is_some()
             && let Some(why) = suspicion(cache, name, &opened.leaf, &env, &identity).await
         {
-            say(Event::OriginSuspect {
+            say(NodeEvent::OriginSuspect {
                 volume: volume.clone(),
                 origin: place.clone(),
                 why,
@@ -75,7 +77,7 @@ impl<D: Driver> Origin<D> {
         }
         let log = KeptByLog::default();
         let (leaf, keep) = (opened.leaf.clone(), keep(cache, name, log.clone()));
-        Ok(Origin {
+        Ok(GuardedOrigin {
             device: Guarded::new(leaf, env, record, keep),
             identity,
             seed,
@@ -84,12 +86,12 @@ impl<D: Driver> Origin<D> {
     }
 
     /// Keeps records with `log` too from now on.
-    pub fn keep_with(&self, log: &Log<D>) {
+    pub fn keep_with(&self, log: &OpenLog<D>) {
         *self.log.borrow_mut() = Some(log.engine().watcher());
     }
 
     /// The identity of the origin.
-    pub fn identity(&self) -> &Identity {
+    pub fn identity(&self) -> &DeviceIdentity {
         &self.identity
     }
 
@@ -116,21 +118,21 @@ async fn suspicion<D: Driver>(
     volume: &str,
     origin: &Leaf<D>,
     env: &Env,
-    identity: &Identity,
+    identity: &DeviceIdentity,
 ) -> Option<String> {
-    let verdict = match Record::decode(&cache.origin_record(volume)) {
-        Err(_) => Verdict::Unknown(Reason::NoRecord),
+    let verdict = match OriginRecord::decode(&cache.origin_record(volume)) {
+        Err(_) => OriginVerdict::Unknown(DoubtReason::NoRecord),
         Ok(record) => {
             let now = again(origin, &env.pool, identity.clone(), &record).await;
             judge(&record, &now)
         }
     };
     match verdict {
-        Verdict::Same => None,
-        Verdict::Changed(reason) => Some(format!(
+        OriginVerdict::Same => None,
+        OriginVerdict::Changed(reason) => Some(format!(
             "was changed while hotset did not have it ({reason})"
         )),
-        Verdict::Unknown(reason) => Some(format!("may have been changed ({reason})")),
+        OriginVerdict::Unknown(reason) => Some(format!("may have been changed ({reason})")),
     }
 }
 

@@ -7,42 +7,42 @@ mod nbd;
 mod raw;
 
 pub(crate) use again::Reopenable;
-pub use raw::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Role, claimed, retried};
+pub use raw::{CLAIM_ATTEMPTS, CLAIM_PAUSE, RawRole, claimed, retried};
 
 use crate::leaf::Leaf;
-use crate::model::Stripe;
+use crate::model::StripeModel;
 use crate::platform::Platform;
-use ::nbd::client::Standing;
+use ::nbd::client::ExportStanding;
 use again::raw_of;
-use block::{BoxDevice, Device as _, IoError, IoResult, Kind, Nanos, SECTOR_BYTES, Sectors};
+use block::{BoxDevice, Device as _, IoError, IoErrorKind, IoResult, Nanos, SECTOR_BYTES, Sectors};
 use control::config;
-use control::status::Wear;
-use filter::{Delayed, Snapshot};
-use origin::Identity;
-use raw::{Bare, Raw};
+use control::status::WearReport;
+use filter::{Delayed, StatsSnapshot};
+use origin::DeviceIdentity;
+use raw::{Bare, RawPlace};
 use shard::Local;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// A device in use. Dropping it releases the file and its lock, once requests in flight have ended.
-pub struct Opened<P: Platform> {
+pub struct OpenedPlace<P: Platform> {
     /// The device.
     pub leaf: Leaf<P::Driver>,
     /// Use of the device.
-    pub role: Role,
+    pub role: RawRole,
     /// File or URI behind the device.
     pub place: String,
     /// Identity of the device.
-    pub identity: Identity,
+    pub identity: DeviceIdentity,
     /// Failure domain of the device.
     pub controller: Arc<str>,
     /// Counters as of the opening.
-    pub at_first: Snapshot,
+    pub at_first: StatsSnapshot,
     /// Wear of the device, and the time of that reading.
-    pub(crate) wear: Cell<(Option<Nanos>, Option<Wear>)>,
+    pub(crate) wear: Cell<(Option<Nanos>, Option<WearReport>)>,
     is_file: bool,
-    standing: Option<Standing>,
+    standing: Option<ExportStanding>,
     /// Size of a grown export, as last asked.
     grown: Cell<Option<u64>>,
     /// Reopens a file for a volume with a log; has the hold too.
@@ -51,19 +51,19 @@ pub struct Opened<P: Platform> {
     _hold: Option<P::Hold>,
 }
 
-impl<P: Platform> Opened<P> {
+impl<P: Platform> OpenedPlace<P> {
     /// Makes an array over open devices.
     pub(crate) fn array(
         local: &Local<P::Driver>,
         array: BoxDevice,
-        role: Role,
-        (place, identity): (String, Identity),
+        role: RawRole,
+        (place, identity): (String, DeviceIdentity),
         controller: Arc<str>,
-    ) -> Opened<P> {
+    ) -> OpenedPlace<P> {
         let timer = local.env().timer;
         let leaf = Leaf::other(array, timer.clone());
         let at_first = leaf.meter().snapshot(timer.now());
-        Opened {
+        OpenedPlace {
             leaf,
             role,
             place,
@@ -92,16 +92,16 @@ impl<P: Platform> Opened<P> {
     /// True if the device comes back only by being reopened: a file or block device of this
     /// machine, or an export that has grown or was replaced by another.
     pub(crate) fn must_reopen(&self) -> bool {
-        let other = self.standing.as_ref().and_then(Standing::other);
+        let other = self.standing.as_ref().and_then(ExportStanding::other);
         self.is_file || other.is_some() || self.grown().is_some()
     }
 
     /// The present size of an export that has grown since it was opened.
     pub(crate) fn grown(&self) -> Option<u64> {
-        self.standing.as_ref().and_then(Standing::grown)
+        self.standing.as_ref().and_then(ExportStanding::grown)
     }
 
-    /// As [`Opened::grown`]; `None` if the size was returned before.
+    /// As [`OpenedPlace::grown`]; `None` if the size was returned before.
     pub(crate) fn has_grown(&self) -> Option<u64> {
         let now = self.grown();
         let is_new = self.grown.replace(now) != now;
@@ -118,7 +118,7 @@ impl<P: Platform> Opened<P> {
 
     /// The reason why an export does not answer; `None` while it does.
     pub fn trouble(&self) -> Option<String> {
-        self.standing.as_ref().and_then(Standing::trouble)
+        self.standing.as_ref().and_then(ExportStanding::trouble)
     }
 }
 
@@ -126,10 +126,10 @@ impl<P: Platform> Opened<P> {
 pub async fn open<P: Platform>(
     platform: &P,
     device: &config::Device,
-    role: Role,
-) -> IoResult<Opened<P>> {
+    role: RawRole,
+) -> IoResult<OpenedPlace<P>> {
     let name = device.name.value.as_str();
-    let Raw {
+    let RawPlace {
         device: mut bare,
         mut hold,
         place,
@@ -137,7 +137,7 @@ pub async fn open<P: Platform>(
         standing,
     } = raw_of(platform, device, role).await?;
     let mut again = None;
-    if is_file && matches!(role, Role::Origin | Role::Log) {
+    if is_file && matches!(role, RawRole::Origin | RawRole::Log) {
         let opened = (bare, hold.take());
         let below = Reopenable::new(platform, device, role, opened, &place).await;
         bare = Bare::Other(below.device());
@@ -160,12 +160,12 @@ pub async fn open<P: Platform>(
         controller => controller.into(),
     };
     let at_first = leaf.meter().snapshot(timer.now());
-    Ok(Opened {
+    Ok(OpenedPlace {
         leaf,
         role,
         identity: match role {
-            Role::Origin => platform.identity(&place).await,
-            Role::Pool | Role::Log | Role::Member(_) => Identity::new(&place),
+            RawRole::Origin => platform.identity(&place).await,
+            RawRole::Pool | RawRole::Log | RawRole::Member(_) => DeviceIdentity::new(&place),
         },
         place,
         controller,
@@ -188,14 +188,14 @@ fn slow_down<P: Platform>(
     let model = device.model.as_ref().map_or("", |model| model.as_str());
     let drives = device.model_disks.value;
     let stripe = Sectors(device.model_stripe.value.0 / SECTOR_BYTES);
-    let capacity = Stripe::capacity(model, drives, stripe)?;
+    let capacity = StripeModel::capacity(model, drives, stripe)?;
     if raw.geometry().sectors > capacity {
         let what = format!(
             "is larger than {drives} x {model}; give more `model_disks`, or a larger model"
         );
-        return Err(IoError::new(Kind::Invalid, what).on(device.name.value.to_string()));
+        return Err(IoError::new(IoErrorKind::Invalid, what).on(device.name.value.to_string()));
     }
-    let pacer = Stripe::new(model, drives, stripe)?;
+    let pacer = StripeModel::new(model, drives, stripe)?;
     let env = platform.local().env();
     Ok(BoxDevice::new(Delayed::new(raw, pacer, env)))
 }

@@ -6,18 +6,18 @@
 //! same on every platform (`place`).
 
 use crate::Later;
-use crate::event::Event;
+use crate::event::NodeEvent;
 use block::{BoxDevice, Driver, Extent, IoResult, Nanos};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
-use control::files::Files;
-use control::memory::Room;
-use control::place::Place;
-use control::protocol::Request;
-use control::status::Wear;
+use control::files::ConfigurationFiles;
+use control::memory::MemoryRoom;
+use control::place::BasePlace;
+use control::protocol::ControlRequest;
+use control::status::WearReport;
 use layout::LogSuperblock;
-use origin::Identity;
-use shard::{Disk, Local};
+use origin::DeviceIdentity;
+use shard::{Local, ShardDisk};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,7 @@ pub trait Platform: Clone + 'static {
         &self,
         device: &config::Device,
         path: &Path,
-    ) -> IoResult<(Disk<Self::Driver>, Self::Hold)>;
+    ) -> IoResult<(ShardDisk<Self::Driver>, Self::Hold)>;
 
     /// Extents of the file at `path` that are known to read as zeroes without reading them, in
     /// order. The file is not written meanwhile.
@@ -57,13 +57,13 @@ pub trait Platform: Clone + 'static {
 
     /// Returns the reason if the files of the configuration, read as `running`, cannot be read any
     /// more.
-    async fn unreadable(&self, _running: &Files) -> Option<String> {
+    async fn unreadable(&self, _running: &ConfigurationFiles) -> Option<String> {
         None
     }
 
     /// Sends `request` to the node through a client, so that the file of the configuration is
     /// changed too; `None` without a file.
-    async fn amend(&self, _request: Request) -> Option<Result<(), String>> {
+    async fn amend(&self, _request: ControlRequest) -> Option<Result<(), String>> {
         None
     }
 
@@ -72,10 +72,10 @@ pub trait Platform: Clone + 'static {
     /// `None` if no file has such a change.
     async fn draft(
         &self,
-        _running: &Files,
-        _change: &Request,
+        _running: &ConfigurationFiles,
+        _change: &ControlRequest,
         _roles: Roles,
-    ) -> Result<Option<Box<dyn Draft>>, String> {
+    ) -> Result<Option<Box<dyn ConfigurationDraft>>, String> {
         Ok(None)
     }
 
@@ -94,10 +94,10 @@ pub trait Platform: Clone + 'static {
     async fn logs(&self) -> IoResult<Vec<LogWitness>>;
 
     /// The identity of the device at `place`, a path or a URI.
-    async fn identity(&self, place: &str) -> Identity;
+    async fn identity(&self, place: &str) -> DeviceIdentity;
 
     /// The place of `device`, by its name alone if the place cannot be found within a moment.
-    async fn place(&self, device: &config::Device) -> Place;
+    async fn place(&self, device: &config::Device) -> BasePlace;
 
     /// The present size in bytes of a file or block device at `place`; `None` if unknown.
     async fn size(&self, _place: &str) -> Option<u64> {
@@ -105,7 +105,7 @@ pub trait Platform: Clone + 'static {
     }
 
     /// The wear of the device behind `place`, by its own report; `None` if unknown.
-    async fn wear(&self, _place: &str) -> Option<Wear> {
+    async fn wear(&self, _place: &str) -> Option<WearReport> {
         None
     }
 
@@ -122,15 +122,15 @@ pub trait Platform: Clone + 'static {
     fn uuid(&self) -> u128;
 
     /// The memory available beside the bytes `promised` already; `None` if unknown.
-    fn room(&self, _promised: u64) -> Option<Room> {
+    fn room(&self, _promised: u64) -> Option<MemoryRoom> {
         None
     }
 
     /// The resources that the process has used so far.
-    fn process(&self) -> Process;
+    fn process(&self) -> UserProcess;
 
     /// Reports an event to the operator of the node.
-    fn event(&self, event: Event);
+    fn event(&self, event: NodeEvent);
 }
 
 /// The roles of arrays, by their names: the number of each role, and its device.
@@ -138,9 +138,9 @@ pub type Roles = BTreeMap<String, Vec<(u32, Option<String>)>>;
 
 /// A new text of a file of the configuration, not in its place yet. Dropping a draft removes the
 /// text.
-pub trait Draft {
+pub trait ConfigurationDraft {
     /// Puts the text in its place. Returns the files as they are then.
-    fn commit(self: Box<Self>) -> Later<'static, Result<Files, String>>;
+    fn commit(self: Box<Self>) -> Later<'static, Result<ConfigurationFiles, String>>;
 }
 
 /// A pool of another configuration.
@@ -163,7 +163,7 @@ pub struct LogWitness {
 
 /// A process, as its operating system sees it.
 #[derive(Clone, Copy, Default)]
-pub struct Process {
+pub struct UserProcess {
     /// Number of the process.
     pub pid: u32,
     /// Processor time of the process.

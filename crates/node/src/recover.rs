@@ -16,17 +16,17 @@ mod found;
 mod report;
 mod target;
 
-pub use target::Target;
+pub use target::RecoverTarget;
 
-use crate::arrays::{Devices, Lease};
-use crate::place::{Opened, Role};
+use crate::arrays::{Lease, OpenDevices};
+use crate::place::{OpenedPlace, RawRole};
 use crate::platform::{LogWitness, Platform};
 use block::{Device, Fua, IoError, Lba, Nanos, SECTOR_BYTES, Sectors};
-use control::config::{self, Bytes, Name};
-use found::{Found, Leased, Lost, said};
+use control::config::{self, ByteCount, Name};
+use found::{Leased, LostRecords, RecoveredLog, said};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_SUPERBLOCKS, Likeness, LogSuperblock, likeness};
 use std::rc::Rc;
-use writelog::{Cleaning, Journal, superblock_of};
+use writelog::{Cleaning, WriteJournal, superblock_of};
 
 /// The action on a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,25 +52,25 @@ pub struct Recovery {
     copies: Vec<(Name, CopyState)>,
     journal: Option<(Name, JournalState)>,
     /// The data that can be written back, or the reason why there is none.
-    log: Result<Owed, String>,
-    outcome: Outcome,
+    log: Result<DirtyReport, String>,
+    outcome: RecoverOutcome,
 }
 
 /// The dirty data of a log.
-struct Owed {
-    owed: Bytes,
+struct DirtyReport {
+    owed: ByteCount,
     is_drained: bool,
     lag: Nanos,
     /// Reasons of a node to refuse the log.
     doubts: Vec<String>,
 }
 
-enum Outcome {
+enum RecoverOutcome {
     Looked,
     Rewound,
     RewoundTo(String),
-    Kept(Bytes, Option<Lost>),
-    KeptTo(String, Bytes, Option<Lost>),
+    Kept(ByteCount, Option<LostRecords>),
+    KeptTo(String, ByteCount, Option<LostRecords>),
 }
 
 enum CopyState {
@@ -99,9 +99,9 @@ enum JournalState {
 }
 
 async fn lease<P: Platform>(
-    devices: &Rc<Devices<P>>,
+    devices: &Rc<OpenDevices<P>>,
     name: &Name,
-    role: Role,
+    role: RawRole,
 ) -> Result<Lease<P>, IoError> {
     let source = devices.find(name).expect("checked with the configuration");
     devices.open(&source, role).await
@@ -110,12 +110,12 @@ async fn lease<P: Platform>(
 /// Carries out `wish` on the log of `volume`, and writes to `target` if given, else to the origin.
 /// `logs` are the files beside logs.
 pub async fn recover<P: Platform>(
-    devices: &Rc<Devices<P>>,
+    devices: &Rc<OpenDevices<P>>,
     platform: &P,
     volume: &config::Volume,
     logs: &[LogWitness],
     wish: Wish,
-    target: Option<&Target<'_>>,
+    target: Option<&RecoverTarget<'_>>,
 ) -> Result<Recovery, String> {
     if volume.log.value.len() != 2 {
         let name = &volume.name.value;
@@ -123,24 +123,24 @@ pub async fn recover<P: Platform>(
             "volume {name} has no `log` of two devices: give the one that it had"
         ));
     }
-    let origin = lease(devices, &volume.origin.value, Role::Origin).await;
+    let origin = lease(devices, &volume.origin.value, RawRole::Origin).await;
     let origin = origin.map_err(said)?;
     let mut leases: Vec<Leased<P>> = Vec::new();
     for name in &volume.log.value {
-        leases.push((name.clone(), lease(devices, name, Role::Log).await));
+        leases.push((name.clone(), lease(devices, name, RawRole::Log).await));
     }
     let journal = match &volume.journal {
         None => None,
         Some(name) => Some((
             name.value.clone(),
-            lease(devices, &name.value, Role::Log).await,
+            lease(devices, &name.value, RawRole::Log).await,
         )),
     };
     let size = volume
         .size
         .as_ref()
         .map(|size| Sectors(size.value.0 / SECTOR_BYTES));
-    let found = Found {
+    let found = RecoveredLog {
         platform,
         devices,
         volume,
@@ -160,10 +160,10 @@ pub async fn recover<P: Platform>(
 }
 
 async fn with<P: Platform>(
-    found: &Found<'_, P>,
+    found: &RecoveredLog<'_, P>,
     logs: &[LogWitness],
     wish: Wish,
-    target: Option<&Target<'_>>,
+    target: Option<&RecoverTarget<'_>>,
 ) -> Result<Recovery, String> {
     let (platform, volume, origin) = (found.platform, found.volume, found.origin);
     let (name, env) = (&volume.name.value, platform.local().env());
@@ -206,14 +206,14 @@ async fn with<P: Platform>(
         known,
         log: look.as_ref().map_err(String::clone).map(|look| {
             let status = look.engine.status();
-            Owed {
-                owed: Bytes(status.dirty_bytes),
+            DirtyReport {
+                owed: ByteCount(status.dirty_bytes),
                 is_drained: look.engine.is_drained(),
                 lag: status.lag,
                 doubts: look.doubts.clone(),
             }
         }),
-        outcome: Outcome::Looked,
+        outcome: RecoverOutcome::Looked,
     };
     let replays = wish == Wish::Rewind && target.is_none();
     if let Some((device, lease)) = found.journal {
@@ -224,14 +224,14 @@ async fn with<P: Platform>(
         recovery.journal = Some((device.clone(), state));
     }
     recovery.outcome = match (wish, target) {
-        (Wish::Look, _) => Outcome::Looked,
+        (Wish::Look, _) => RecoverOutcome::Looked,
         (Wish::Rewind, None) => {
             for (_, lease, read) in &copies {
                 if let (Ok(lease), Ok(Some(_))) = (lease, read) {
                     blank(&lease.leaf, &env).await.map_err(said)?;
                 }
             }
-            Outcome::Rewound
+            RecoverOutcome::Rewound
         }
         (Wish::Rewind, Some(target)) => rewind_to(found, &recovery, target).await?,
         (Wish::Keep, _) => {
@@ -251,14 +251,14 @@ async fn with<P: Platform>(
                     drop(look);
                     carry::forget(found.devices, volume).await?;
                     let (owed, lost) = carry::keep(found).await?;
-                    Outcome::Kept(owed, lost)
+                    RecoverOutcome::Kept(owed, lost)
                 }
                 Some(target) => {
                     let to = open_target(found, target).await?;
                     let zeroes = target.make.is_some();
                     let kept = carry::keep_to(found, &look, &to.leaf, zeroes).await;
                     let (owed, lost) = kept?;
-                    Outcome::KeptTo(target.path.display().to_string(), owed, lost)
+                    RecoverOutcome::KeptTo(target.path.display().to_string(), owed, lost)
                 }
             }
         }
@@ -267,19 +267,19 @@ async fn with<P: Platform>(
 }
 
 async fn open_target<P: Platform>(
-    found: &Found<'_, P>,
-    target: &Target<'_>,
-) -> Result<Opened<P>, String> {
+    found: &RecoveredLog<'_, P>,
+    target: &RecoverTarget<'_>,
+) -> Result<OpenedPlace<P>, String> {
     let sectors = found.origin.leaf.geometry().sectors;
     target::open(found.devices, target, sectors).await
 }
 
 /// Makes a copy of the origin at the target, and replays the journal's group there.
 async fn rewind_to<P: Platform>(
-    found: &Found<'_, P>,
+    found: &RecoveredLog<'_, P>,
     recovery: &Recovery,
-    target: &Target<'_>,
-) -> Result<Outcome, String> {
+    target: &RecoverTarget<'_>,
+) -> Result<RecoverOutcome, String> {
     let env = found.platform.local().env();
     let origin = &found.volume.origin.value;
     let pending = recovery.journal.as_ref();
@@ -292,14 +292,14 @@ async fn rewind_to<P: Platform>(
             "no journal has anything to replay: copy {origin} as it is"
         ));
     };
-    let journal = Journal::open(lease.leaf.clone(), env.pool.clone()).await;
+    let journal = WriteJournal::open(lease.leaf.clone(), env.pool.clone()).await;
     let journal = journal.map_err(said)?.map_err(|error| error.to_string())?;
     let to = open_target(found, target).await?;
     let zeroes = target.make.is_some();
     let copied = carry::copy(&found.origin.leaf, &to.leaf, zeroes, &env).await;
     copied.map_err(said)?;
     journal.replay(&to.leaf).await.map_err(said)?;
-    Ok(Outcome::RewoundTo(target.path.display().to_string()))
+    Ok(RecoverOutcome::RewoundTo(target.path.display().to_string()))
 }
 
 fn counts(copy: &LogSuperblock, known: &LogSuperblock) -> bool {
@@ -327,7 +327,7 @@ fn needed(device: &Name, state: &JournalState, recovery: &Recovery) -> Result<()
 /// The state of a journal. With `replays`, the origin gets the pending group, and the journal is
 /// retired.
 async fn look_at<P: Platform>(
-    found: &Found<'_, P>,
+    found: &RecoveredLog<'_, P>,
     lease: &Result<Lease<P>, IoError>,
     recovery: &Recovery,
     replays: bool,
@@ -337,7 +337,7 @@ async fn look_at<P: Platform>(
         Ok(lease) => (lease, platform.local().env().pool),
         Err(why) => return Ok(JournalState::Absent(why.to_string())),
     };
-    let Ok(journal) = Journal::open(lease.leaf.clone(), memory)
+    let Ok(journal) = WriteJournal::open(lease.leaf.clone(), memory)
         .await
         .map_err(said)?
     else {

@@ -6,30 +6,32 @@ mod explain;
 mod observe;
 
 use crate::hold::Hold;
-use crate::node::{Node, Pool, Served};
-use crate::place::Opened;
+use crate::node::{Node, NodePool, NodeVolume};
+use crate::place::OpenedPlace;
 use crate::platform::Platform;
-use crate::sink::Recording;
+use crate::sink::RecordingSink;
 use block::{Device as _, Driver, Nanos, SECTOR_BYTES};
 use cache::{Counter, DeviceState};
 use control::config::{Name, VolumeMode};
-use control::explained::Policy;
-use control::status::Pool as PoolStatus;
-use control::status::{Counters, Device, Flow, LATENCY_BOUNDS_US, Nbd, PoolDevice, Status};
-use control::status::{Total, Unused, Volume, WriteBack};
-use filter::{Interval, Latency, Snapshot, Tally, Verb};
+use control::explained::PolicyReport;
+use control::status::PoolReport as PoolStatus;
+use control::status::{
+    DeviceActivity, Flow, LATENCY_BOUNDS_US, NamedCounters, Nbd, PoolDeviceReport, Status,
+};
+use control::status::{Total, Unused, VolumeReport, WriteBackReport};
+use filter::{AccessVerb, StatsInterval, StatsSnapshot, VerbLatency, VerbTally};
 use std::collections::HashMap;
 use writelog::Cleaning;
 
 /// The state of a connection: the last values sent, from which the next report counts.
 #[derive(Default)]
-pub struct Session {
+pub struct ReportSession {
     at: Option<Nanos>,
     cpu: Nanos,
-    devices: HashMap<Name, Seen>,
+    devices: HashMap<Name, SentDevice>,
     volumes: HashMap<Name, SeenVolume>,
     /// The recording that ends with the connection.
-    pub recording: Option<Recording>,
+    pub recording: Option<RecordingSink>,
     /// The volume that is quiesced until the connection ends.
     pub(crate) hold: Option<Hold>,
 }
@@ -44,17 +46,17 @@ struct SeenVolume {
 }
 
 /// The values last sent of a device.
-struct Seen {
+struct SentDevice {
     /// Time of the opening, which distinguishes one use of a name from a later one.
     opened_at: Nanos,
-    snapshot: Snapshot,
+    snapshot: StatsSnapshot,
     read_total: Total,
     write_total: Total,
 }
 
 impl<P: Platform> Node<P> {
     /// The report, over the time since the last one of `session`.
-    pub fn report(&self, session: &mut Session) -> Status {
+    pub fn report(&self, session: &mut ReportSession) -> Status {
         let now = self.platform.local().env().timer.now();
         let since = session.at.replace(now).unwrap_or(self.began);
         let span_s = (now - since).as_secs_f64();
@@ -150,11 +152,11 @@ fn per(amount: f64, span_s: f64) -> f64 {
 /// The report of a volume. A new volume with a former volume's name starts from zero.
 fn volume<P: Platform>(
     name: &Name,
-    served: &Served<P>,
+    served: &NodeVolume<P>,
     off: Option<&VolumeMode>,
     earlier: SeenVolume,
     span_s: f64,
-) -> (Volume, SeenVolume) {
+) -> (VolumeReport, SeenVolume) {
     let counters = served.volume.cached().counters();
     let now = SeenVolume {
         hit: counters.get(Counter::BlocksHit),
@@ -164,7 +166,7 @@ fn volume<P: Platform>(
     };
     let hit = now.hit.saturating_sub(earlier.hit);
     let all = hit + now.missed.saturating_sub(earlier.missed);
-    let volume = Volume {
+    let volume = VolumeReport {
         name: name.to_string(),
         origin: served.origin.to_string(),
         pool: served.pool.to_string(),
@@ -182,12 +184,12 @@ fn volume<P: Platform>(
         write: now.write_total.since(&earlier.write_total).pace(span_s),
         read_total: now.read_total.clone(),
         write_total: now.write_total.clone(),
-        counters: Counters::from(&counters),
+        counters: NamedCounters::from(&counters),
     };
     (volume, now)
 }
 
-fn of_clients(latency: Latency) -> Total {
+fn of_clients(latency: VerbLatency) -> Total {
     Total {
         requests: latency.requests,
         bytes: latency.sectors * SECTOR_BYTES,
@@ -196,8 +198,8 @@ fn of_clients(latency: Latency) -> Total {
     }
 }
 
-fn write_back(log: writelog::Status, devices: &[Name]) -> WriteBack {
-    WriteBack {
+fn write_back(log: writelog::WriteBackStatus, devices: &[Name]) -> WriteBackReport {
+    WriteBackReport {
         order: match log.forsaken {
             false => log.cleaning.name().into(),
             true => format!("{}, its journal is lost", Cleaning::Ordered.name()),
@@ -211,7 +213,7 @@ fn write_back(log: writelog::Status, devices: &[Name]) -> WriteBack {
     }
 }
 
-fn pool<D: Driver>(name: &Name, pool: &Pool<D>, now: Nanos) -> PoolStatus {
+fn pool<D: Driver>(name: &Name, pool: &NodePool<D>, now: Nanos) -> PoolStatus {
     let (lines_used, lines) = pool.cache.lines();
     let reports = pool.cache.devices();
     let devices = pool.devices.borrow();
@@ -222,7 +224,7 @@ fn pool<D: Driver>(name: &Name, pool: &Pool<D>, now: Nanos) -> PoolStatus {
             DeviceState::Leaving => "leaving".to_owned(),
             DeviceState::Ejected(fault) => format!("ejected ({})", fault.name()),
         };
-        Some(PoolDevice {
+        Some(PoolDeviceReport {
             name: name.to_string(),
             controller: report.controller.to_string(),
             state,
@@ -239,24 +241,24 @@ fn pool<D: Driver>(name: &Name, pool: &Pool<D>, now: Nanos) -> PoolStatus {
         lines,
         memory_bytes: pool.cache.memory_bytes() as u64,
         devices: devices.collect(),
-        counters: Counters::from(&pool.cache.counters()),
+        counters: NamedCounters::from(&pool.cache.counters()),
     }
 }
 
 /// The pool's policy, with the evidence behind its choice of rule.
-fn policy<D: Driver>(pool: &Pool<D>, now: Nanos) -> Policy {
+fn policy<D: Driver>(pool: &NodePool<D>, now: Nanos) -> PolicyReport {
     let name = pool.policy.to_owned();
     let Some(policy) = pool.cache.explanation() else {
-        return Policy {
+        return PolicyReport {
             name,
-            ..Policy::default()
+            ..PolicyReport::default()
         };
     };
     let rules = policy
         .rules
         .iter()
         .map(|(rule, share)| ((*rule).to_owned(), *share));
-    Policy {
+    PolicyReport {
         name,
         active: Some(policy.active.to_owned()),
         active_for_s: Some(now.since(policy.since).as_secs_f64()),
@@ -267,29 +269,33 @@ fn policy<D: Driver>(pool: &Pool<D>, now: Nanos) -> Policy {
 
 fn device<P: Platform>(
     name: &Name,
-    opened: &Opened<P>,
+    opened: &OpenedPlace<P>,
     now: Nanos,
-    earlier: Option<Seen>,
-) -> (Device, Seen) {
+    earlier: Option<SentDevice>,
+) -> (DeviceActivity, SentDevice) {
     let now = opened.leaf.meter().snapshot(now);
     let (before, known) = match &earlier {
         Some(seen) => (&seen.snapshot, Some([&seen.read_total, &seen.write_total])),
         None => (&opened.at_first, None),
     };
     let interval = now.since(before);
-    let [read_total, write_total] = [(Verb::Read, 0), (Verb::Write, 1)].map(|(verb, at)| {
-        let known = known.filter(|_| !now.has_moved(verb, before));
-        known.map_or_else(|| total(now.tally(verb)), |totals| totals[at].clone())
-    });
-    let device = Device {
+    let [read_total, write_total] =
+        [(AccessVerb::Read, 0), (AccessVerb::Write, 1)].map(|(verb, at)| {
+            let known = known.filter(|_| !now.has_moved(verb, before));
+            known.map_or_else(|| total(now.tally(verb)), |totals| totals[at].clone())
+        });
+    let device = DeviceActivity {
         name: name.to_string(),
         role: opened.role.name().to_owned(),
         place: opened.place.clone(),
         controller: opened.controller.to_string(),
         size_bytes: opened.leaf.geometry().sectors.bytes(),
-        read: flow(&interval, Verb::Read),
-        write: flow(&interval, Verb::Write),
-        errors: Verb::ALL.iter().map(|verb| now.tally(*verb).errors).sum(),
+        read: flow(&interval, AccessVerb::Read),
+        write: flow(&interval, AccessVerb::Write),
+        errors: AccessVerb::ALL
+            .iter()
+            .map(|verb| now.tally(*verb).errors)
+            .sum(),
         in_flight: now.in_flight(),
         queue_mean: interval.queue_mean(),
         busy_percent: interval.utilisation() * 100.0,
@@ -298,7 +304,7 @@ fn device<P: Platform>(
         busy_s: now.busy().as_secs_f64(),
         wear: opened.wear.get().1,
     };
-    let seen = Seen {
+    let seen = SentDevice {
         opened_at: opened.at_first.at(),
         snapshot: now,
         read_total,
@@ -307,7 +313,7 @@ fn device<P: Platform>(
     (device, seen)
 }
 
-fn total(tally: &Tally) -> Total {
+fn total(tally: &VerbTally) -> Total {
     let mut counts = vec![0; LATENCY_BOUNDS_US.len()];
     for step in tally.latency.iter_recorded() {
         let bound = LATENCY_BOUNDS_US.partition_point(|us| us * 1000 < step.value_iterated_to());
@@ -323,7 +329,7 @@ fn total(tally: &Tally) -> Total {
     }
 }
 
-fn flow(interval: &Interval, verb: Verb) -> Flow {
+fn flow(interval: &StatsInterval, verb: AccessVerb) -> Flow {
     let latency = &interval.tally(verb).latency;
     if latency.is_empty() {
         return Flow::default();

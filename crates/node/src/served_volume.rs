@@ -7,31 +7,33 @@
 //!
 //! Invariants:
 //!     there is a log ⟹ every request goes through it, and nothing else writes to the volume
-//!     a `Held` lives ⟹ no change begins, and none is in flight once `hold` has returned
+//!     a `HeldChanges` lives ⟹ no change begins, and none is in flight once `hold` has returned
 //!     the volume gets a log ⟹ no change is in flight: its logical block becomes that of the log
 //!
 //! Requests are observed as they come from clients, before a log or a hold.
 
 use crate::leaf::Leaf;
-use crate::log::{Log, Resting};
+use crate::log::{OpenLog, RestingLog};
 use crate::sink::Sink;
 use block::{
-    Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Nanos, Shared, Signal,
+    Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Nanos, SharedBuf, Signal,
     Timer,
 };
 use control::config::{Name, VolumeMode};
 use control::status::LATENCY_BOUNDS_US;
-use filter::{Access, Ending, Latencies, Profiling, Span, Tap, Verb, Watch};
+use filter::{
+    AccessVerb, Ending, Latencies, Profiling, RawAccess, RequestObserver, RequestSpan, Tap,
+};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use writelog::{Status, logged};
+use writelog::{WriteBackStatus, logged};
 
 /// A volume with all layers in front of its origin; clones are the same.
-pub struct ServedVolume<D: Driver>(Rc<Inner<D>>);
+pub struct ServedVolume<D: Driver>(Rc<ServedShared<D>>);
 
-struct Inner<D: Driver> {
+struct ServedShared<D: Driver> {
     cached: cache::Volume<Leaf<D>>,
-    log: RefCell<Option<Log<D>>>,
+    log: RefCell<Option<OpenLog<D>>>,
     /// Geometry with a log.
     logged: Geometry,
     /// Number of holds on changes.
@@ -51,23 +53,23 @@ struct Observers {
     latencies: Latencies,
 }
 
-impl Watch for Observers {
+impl RequestObserver for Observers {
     #[inline]
-    fn begin(&self, now: Nanos, access: &Access) {
+    fn begin(&self, now: Nanos, access: &RawAccess) {
         self.tap.begin(now, access);
         self.profiling.begin(now, access);
     }
 
     #[inline]
-    fn end(&self, now: Nanos, access: &Access, began: Nanos, ending: Ending) {
+    fn end(&self, now: Nanos, access: &RawAccess, began: Nanos, ending: Ending) {
         self.latencies.end(now, access, began, ending);
     }
 }
 
 /// Holds back changes until dropped.
-pub(crate) struct Held<D: Driver>(ServedVolume<D>);
+pub(crate) struct HeldChanges<D: Driver>(ServedVolume<D>);
 
-impl<D: Driver> Drop for Held<D> {
+impl<D: Driver> Drop for HeldChanges<D> {
     fn drop(&mut self) {
         let inner = &self.0.0;
         inner.held.set(inner.held.get() - 1);
@@ -78,12 +80,12 @@ impl<D: Driver> Drop for Held<D> {
 /// A volume at rest: nothing is dirty, and changes wait, until this is dropped.
 pub(crate) struct AtRest<D: Driver> {
     // Dropped first, so that the log goes on before changes do.
-    _resting: Resting<D>,
-    _held: Held<D>,
+    _resting: RestingLog<D>,
+    _held: HeldChanges<D>,
 }
 
 impl<D: Driver> AtRest<D> {
-    pub(crate) fn new(held: Held<D>, resting: Resting<D>) -> AtRest<D> {
+    pub(crate) fn new(held: HeldChanges<D>, resting: RestingLog<D>) -> AtRest<D> {
         AtRest {
             _resting: resting,
             _held: held,
@@ -98,7 +100,7 @@ impl<D: Driver> Clone for ServedVolume<D> {
 }
 
 /// A change in flight, until dropped.
-struct Changing<'a, D: Driver>(&'a Inner<D>);
+struct Changing<'a, D: Driver>(&'a ServedShared<D>);
 
 impl<D: Driver> Drop for Changing<'_, D> {
     fn drop(&mut self) {
@@ -111,7 +113,7 @@ impl<D: Driver> ServedVolume<D> {
     /// Makes a volume of `cached`, behind `log`; profiled in lines of `line_bytes`.
     pub(crate) fn new(
         cached: cache::Volume<Leaf<D>>,
-        log: Option<Log<D>>,
+        log: Option<OpenLog<D>>,
         line_bytes: u32,
         timer: Timer,
     ) -> ServedVolume<D> {
@@ -119,7 +121,7 @@ impl<D: Driver> ServedVolume<D> {
         let profiling = Profiling::new(cached.geometry().sectors, line_bytes, timer.now());
         let engine = cached.clone();
         profiling.leave_out(move |extent| engine.is_streamed(extent));
-        ServedVolume(Rc::new(Inner {
+        ServedVolume(Rc::new(ServedShared {
             cached,
             log: RefCell::new(log),
             logged,
@@ -157,12 +159,12 @@ impl<D: Driver> ServedVolume<D> {
     }
 
     /// The log, if there is one.
-    pub(crate) fn log(&self) -> Option<Log<D>> {
+    pub(crate) fn log(&self) -> Option<OpenLog<D>> {
         self.0.log.borrow().clone()
     }
 
     /// The state of the log, if there is one.
-    pub fn log_status(&self) -> Option<Status> {
+    pub fn log_status(&self) -> Option<WriteBackStatus> {
         self.log().map(|log| log.engine().status())
     }
 
@@ -185,7 +187,7 @@ impl<D: Driver> ServedVolume<D> {
     }
 
     /// Installs `log` in place of the former one, if any; changes are held meanwhile.
-    pub(crate) fn exchange_log(&self, log: Log<D>) {
+    pub(crate) fn exchange_log(&self, log: OpenLog<D>) {
         self.0.log.replace(Some(log));
     }
 
@@ -195,9 +197,9 @@ impl<D: Driver> ServedVolume<D> {
     }
 
     /// Holds back new changes; returns once those in flight have ended.
-    pub(crate) async fn hold(&self) -> Held<D> {
+    pub(crate) async fn hold(&self) -> HeldChanges<D> {
         self.0.held.set(self.0.held.get() + 1);
-        let held = Held(self.clone());
+        let held = HeldChanges(self.clone());
         self.0.signal.until(|| self.0.changing.get() == 0).await;
         held
     }
@@ -212,11 +214,11 @@ impl<D: Driver> ServedVolume<D> {
         self.0.quiesced.take();
     }
 
-    fn begin(&self, access: Access) -> Span<'_, Observers> {
-        Span::begin(&self.0.observers, &self.0.timer, access)
+    fn begin(&self, access: RawAccess) -> RequestSpan<'_, Observers> {
+        RequestSpan::begin(&self.0.observers, &self.0.timer, access)
     }
 
-    async fn changing(&self) -> (Changing<'_, D>, Option<Log<D>>) {
+    async fn changing(&self) -> (Changing<'_, D>, Option<OpenLog<D>>) {
         self.0.signal.until(|| self.0.held.get() == 0).await;
         self.0.changing.set(self.0.changing.get() + 1);
         (Changing(&self.0), self.log())
@@ -232,7 +234,12 @@ impl<D: Driver> Device for ServedVolume<D> {
     }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        let span = self.begin(Access::transfer(Verb::Read, at, buf.len(), Fua::No));
+        let span = self.begin(RawAccess::transfer(
+            AccessVerb::Read,
+            at,
+            buf.len(),
+            Fua::No,
+        ));
         let (buf, result) = match self.log() {
             None => self.0.cached.read(at, buf).await,
             Some(log) => log.engine().read(at, buf).await,
@@ -241,8 +248,8 @@ impl<D: Driver> Device for ServedVolume<D> {
         (buf, result)
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
-        let span = self.begin(Access::transfer(Verb::Write, at, data.len(), fua));
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
+        let span = self.begin(RawAccess::transfer(AccessVerb::Write, at, data.len(), fua));
         let (_under_way, log) = self.changing().await;
         let result = match log {
             None => self.0.cached.write(at, data, fua).await,
@@ -253,7 +260,7 @@ impl<D: Driver> Device for ServedVolume<D> {
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
-        let span = self.begin(Access::of(Verb::Zero, extent));
+        let span = self.begin(RawAccess::of(AccessVerb::Zero, extent));
         let (_under_way, log) = self.changing().await;
         let result = match log {
             None => self.0.cached.zero(extent).await,
@@ -264,7 +271,7 @@ impl<D: Driver> Device for ServedVolume<D> {
     }
 
     async fn flush(&self) -> IoResult {
-        let span = self.begin(Access::FLUSH);
+        let span = self.begin(RawAccess::FLUSH);
         let result = match self.log() {
             None => self.0.cached.flush().await,
             Some(log) => log.engine().flush().await,
@@ -274,7 +281,7 @@ impl<D: Driver> Device for ServedVolume<D> {
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {
-        let span = self.begin(Access::of(Verb::Discard, extent));
+        let span = self.begin(RawAccess::of(AccessVerb::Discard, extent));
         let (_under_way, log) = self.changing().await;
         let result = match log {
             None => self.0.cached.discard(extent).await,
@@ -285,7 +292,7 @@ impl<D: Driver> Device for ServedVolume<D> {
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        let span = self.begin(Access::of(Verb::Extents, extent));
+        let span = self.begin(RawAccess::of(AccessVerb::Extents, extent));
         let result = match self.log() {
             None => self.0.cached.extents(extent, out).await,
             Some(log) => log.engine().extents(extent, out).await,

@@ -1,35 +1,35 @@
 //! The recorded requests of a volume, until they are fetched.
 //!
 //! Invariants:
-//!     a volume is recorded ⟺ one [`Recording`] of it is held
+//!     a volume is recorded ⟺ one [`RecordingSink`] of it is held
 //!     memory is bounded: requests not fetched in time are dropped and counted
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use block::{Fua, Nanos};
 use control::config::Name;
-use control::protocol::Records;
-use filter::{Access, Begin, Tap, Verb};
-use trace::{Op, Record, Tape};
+use control::protocol::RecordingPiece;
+use filter::{AccessVerb, Begin, RawAccess, Tap};
+use trace::{RecordOp, RecordTape, TraceRecord};
 
 /// Most bytes held between two fetches: about 150,000 requests.
 const TAPE_BYTES: usize = 1 << 20;
 
 /// Puts requests on a tape.
-pub struct Sink(Tape);
+pub struct Sink(RecordTape);
 
 impl Begin for Sink {
-    fn begin(&mut self, now: Nanos, access: &Access) {
+    fn begin(&mut self, now: Nanos, access: &RawAccess) {
         let op = match access.verb {
-            Verb::Read => Op::Read,
-            Verb::Write | Verb::Zero => Op::Write,
-            Verb::Flush => return self.0.push(&Record::flush(now, 0)),
-            Verb::Discard | Verb::Extents => return,
+            AccessVerb::Read => RecordOp::Read,
+            AccessVerb::Write | AccessVerb::Zero => RecordOp::Write,
+            AccessVerb::Flush => return self.0.push(&TraceRecord::flush(now, 0)),
+            AccessVerb::Discard | AccessVerb::Extents => return,
         };
         // A request of no bytes has no place in a trace; a request too long for the format is cut.
         let len = access.extent.len.bytes();
         if len > 0 {
-            self.0.push(&Record {
+            self.0.push(&TraceRecord {
                 time: now,
                 op,
                 offset_bytes: access.extent.start.byte(),
@@ -42,30 +42,30 @@ impl Begin for Sink {
 }
 
 /// A recording, which lasts until this is dropped.
-pub struct Recording {
+pub struct RecordingSink {
     pub(crate) volume: Name,
     tap: Tap<Sink>,
 }
 
-impl Recording {
+impl RecordingSink {
     /// Begins a recording; `None` if the volume is already being recorded.
-    pub(crate) fn begin(volume: Name, tap: Tap<Sink>) -> Option<Recording> {
-        let begun = tap.put(Sink(Tape::new(TAPE_BYTES)));
-        begun.then(|| Recording { volume, tap })
+    pub(crate) fn begin(volume: Name, tap: Tap<Sink>) -> Option<RecordingSink> {
+        let begun = tap.put(Sink(RecordTape::new(TAPE_BYTES)));
+        begun.then(|| RecordingSink { volume, tap })
     }
 
     /// Takes the requests recorded since the last call.
-    pub(crate) fn take(&self) -> Records {
+    pub(crate) fn take(&self) -> RecordingPiece {
         let taken = self.tap.with(|sink| (sink.0.take(), sink.0.dropped()));
         let (piece, dropped) = taken.unwrap_or_default();
-        Records {
+        RecordingPiece {
             piece: STANDARD.encode(piece),
             dropped,
         }
     }
 }
 
-impl Drop for Recording {
+impl Drop for RecordingSink {
     fn drop(&mut self) {
         self.tap.take();
     }

@@ -7,11 +7,11 @@
 //!
 //! Not here: the content of the file (`cache`), and its path (`Platform`).
 
-use crate::event::Event;
+use crate::event::NodeEvent;
 use crate::platform::Platform;
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Mutex,
-    Nanos, Shared, WithDeadline,
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
+    Mutex, Nanos, SharedBuf, WithDeadline,
 };
 use control::config::Name;
 use std::cell::{Cell, RefCell};
@@ -23,27 +23,27 @@ const ANSWER_MAX: Nanos = Nanos::from_secs(10);
 
 /// The owner of the file.
 #[derive(Clone, Debug)]
-pub(crate) enum Beside {
+pub(crate) enum WitnessOwner {
     /// A pool.
     Pool(Name),
     /// The log of a volume.
     Log(Name),
 }
 
-impl fmt::Display for Beside {
+impl fmt::Display for WitnessOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Beside::Pool(name) => write!(f, "{name}.pool"),
-            Beside::Log(name) => write!(f, "{name}.log"),
+            WitnessOwner::Pool(name) => write!(f, "{name}.pool"),
+            WitnessOwner::Log(name) => write!(f, "{name}.log"),
         }
     }
 }
 
-struct Witness<P: Platform>(Rc<Inner<P>>);
+struct Witness<P: Platform>(Rc<WitnessShared<P>>);
 
-struct Inner<P: Platform> {
+struct WitnessShared<P: Platform> {
     platform: P,
-    beside: Beside,
+    beside: WitnessOwner,
     geometry: Geometry,
     file: RefCell<Option<Rc<Kept<P>>>>,
     opening: Mutex,
@@ -58,12 +58,12 @@ struct Kept<P: Platform> {
 }
 
 /// The claim on a file, against other users.
-pub(crate) trait Claim {
+pub(crate) trait WitnessClaim {
     /// The name of the file and the reason, if the file fails.
     fn fails(&self) -> Option<(String, String)>;
 }
 
-impl<P: Platform> Claim for Claimed<P> {
+impl<P: Platform> WitnessClaim for Claimed<P> {
     fn fails(&self) -> Option<(String, String)> {
         let why = self.0.fails.borrow().clone();
         Some((self.0.beside.to_string(), why?))
@@ -71,7 +71,7 @@ impl<P: Platform> Claim for Claimed<P> {
 }
 
 /// A claim on a file. Dropping it closes the file.
-pub(crate) struct Claimed<P: Platform>(Rc<Inner<P>>);
+pub(crate) struct Claimed<P: Platform>(Rc<WitnessShared<P>>);
 
 impl<P: Platform> Drop for Claimed<P> {
     fn drop(&mut self) {
@@ -83,10 +83,10 @@ impl<P: Platform> Drop for Claimed<P> {
 /// Opens the file; makes it if it is missing.
 pub(crate) async fn open<P: Platform>(
     platform: &P,
-    beside: Beside,
+    beside: WitnessOwner,
 ) -> IoResult<(BoxDevice, Claimed<P>)> {
     let file = claim(platform, &beside).await?;
-    let inner = Rc::new(Inner {
+    let inner = Rc::new(WitnessShared {
         platform: platform.clone(),
         beside,
         geometry: file.device.geometry().clone(),
@@ -99,10 +99,10 @@ pub(crate) async fn open<P: Platform>(
     Ok((device, Claimed(inner)))
 }
 
-async fn claim<P: Platform>(platform: &P, beside: &Beside) -> IoResult<Kept<P>> {
+async fn claim<P: Platform>(platform: &P, beside: &WitnessOwner) -> IoResult<Kept<P>> {
     let (device, hold) = match beside {
-        Beside::Pool(name) => platform.witness(name).await?,
-        Beside::Log(name) => platform.log_witness(name).await?,
+        WitnessOwner::Pool(name) => platform.witness(name).await?,
+        WitnessOwner::Log(name) => platform.log_witness(name).await?,
     };
     let env = platform.local().env();
     Ok(Kept {
@@ -111,11 +111,11 @@ async fn claim<P: Platform>(platform: &P, beside: &Beside) -> IoResult<Kept<P>> 
     })
 }
 
-impl<P: Platform> Inner<P> {
+impl<P: Platform> WitnessShared<P> {
     async fn file(&self) -> IoResult<Rc<Kept<P>>> {
         let _held = self.opening.lock().await;
         if self.closed.get() {
-            return Err(self.geometry.error(Kind::Gone, "was closed"));
+            return Err(self.geometry.error(IoErrorKind::Gone, "was closed"));
         }
         if let Some(file) = &*self.file.borrow() {
             return Ok(file.clone());
@@ -144,7 +144,7 @@ impl<P: Platform> Inner<P> {
         let why = error.map(IoError::to_string);
         let had_failed = self.fails.replace(why.clone()).is_some();
         if had_failed != why.is_some() && !self.closed.get() {
-            self.platform.event(Event::Witness {
+            self.platform.event(NodeEvent::Witness {
                 file: self.beside.to_string(),
                 why,
             });
@@ -170,7 +170,7 @@ impl<P: Platform> Device for Witness<P> {
         (back.take().unwrap_or_else(|| pool.take(bytes)), result)
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         let write = async |device: &BoxDevice| device.write(at, data, fua).await;
         self.0.perform(write).await
     }

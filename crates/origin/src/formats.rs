@@ -74,7 +74,7 @@ impl What {
 
 /// A log that is written in rounds; its head has to be searched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Log {
+pub struct CircularLog {
     /// The whole log.
     pub extent: Extent,
 }
@@ -85,7 +85,7 @@ pub struct Recognised {
     /// Places to watch, each written as a whole by its owner.
     pub sentinels: Vec<(What, Extent)>,
     /// XFS logs; their heads are to be watched too.
-    pub logs: Vec<Log>,
+    pub logs: Vec<CircularLog>,
     /// Starts of possible further formats, of which the first [`PARTITION_BYTES`] are to be read.
     pub partitions: Vec<Lba>,
 }
@@ -221,7 +221,9 @@ fn xfs(head: &[u8], found: &mut Recognised) {
         // The start is 0 if the log is on a device of its own.
         (start > 0 && blocks > 0).then(|| extent(byte, blocks * block_bytes))
     };
-    found.logs.extend(log().map(|extent| Log { extent }));
+    found
+        .logs
+        .extend(log().map(|extent| CircularLog { extent }));
 }
 
 /// Every commit writes the superblock, and its copies.

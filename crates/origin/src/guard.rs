@@ -6,15 +6,15 @@
 //!
 //! Not here: the place of the record.
 
-use crate::record::Record;
+use crate::record::OriginRecord;
 use crate::survey;
-use crate::verdict::{Reason, Verdict, judge_but_for};
-use crate::watch::{Left, Watch};
+use crate::verdict::{DoubtReason, OriginVerdict, judge_but_for};
+use crate::watch::{Left, WriteWatch};
 use block::{
-    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Kind, Lba, Mutex, Nanos, Sectors,
-    Shared,
+    Buf, Content, Device, Env, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, Mutex, Nanos,
+    Sectors, SharedBuf,
 };
-use layout::Identity;
+use layout::DeviceIdentity;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -26,12 +26,12 @@ const NARROW_PERIOD: Nanos = Nanos::from_secs(10);
 pub type Keep = Box<dyn Fn(Vec<u8>) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 /// A guarded origin; clones are the same device.
-pub struct Guarded<D: Device>(Rc<Inner<D>>);
+pub struct Guarded<D: Device>(Rc<GuardShared<D>>);
 
-struct Inner<D: Device> {
+struct GuardShared<D: Device> {
     device: D,
     env: Env,
-    watch: RefCell<Watch>,
+    watch: RefCell<WriteWatch>,
     /// `None` if the record lasts only as long as the device is open.
     keep: Option<Keep>,
     keeping: Mutex,
@@ -50,22 +50,22 @@ impl<D: Device> Clone for Guarded<D> {
 impl<D: Device> Guarded<D> {
     /// Guards `device` with the true record `record`. No write may begin before [`Guarded::begin`]
     /// has ended.
-    pub fn new(device: D, env: Env, record: Record, keep: Keep) -> Guarded<D> {
+    pub fn new(device: D, env: Env, record: OriginRecord, keep: Keep) -> Guarded<D> {
         Guarded::with(device, env, record, Some(keep))
     }
 
     /// Guards `device` for as long as it is open. No record is kept; the [`Recogniser`] compares a
     /// device that answers later with this one.
-    pub fn watching(device: D, env: Env, record: Record) -> Guarded<D> {
+    pub fn watching(device: D, env: Env, record: OriginRecord) -> Guarded<D> {
         Guarded::with(device, env, record, None)
     }
 
-    fn with(device: D, env: Env, record: Record, keep: Option<Keep>) -> Guarded<D> {
-        Guarded(Rc::new(Inner {
+    fn with(device: D, env: Env, record: OriginRecord, keep: Option<Keep>) -> Guarded<D> {
+        Guarded(Rc::new(GuardShared {
             device,
             narrowed: Cell::new(env.timer.now()),
             env,
-            watch: RefCell::new(Watch::new(record)),
+            watch: RefCell::new(WriteWatch::new(record)),
             keep,
             keeping: Mutex::default(),
             changes: Cell::new(1),
@@ -85,10 +85,10 @@ impl<D: Device> Guarded<D> {
 
     /// Makes a new record of the device, and makes this record durable for the next survey. The
     /// device is not written meanwhile.
-    pub async fn renew(&self, identity: Identity, seed: u64) -> IoResult {
+    pub async fn renew(&self, identity: DeviceIdentity, seed: u64) -> IoResult {
         let inner = &self.0;
         let record = survey::take(&inner.device, &inner.env.pool, identity, seed).await?;
-        *inner.watch.borrow_mut() = Watch::new(record);
+        *inner.watch.borrow_mut() = WriteWatch::new(record);
         let change = inner.changed();
         inner.make_durable(change).await;
         Ok(())
@@ -96,7 +96,7 @@ impl<D: Device> Guarded<D> {
 }
 
 /// Recognises a guarded device, without keeping it open.
-pub struct Recogniser<D: Device>(Weak<Inner<D>>);
+pub struct Recogniser<D: Device>(Weak<GuardShared<D>>);
 
 impl<D: Device> Clone for Recogniser<D> {
     fn clone(&self) -> Self {
@@ -107,7 +107,7 @@ impl<D: Device> Clone for Recogniser<D> {
 impl<D: Device> Recogniser<D> {
     /// Returns the reason why `now` is not this device; `None` if nothing contradicts. Places that
     /// may be half written count neither way.
-    pub async fn doubt(&self, now: &impl Device) -> IoResult<Option<Reason>> {
+    pub async fn doubt(&self, now: &impl Device) -> IoResult<Option<DoubtReason>> {
         let Some(inner) = self.0.upgrade() else {
             return Ok(None);
         };
@@ -118,17 +118,17 @@ impl<D: Device> Recogniser<D> {
         if !survey.hashes.is_empty() && survey.hashes.iter().all(|(_, hash)| hash.is_none()) {
             return Err(now
                 .geometry()
-                .error(Kind::Media, "nothing of it can be read"));
+                .error(IoErrorKind::Media, "nothing of it can be read"));
         }
         let watch = inner.watch.borrow();
         match judge_but_for(&record, &survey, |place| watch.is_unsteady(place, &touches)) {
-            Verdict::Changed(reason) => Ok(Some(reason)),
-            Verdict::Same | Verdict::Unknown(_) => Ok(None),
+            OriginVerdict::Changed(reason) => Ok(Some(reason)),
+            OriginVerdict::Same | OriginVerdict::Unknown(_) => Ok(None),
         }
     }
 }
 
-impl<D: Device> Inner<D> {
+impl<D: Device> GuardShared<D> {
     fn changed(&self) -> u64 {
         self.changes.set(self.changes.get() + 1);
         self.changes.get()
@@ -212,7 +212,7 @@ impl<D: Device> Device for Guarded<D> {
         self.0.device.read(at, buf)
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         let inner = &self.0;
         let len = Sectors(data.len() as u64 / block::SECTOR_BYTES);
         let extent = Extent::new(at, len);

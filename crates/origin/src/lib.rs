@@ -1,7 +1,7 @@
 //! Recognises an origin and detects changes by others since hotset last had it.
 //!
 //! Nothing is written to an origin but its own data, so an origin carries no mark of hotset.
-//! Instead a [`Record`] is kept elsewhere: the identity of the device, its size, and hashes of a
+//! Instead a [`OriginRecord`] is kept elsewhere: the identity of the device, its size, and hashes of a
 //! few places. *Sentinels* are sectors that the data's owner rewrites at every change (superblocks,
 //! heads of logs). *Samples* are spread over the device by a seed. A [`Survey`] reads these places
 //! again, and [`judge`] compares the hashes.
@@ -25,10 +25,12 @@ mod survey;
 mod verdict;
 mod watch;
 
-pub use formats::{HEAD_BYTES, Log, PARTITION_BYTES, Recognised, What, recognise, recognise_at};
+pub use formats::{
+    CircularLog, HEAD_BYTES, PARTITION_BYTES, Recognised, What, recognise, recognise_at,
+};
 pub use guard::{Guarded, Keep, Recogniser};
-pub use layout::Identity;
-pub use record::{Allowed, NotARecord, RECORD_BYTES_MAX, Record, VALUES_MAX, Watched};
+pub use layout::DeviceIdentity;
+pub use record::{Allowed, NotARecord, OriginRecord, RECORD_BYTES_MAX, VALUES_MAX, WatchedPlace};
 pub use survey::{SAMPLES, Survey, again, take, take_with};
-pub use verdict::{Reason, Verdict, judge, judge_but_for};
-pub use watch::{FlushMark, Left, Unsettled, Watch, WriteMark};
+pub use verdict::{DoubtReason, OriginVerdict, judge, judge_but_for};
+pub use watch::{FlushMark, Left, Unsettled, WriteMark, WriteWatch};

@@ -12,7 +12,7 @@
 
 use crate::formats::What;
 use block::{Extent, Lba, Sectors};
-use layout::{IDENTITY_BYTES_MAX, Identity};
+use layout::{DeviceIdentity, IDENTITY_BYTES_MAX};
 use twox_hash::XxHash3_64;
 
 /// Most bytes of a record.
@@ -50,7 +50,7 @@ pub enum Allowed {
 
 /// A watched place.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Watched {
+pub struct WatchedPlace {
     /// Kind of the place.
     pub what: What,
     /// Extent of the place; at most 128 sectors.
@@ -61,22 +61,22 @@ pub struct Watched {
 
 /// The identity, the geometry and the watched places of an origin.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct OriginRecord {
     /// Identity of the origin.
-    pub identity: Identity,
+    pub identity: DeviceIdentity,
     /// Size of the origin.
     pub sectors: Sectors,
     /// Logical block of the origin.
     pub block: Sectors,
     /// Watched places, in order of their addresses.
-    pub watched: Vec<Watched>,
+    pub watched: Vec<WatchedPlace>,
 }
 
 /// Bytes that are no record of this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NotARecord;
 
-impl Record {
+impl OriginRecord {
     /// The encoding, at most [`RECORD_BYTES_MAX`]. Places without room are left out from the end,
     /// samples first.
     pub fn encode(&self) -> Vec<u8> {
@@ -106,8 +106,8 @@ impl Record {
     }
 
     /// Decodes the record in `bytes`, which may be anything.
-    pub fn decode(bytes: &[u8]) -> Result<Record, NotARecord> {
-        let mut from = Reader(bytes);
+    pub fn decode(bytes: &[u8]) -> Result<OriginRecord, NotARecord> {
+        let mut from = RecordReader(bytes);
         let [version, flags] = from.take()?;
         if version != VERSION || flags != 0 {
             return Err(NotARecord);
@@ -119,21 +119,21 @@ impl Record {
         if identity_len > IDENTITY_BYTES_MAX {
             return Err(NotARecord);
         }
-        let identity = Identity::from_bytes(from.run(identity_len)?).ok_or(NotARecord)?;
-        let places = (0..places).map(|_| Watched::decode(&mut from, sectors));
-        let record = Record {
+        let identity = DeviceIdentity::from_bytes(from.run(identity_len)?).ok_or(NotARecord)?;
+        let places = (0..places).map(|_| WatchedPlace::decode(&mut from, sectors));
+        let record = OriginRecord {
             identity,
             sectors,
             block,
             watched: places.collect::<Result<_, _>>()?,
         };
-        let in_order = |w: &[Watched]| w[0].extent.start <= w[1].extent.start;
+        let in_order = |w: &[WatchedPlace]| w[0].extent.start <= w[1].extent.start;
         let sound = record.watched.windows(2).all(in_order) && from.0.is_empty();
         sound.then_some(record).ok_or(NotARecord)
     }
 }
 
-impl Watched {
+impl WatchedPlace {
     fn bytes(&self) -> usize {
         match &self.allowed {
             Allowed::These(values) => PLACE_BYTES + 8 * values.len(),
@@ -155,7 +155,7 @@ impl Watched {
         }
     }
 
-    fn decode(from: &mut Reader, sectors: Sectors) -> Result<Watched, NotARecord> {
+    fn decode(from: &mut RecordReader, sectors: Sectors) -> Result<WatchedPlace, NotARecord> {
         let [what, count] = from.take()?;
         let len = Sectors(u64::from(u16::from_le_bytes(from.take()?)));
         let reserved: [u8; 4] = from.take()?;
@@ -172,7 +172,7 @@ impl Watched {
             let values = (0..count).map(|_| from.take().map(u64::from_le_bytes));
             Allowed::These(values.collect::<Result<_, _>>()?)
         };
-        Ok(Watched {
+        Ok(WatchedPlace {
             what: What::from_code(what).ok_or(NotARecord)?,
             extent: Extent::new(start, len),
             allowed,
@@ -180,9 +180,9 @@ impl Watched {
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+struct RecordReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> RecordReader<'a> {
     fn run(&mut self, len: usize) -> Result<&'a [u8], NotARecord> {
         let (run, rest) = self.0.split_at_checked(len).ok_or(NotARecord)?;
         self.0 = rest;
@@ -199,17 +199,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn place(start: u64, what: What, allowed: Allowed) -> Watched {
-        Watched {
+    fn place(start: u64, what: What, allowed: Allowed) -> WatchedPlace {
+        WatchedPlace {
             what,
             extent: Extent::new(Lba(start), Sectors(8)),
             allowed,
         }
     }
 
-    pub(crate) fn record() -> Record {
-        Record {
-            identity: Identity::new("disk-a"),
+    pub(crate) fn record() -> OriginRecord {
+        OriginRecord {
+            identity: DeviceIdentity::new("disk-a"),
             sectors: Sectors(1 << 20),
             block: Sectors(1),
             watched: vec![
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_record_comes_back() {
-        assert_eq!(Record::decode(&record().encode()), Ok(record()));
+        assert_eq!(OriginRecord::decode(&record().encode()), Ok(record()));
     }
 
     #[test]
@@ -235,7 +235,7 @@ mod tests {
             .push(place(1 << 16, What::XfsLog, Allowed::These(vec![9; 4])));
         let bytes = all.encode();
         assert!(bytes.len() <= RECORD_BYTES_MAX);
-        let back = Record::decode(&bytes).unwrap();
+        let back = OriginRecord::decode(&bytes).unwrap();
         assert_eq!(back.watched.last(), all.watched.last());
         assert!(back.watched.len() > 40);
     }
@@ -247,12 +247,12 @@ mod tests {
         ) {
             let mut bytes = record().encode();
             if cut < bytes.len() {
-                prop_assert!(Record::decode(&bytes[..cut]).is_err());
+                prop_assert!(OriginRecord::decode(&bytes[..cut]).is_err());
             }
             let at = at % bytes.len();
             bytes[at] ^= 1 << bit;
             // A record decoded from damaged bytes encodes to the same bytes again.
-            if let Ok(other) = Record::decode(&bytes) {
+            if let Ok(other) = OriginRecord::decode(&bytes) {
                 prop_assert_eq!(other.encode(), bytes);
             }
         }

@@ -2,11 +2,15 @@
 //!
 //! A few hundred KiB and some tens of single reads, whatever the origin's size.
 
-use crate::formats::{HEAD_BYTES, Log, PARTITION_BYTES, Recognised, What, recognise, recognise_at};
-use crate::record::{Allowed, Record, Watched, hash, is_plain};
-use block::{Buf, Device, Extent, IoError, IoResult, Kind, Lba, Pool, SECTOR_BYTES, Sectors};
+use crate::formats::{
+    CircularLog, HEAD_BYTES, PARTITION_BYTES, Recognised, What, recognise, recognise_at,
+};
+use crate::record::{Allowed, OriginRecord, WatchedPlace, hash, is_plain};
+use block::{
+    Buf, Device, Extent, IoError, IoErrorKind, IoResult, Lba, Pool, SECTOR_BYTES, Sectors,
+};
 use futures_util::future::join_all;
-use layout::Identity;
+use layout::DeviceIdentity;
 
 /// Number of sampled parts.
 pub const SAMPLES: u64 = 32;
@@ -25,7 +29,7 @@ const CHUNK: u64 = 128;
 #[derive(Clone, Debug)]
 pub struct Survey {
     /// Identity of the origin.
-    pub identity: Identity,
+    pub identity: DeviceIdentity,
     /// Size of the origin.
     pub sectors: Sectors,
     /// Logical block of the origin.
@@ -38,8 +42,8 @@ pub struct Survey {
 pub async fn again<D: Device>(
     origin: &D,
     pool: &Pool,
-    identity: Identity,
-    record: &Record,
+    identity: DeviceIdentity,
+    record: &OriginRecord,
 ) -> Survey {
     let geometry = origin.geometry();
     let places = record.watched.iter().map(|w| async {
@@ -63,9 +67,9 @@ pub async fn again<D: Device>(
 pub async fn take<D: Device>(
     origin: &D,
     pool: &Pool,
-    identity: Identity,
+    identity: DeviceIdentity,
     seed: u64,
-) -> IoResult<Record> {
+) -> IoResult<OriginRecord> {
     take_with(origin, pool, identity, seed, &[]).await
 }
 
@@ -73,10 +77,10 @@ pub async fn take<D: Device>(
 pub async fn take_with<D: Device>(
     origin: &D,
     pool: &Pool,
-    identity: Identity,
+    identity: DeviceIdentity,
     seed: u64,
     also: &[Extent],
-) -> IoResult<Record> {
+) -> IoResult<OriginRecord> {
     let geometry = origin.geometry().clone();
     let end = geometry.sectors.0 / BLOCK * BLOCK;
     let mut unreadable = None;
@@ -85,7 +89,7 @@ pub async fn take_with<D: Device>(
     for log in found.logs {
         match head_of(origin, pool, log).await {
             Ok(at) => places.push((What::XfsLog, Extent::new(at, Sectors(1)))),
-            Err(error) if error.kind() == Kind::Media => unreadable = Some(error),
+            Err(error) if error.kind() == IoErrorKind::Media => unreadable = Some(error),
             Err(error) => return Err(error),
         }
     }
@@ -103,7 +107,7 @@ pub async fn take_with<D: Device>(
     places.sort_by_key(|(_, extent)| extent.start);
     let watched = places.into_iter().map(|(what, extent)| async move {
         let bytes = read(origin, pool, extent).await.ok()?;
-        Some(Watched {
+        Some(WatchedPlace {
             what,
             extent,
             allowed: Allowed::These(vec![hash(&bytes)]),
@@ -112,7 +116,7 @@ pub async fn take_with<D: Device>(
     let watched: Vec<_> = join_all(watched).await.into_iter().flatten().collect();
     match unreadable {
         Some(error) if watched.is_empty() => Err(error),
-        _ => Ok(Record {
+        _ => Ok(OriginRecord {
             identity,
             sectors: geometry.sectors,
             block: geometry.block,
@@ -224,7 +228,7 @@ async fn legible<D: Device>(
     unreadable: &mut Option<IoError>,
 ) -> IoResult<Vec<u8>> {
     match read(origin, pool, extent).await {
-        Err(error) if error.kind() == Kind::Media => {}
+        Err(error) if error.kind() == IoErrorKind::Media => {}
         result => return result,
     }
     let mut bytes = Vec::new();
@@ -232,7 +236,7 @@ async fn legible<D: Device>(
         let block = Extent::new(Lba(at), Sectors(BLOCK));
         match read(origin, pool, block).await {
             Ok(read) => bytes.extend(read),
-            Err(error) if error.kind() == Kind::Media => {
+            Err(error) if error.kind() == IoErrorKind::Media => {
                 bytes.resize(bytes.len() + block.len.bytes() as usize, 0);
                 *unreadable = Some(error);
             }
@@ -255,7 +259,7 @@ pub(crate) async fn read<D: Device>(origin: &D, pool: &Pool, extent: Extent) -> 
 
 /// The next write position of an XFS log: the first sector of the round before. Each sector begins
 /// with its round number; in the header of a record, a magic number comes first.
-async fn head_of<D: Device>(origin: &D, pool: &Pool, log: Log) -> IoResult<Lba> {
+async fn head_of<D: Device>(origin: &D, pool: &Pool, log: CircularLog) -> IoResult<Lba> {
     let round = |at: Lba| async move {
         let sector = read(origin, pool, Extent::new(at, Sectors(1))).await?;
         let word = |i: usize| u32::from_be_bytes(sector[i..i + 4].try_into().expect("four bytes"));

@@ -1,7 +1,7 @@
 //! Compares a survey of an origin with its record.
 
 use crate::formats::What;
-use crate::record::{Allowed, Record, is_plain};
+use crate::record::{Allowed, OriginRecord, is_plain};
 use crate::survey::Survey;
 use block::{Extent, Lba, Sectors};
 use layout::{Likeness, likeness};
@@ -14,18 +14,18 @@ const SAMPLES_MIN: usize = 8;
 
 /// The result of a comparison with the record.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum OriginVerdict {
     /// No change by others shows.
     Same,
     /// The device is another, or others have changed it.
-    Changed(Reason),
+    Changed(DoubtReason),
     /// The comparison decides nothing.
-    Unknown(Reason),
+    Unknown(DoubtReason),
 }
 
 /// Reason against taking an origin for the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reason {
+pub enum DoubtReason {
     /// Another device answers.
     Identity,
     /// The device has shrunk or grown.
@@ -49,30 +49,32 @@ pub enum Reason {
     Unproved,
 }
 
-impl Reason {
+impl DoubtReason {
     /// The fault of the device at `place`, as a clause.
     pub fn of(self, place: &str) -> String {
         match self {
-            Reason::Unproved => format!("nothing proves that {place} is its origin ({self})"),
+            DoubtReason::Unproved => format!("nothing proves that {place} is its origin ({self})"),
             _ => format!("{place} was changed elsewhere ({self})"),
         }
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for DoubtReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Identity => write!(f, "it is another device"),
-            Reason::Size { was, is } => {
+            DoubtReason::Identity => write!(f, "it is another device"),
+            DoubtReason::Size { was, is } => {
                 let verb = if is < was { "shrank" } else { "grew" };
                 write!(f, "it {verb} from {} to {} sectors", was.0, is.0)
             }
-            Reason::Block => write!(f, "its logical block is another"),
-            Reason::Content(what, at) => write!(f, "{} at {at:?} was changed", what.name()),
-            Reason::Unreadable(what, at) => write!(f, "{} at {at:?} cannot be read", what.name()),
-            Reason::NoRecord => write!(f, "nothing is remembered of it"),
-            Reason::NothingLeft => write!(f, "too little of it could be compared"),
-            Reason::Unproved => write!(
+            DoubtReason::Block => write!(f, "its logical block is another"),
+            DoubtReason::Content(what, at) => write!(f, "{} at {at:?} was changed", what.name()),
+            DoubtReason::Unreadable(what, at) => {
+                write!(f, "{} at {at:?} cannot be read", what.name())
+            }
+            DoubtReason::NoRecord => write!(f, "nothing is remembered of it"),
+            DoubtReason::NothingLeft => write!(f, "too little of it could be compared"),
+            DoubtReason::Unproved => write!(
                 f,
                 "it has no serial number, and too little data to be recognised by"
             ),
@@ -81,25 +83,29 @@ impl fmt::Display for Reason {
 }
 
 /// Compares an origin with its record; `now` is a survey of that record's places.
-pub fn judge(record: &Record, now: &Survey) -> Verdict {
+pub fn judge(record: &OriginRecord, now: &Survey) -> OriginVerdict {
     judge_but_for(record, now, |_| false)
 }
 
 /// As [`judge`], but the content of `torn` places may be anything. Such content may prove the
 /// device, but not refute it.
-pub fn judge_but_for(record: &Record, now: &Survey, torn: impl Fn(Extent) -> bool) -> Verdict {
+pub fn judge_but_for(
+    record: &OriginRecord,
+    now: &Survey,
+    torn: impl Fn(Extent) -> bool,
+) -> OriginVerdict {
     let known = likeness(record.identity.bytes(), now.identity.bytes());
     if known == Likeness::Other {
-        return Verdict::Changed(Reason::Identity);
+        return OriginVerdict::Changed(DoubtReason::Identity);
     }
     if record.sectors != now.sectors {
-        return Verdict::Changed(Reason::Size {
+        return OriginVerdict::Changed(DoubtReason::Size {
             was: record.sectors,
             is: now.sectors,
         });
     }
     if record.block != now.block {
-        return Verdict::Changed(Reason::Block);
+        return OriginVerdict::Changed(DoubtReason::Block);
     }
     let (mut sentinels, mut samples, mut unreadable) = (0, 0, None);
     let mut evidence = Evidence::default();
@@ -111,10 +117,10 @@ pub fn judge_but_for(record: &Record, now: &Survey, torn: impl Fn(Extent) -> boo
         };
         match hash {
             None if torn(*extent) => (),
-            None => unreadable = unreadable.or(Some(Reason::Unreadable(place.0, place.1))),
+            None => unreadable = unreadable.or(Some(DoubtReason::Unreadable(place.0, place.1))),
             Some(value) if !values.contains(value) && torn(*extent) => (),
             Some(value) if !values.contains(value) => {
-                return Verdict::Changed(Reason::Content(place.0, place.1));
+                return OriginVerdict::Changed(DoubtReason::Content(place.0, place.1));
             }
             Some(value) => {
                 evidence.take(watched.what, *value, *extent);
@@ -126,17 +132,17 @@ pub fn judge_but_for(record: &Record, now: &Survey, torn: impl Fn(Extent) -> boo
         }
     }
     if let Some(reason) = unreadable {
-        return Verdict::Unknown(reason);
+        return OriginVerdict::Unknown(reason);
     }
     // A device with fewer places than this needs all of them.
     let enough = SAMPLES_MIN.min(record.watched.len());
     if known == Likeness::Open && !evidence.proves(enough) {
-        return Verdict::Unknown(Reason::Unproved);
+        return OriginVerdict::Unknown(DoubtReason::Unproved);
     }
     if sentinels == 0 && samples < enough.max(1) {
-        return Verdict::Unknown(Reason::NothingLeft);
+        return OriginVerdict::Unknown(DoubtReason::NothingLeft);
     }
-    Verdict::Same
+    OriginVerdict::Same
 }
 
 /// Content of places that no other device has by chance.
@@ -163,14 +169,14 @@ impl Evidence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::{Watched, hash};
-    use layout::{Fact, Identity};
+    use crate::record::{WatchedPlace, hash};
+    use layout::{DeviceIdentity, Fact};
 
-    fn identity(facts: &[(Fact, &str)]) -> Identity {
+    fn identity(facts: &[(Fact, &str)]) -> DeviceIdentity {
         let facts = facts
             .iter()
             .map(|(fact, value)| (*fact, (*value).to_owned()));
-        Identity::of(&facts.collect())
+        DeviceIdentity::of(&facts.collect())
     }
 
     fn bytes(fill: u64) -> Vec<u8> {
@@ -178,13 +184,13 @@ mod tests {
     }
 
     /// A device with `identity` and places of one kind: blocks filled with each of `holds`.
-    fn record(identity: &Identity, what: What, holds: &[u64]) -> Record {
-        let place = |(at, fill): (usize, &u64)| Watched {
+    fn record(identity: &DeviceIdentity, what: What, holds: &[u64]) -> OriginRecord {
+        let place = |(at, fill): (usize, &u64)| WatchedPlace {
             what,
             extent: Extent::new(Lba(at as u64 * 8), Sectors(8)),
             allowed: Allowed::These(vec![hash(&bytes(*fill))]),
         };
-        Record {
+        OriginRecord {
             identity: identity.clone(),
             sectors: Sectors(1000),
             block: Sectors(1),
@@ -192,7 +198,7 @@ mod tests {
         }
     }
 
-    fn survey(record: &Record, identity: &Identity, holds: &[u64]) -> Survey {
+    fn survey(record: &OriginRecord, identity: &DeviceIdentity, holds: &[u64]) -> Survey {
         let hashes = record.watched.iter().zip(holds);
         Survey {
             identity: identity.clone(),
@@ -213,11 +219,11 @@ mod tests {
             identity(&[(Fact::Path, "/dev/sdb")]),
             identity(&[(Fact::Path, "/dev/sdb"), (Fact::Serial, "1")]),
         );
-        let verdict = |identity: &Identity, what, holds: &[u64]| {
+        let verdict = |identity: &DeviceIdentity, what, holds: &[u64]| {
             let record = record(identity, what, holds);
             judge(&record, &survey(&record, identity, holds))
         };
-        assert_eq!(verdict(&serial, What::Sample, &BLANK), Verdict::Same);
+        assert_eq!(verdict(&serial, What::Sample, &BLANK), OriginVerdict::Same);
         for (what, holds, proves) in [
             (What::Sample, &BLANK[..], false),
             // Equal contents count once.
@@ -229,8 +235,8 @@ mod tests {
             (What::Table, &[7; 2], false),
         ] {
             let expected = match proves {
-                true => Verdict::Same,
-                false => Verdict::Unknown(Reason::Unproved),
+                true => OriginVerdict::Same,
+                false => OriginVerdict::Unknown(DoubtReason::Unproved),
             };
             assert_eq!(verdict(&path, what, holds), expected, "{what:?} {holds:?}");
         }
@@ -242,15 +248,18 @@ mod tests {
         let record = record(&path, What::Sample, &FULL);
         let torn = |extent: Extent| extent.start == Lba(0);
         let verdict = |holds: &[u64]| judge_but_for(&record, &survey(&record, &path, holds), torn);
-        assert_eq!(verdict(&FULL), Verdict::Same);
+        assert_eq!(verdict(&FULL), OriginVerdict::Same);
         let mut holds = FULL;
         holds[0] = 99;
-        assert_eq!(verdict(&holds), Verdict::Unknown(Reason::Unproved));
-        let refuted = Verdict::Changed(Reason::Content(What::Sample, Lba(0)));
+        assert_eq!(
+            verdict(&holds),
+            OriginVerdict::Unknown(DoubtReason::Unproved)
+        );
+        let refuted = OriginVerdict::Changed(DoubtReason::Content(What::Sample, Lba(0)));
         assert_eq!(judge(&record, &survey(&record, &path, &holds)), refuted);
         holds = FULL;
         holds[1] = 99;
-        let refuted = Verdict::Changed(Reason::Content(What::Sample, Lba(8)));
+        let refuted = OriginVerdict::Changed(DoubtReason::Content(What::Sample, Lba(8)));
         assert_eq!(verdict(&holds), refuted);
     }
 }

@@ -1,7 +1,7 @@
 //! Keeps a record true while hotset itself writes to the origin.
 //!
-//! Invariant, at every instant, if records become durable in the order of [`Watch::begin_write`]
-//! and [`Watch::narrow`]:
+//! Invariant, at every instant, if records become durable in the order of [`WriteWatch::begin_write`]
+//! and [`WriteWatch::narrow`]:
 //!     a watched place may hold x, by a write of hotset ⟹ the durable record
 //!     allows x there
 //!
@@ -12,11 +12,11 @@
 //! A write that fails or is torn may leave a mixture that the record does not allow. The origin is
 //! then taken for changed, which costs hits and no byte.
 
-use crate::record::{Allowed, Record, VALUES_MAX, Watched, hash};
+use crate::record::{Allowed, OriginRecord, VALUES_MAX, WatchedPlace, hash};
 use block::{Extent, IoResult};
 
 /// The possible contents of one watched place.
-struct Place {
+struct WatchedBytes {
     /// Content without the loose writes; `None` if unknown.
     settled: Option<u64>,
     /// Writes that no flush has covered, in the order of their beginnings.
@@ -54,9 +54,9 @@ struct Loose {
 }
 
 /// Watches the writes to one origin.
-pub struct Watch {
-    record: Record,
-    places: Vec<Place>,
+pub struct WriteWatch {
+    record: OriginRecord,
+    places: Vec<WatchedBytes>,
     writes: u64,
     acknowledgements: u64,
 }
@@ -78,10 +78,10 @@ impl WriteMark {
 #[derive(Clone, Copy, Debug)]
 pub struct FlushMark(u64);
 
-impl Watch {
+impl WriteWatch {
     /// Starts to watch from `record`, which is durable and true.
-    pub fn new(record: Record) -> Watch {
-        let place = |watched: &Watched| Place {
+    pub fn new(record: OriginRecord) -> WriteWatch {
+        let place = |watched: &WatchedPlace| WatchedBytes {
             settled: match &watched.allowed {
                 Allowed::These(values) if values.len() == 1 => Some(values[0]),
                 _ => None,
@@ -89,7 +89,7 @@ impl Watch {
             loose: Vec::new(),
             touched: 0,
         };
-        Watch {
+        WriteWatch {
             places: record.watched.iter().map(place).collect(),
             record,
             writes: 0,
@@ -97,8 +97,8 @@ impl Watch {
         }
     }
 
-    /// The record to be made durable when [`Watch::begin_write`] requires that.
-    pub fn record(&self) -> &Record {
+    /// The record to be made durable when [`WriteWatch::begin_write`] requires that.
+    pub fn record(&self) -> &OriginRecord {
         &self.record
     }
 
@@ -220,11 +220,11 @@ impl Watch {
         here.any(|((place, _), touched)| !place.loose.is_empty() || place.touched != *touched)
     }
 
-    /// The places to read for [`Watch::settle`].
+    /// The places to read for [`WriteWatch::settle`].
     pub fn unsettled(&self) -> Vec<Unsettled> {
         let places = self.places.iter().zip(&self.record.watched).enumerate();
         let unknown = places.filter(|(_, (p, _))| p.settled.is_none() && p.loose.is_empty());
-        let place = |(place, (p, watched)): (usize, (&Place, &Watched))| Unsettled {
+        let place = |(place, (p, watched)): (usize, (&WatchedBytes, &WatchedPlace))| Unsettled {
             place,
             extent: watched.extent,
             touched: p.touched,
@@ -232,7 +232,7 @@ impl Watch {
         unknown.map(place).collect()
     }
 
-    /// Takes `bytes`, read from a place since [`Watch::unsettled`], as its content, unless a write
+    /// Takes `bytes`, read from a place since [`WriteWatch::unsettled`], as its content, unless a write
     /// touched the place meanwhile.
     pub fn settle(&mut self, read: Unsettled, bytes: &[u8]) {
         let is_there = self.record.watched.get(read.place).map(|w| w.extent) == Some(read.extent);
@@ -258,7 +258,7 @@ impl Watch {
     }
 }
 
-impl Place {
+impl WatchedBytes {
     fn allowed(&self) -> Allowed {
         let all = std::iter::once(self.settled).chain(self.loose.iter().map(|l| l.value));
         let mut values = Vec::new();
@@ -277,18 +277,18 @@ impl Place {
 mod tests {
     use super::*;
     use crate::formats::What;
-    use block::{IoError, Kind, Lba, Sectors};
-    use layout::Identity;
+    use block::{IoError, IoErrorKind, Lba, Sectors};
+    use layout::DeviceIdentity;
     use proptest::prelude::*;
 
-    fn watch(places: &[u64]) -> Watch {
-        let place = |start: &u64| Watched {
+    fn watch(places: &[u64]) -> WriteWatch {
+        let place = |start: &u64| WatchedPlace {
             what: What::Sample,
             extent: Extent::new(Lba(*start), Sectors(2)),
             allowed: Allowed::These(vec![hash(&[0; 1024])]),
         };
-        Watch::new(Record {
-            identity: Identity::default(),
+        WriteWatch::new(OriginRecord {
+            identity: DeviceIdentity::default(),
             sectors: Sectors(1000),
             block: Sectors(1),
             watched: places.iter().map(place).collect(),
@@ -309,7 +309,7 @@ mod tests {
     fn a_place_costs_a_bounded_number_of_records_until_it_is_narrowed() {
         let mut watch = watch(&[80]);
         let extent = Extent::new(Lba(80), Sectors(2));
-        let write = |watch: &mut Watch, byte| {
+        let write = |watch: &mut WriteWatch, byte| {
             let (mark, grown) = watch.begin_write(extent, Left::Bytes(&[byte; 1024]));
             watch.end_write(mark, &Ok(()));
             u32::from(grown)
@@ -330,7 +330,7 @@ mod tests {
     fn a_durable_write_settles_what_came_before_it_and_was_acknowledged() {
         let mut watch = watch(&[80]);
         let extent = Extent::new(Lba(80), Sectors(2));
-        let begin = |watch: &mut Watch, byte: u8| {
+        let begin = |watch: &mut WriteWatch, byte: u8| {
             let (mark, _) = watch.begin_write(extent, Left::Bytes(&[byte; 1024]));
             mark
         };
@@ -343,7 +343,7 @@ mod tests {
         watch.end_durable(durable);
         watch.narrow();
         let of = |byte: u8| hash(&[byte; 1024]);
-        let allowed = |watch: &Watch| watch.record().watched[0].allowed.clone();
+        let allowed = |watch: &WriteWatch| watch.record().watched[0].allowed.clone();
         assert_eq!(allowed(&watch), Allowed::These(vec![of(3), of(2)]));
         watch.end_write(late, &Ok(()));
         watch.end_durable(late);
@@ -357,7 +357,7 @@ mod tests {
     fn what_is_zeroed_is_known_and_what_is_discarded_is_read_again() {
         let mut watch = watch(&[80, 90]);
         let all = Extent::new(Lba(0), Sectors(1000));
-        let end = |watch: &mut Watch, mark| {
+        let end = |watch: &mut WriteWatch, mark| {
             watch.end_write(mark, &Ok(()));
             let flush = watch.begin_flush();
             watch.end_flush(flush);
@@ -408,7 +408,7 @@ mod tests {
                     }
                     (_, Some(mark)) => {
                         let failed = step == 7;
-                        let error = IoError::new(Kind::Media, "a failure");
+                        let error = IoError::new(IoErrorKind::Media, "a failure");
                         let result = if failed { Err(error) } else { Ok(()) };
                         watch.end_write(mark, &result);
                         loose.last_mut().unwrap().1 = !failed;

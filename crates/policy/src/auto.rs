@@ -25,19 +25,20 @@ mod state;
 
 use crate::index::mix;
 use crate::{
-    Explanation, Heat, Index, Instruction, Key, Parts, Pins, Policy, Reason, Request, Slot, Slots,
+    BypassReason, Explanation, Heat, Index, Instruction, LineKey, LineParts, Policy, PolicyRequest,
+    SlotNumber, SlotStates, VictimVeto,
 };
 use block::Nanos;
-use class::{COUNT_MAX, Class, bucket, bucket_start};
+use class::{COUNT_MAX, LineClass, bucket, bucket_start};
 pub use expert::Expert;
 use expert::{EXPERTS, score};
 use ghosts::Ghosts;
 use hazard::Hazards;
-use line::Line;
+use line::PackedLine;
 use monitor::{Monitor, SAMPLES};
-use random::Random;
-use scale::Scale;
-use state::State;
+use random::UniformNumbers;
+use scale::AgeScale;
+use state::AutoState;
 use std::ops::Range;
 
 /// Ghosts remembered for each slot.
@@ -54,15 +55,15 @@ const ROUNDS_PER_POOL: u32 = 4;
 /// The content of a slot: together, so that a hit touches one line of the processor's
 /// caches.
 #[derive(Clone, Copy, Debug)]
-struct Held {
-    key: Key,
-    line: Line,
+struct HeldLine {
+    key: LineKey,
+    line: PackedLine,
 }
 
-impl Held {
-    const NOTHING: Held = Held {
-        key: Key(0),
-        line: Line::VACANT,
+impl HeldLine {
+    const NOTHING: HeldLine = HeldLine {
+        key: LineKey(0),
+        line: PackedLine::VACANT,
     };
 
     fn is_vacant(&self) -> bool {
@@ -75,13 +76,13 @@ impl Held {
 pub struct Auto<I> {
     index: I,
     /// Lines of the slots up to the last that was ever used: the others' memory is not touched.
-    lines: Vec<Held>,
-    slots: Slots,
+    lines: Vec<HeldLine>,
+    slots: SlotStates,
     ghosts: Ghosts,
     hazards: Hazards,
     monitor: Monitor,
-    random: Random,
-    scale: Scale,
+    random: UniformNumbers,
+    scale: AgeScale,
     accesses: u64,
     /// The value of `accesses` at the next step of the hazards.
     step_at: u64,
@@ -105,12 +106,12 @@ impl<I: Index> Auto<I> {
         Auto {
             index: I::new(universe, slots),
             lines: Vec::with_capacity(slots as usize),
-            slots: Slots::new(slots),
+            slots: SlotStates::new(slots),
             ghosts: Ghosts::new(slots.saturating_mul(GHOSTS_PER_SLOT)),
             hazards: Hazards::new(),
             monitor: Monitor::new(slots),
-            random: Random::new(2),
-            scale: Scale::of(slots),
+            random: UniformNumbers::new(2),
+            scale: AgeScale::of(slots),
             accesses: 0,
             step_at: 1,
             active: Expert::Reuse,
@@ -139,26 +140,26 @@ impl<I: Index> Auto<I> {
     }
 
     #[inline]
-    fn find(&self, key: Key) -> Option<u32> {
+    fn find(&self, key: LineKey) -> Option<u32> {
         self.index.get(key, |slot| self.lines[slot as usize].key)
     }
 
     #[inline]
-    fn sampled(&self, key: Key) -> bool {
+    fn sampled(&self, key: LineKey) -> bool {
         let hash = (mix(key.0 ^ 0x5eed) >> 32) as u32;
         self.monitor.sampled(hash)
     }
 
     /// The line in `slot` is used now.
     #[inline]
-    fn use_line(&mut self, slot: u32, request: &Request) {
+    fn use_line(&mut self, slot: u32, request: &PolicyRequest) {
         let now = self.now();
         let line = &mut self.lines[slot as usize].line;
         line.touch(now, request, &self.scale);
     }
 
     /// The work of every access, a hit of the line in `resident` or a miss.
-    fn observe(&mut self, key: Key, request: &Request, resident: Option<u32>) {
+    fn observe(&mut self, key: LineKey, request: &PolicyRequest, resident: Option<u32>) {
         self.accesses += 1;
         // Without slots there is nothing to decide, and nothing to learn of a rule.
         if self.slots.live() > 0 && self.sampled(key) {
@@ -172,7 +173,7 @@ impl<I: Index> Auto<I> {
         }
     }
 
-    fn learn(&mut self, key: Key, request: &Request, resident: Option<u32>) {
+    fn learn(&mut self, key: LineKey, request: &PolicyRequest, resident: Option<u32>) {
         let now = self.now();
         if let Some(slot) = resident {
             self.hazards.again(self.lines[slot as usize].line);
@@ -205,7 +206,7 @@ impl<I: Index> Auto<I> {
     }
 
     /// The resident line worth least among a few, and its worth.
-    fn victim(&mut self, pins: &dyn Pins, now: u32) -> Option<(Slot, f32)> {
+    fn victim(&mut self, pins: &dyn VictimVeto, now: u32) -> Option<(SlotNumber, f32)> {
         // A copy of the loop for each rule: the loop is most of the cost of a replacement.
         match self.active {
             Expert::Reuse => self.least(Expert::Reuse, pins, now),
@@ -216,43 +217,49 @@ impl<I: Index> Auto<I> {
     }
 
     #[inline(always)]
-    fn least(&mut self, rule: Expert, pins: &dyn Pins, now: u32) -> Option<(Slot, f32)> {
+    fn least(
+        &mut self,
+        rule: Expert,
+        pins: &dyn VictimVeto,
+        now: u32,
+    ) -> Option<(SlotNumber, f32)> {
         let mut worst: Option<(f32, u32, u32)> = None;
         let mut random = self.random.clone();
         for _ in 0..SAMPLES {
             let draws = (0..TRIES).map(|_| random.below(self.lines.len() as u32));
             let mut held = draws.map(|slot| (slot, self.lines[slot as usize]));
-            let Some((slot, Held { line, .. })) = held.find(|(_, held)| !held.is_vacant()) else {
+            let Some((slot, HeldLine { line, .. })) = held.find(|(_, held)| !held.is_vacant())
+            else {
                 continue;
             };
             let worth = score(rule, &self.hazards, &self.scale, line, now);
             let age = now.wrapping_sub(line.last);
             let worse = worst.is_none_or(|(w, a, _)| worth < w || (worth == w && age > a));
-            if worse && !pins.pinned(Slot(slot)) {
+            if worse && !pins.pinned(SlotNumber(slot)) {
                 worst = Some((worth, age, slot));
             }
         }
         self.random = random;
-        worst.map(|(worth, _, slot)| (Slot(slot), worth))
+        worst.map(|(worth, _, slot)| (SlotNumber(slot), worth))
     }
 
     fn vacate(&mut self, slot: u32) {
         let held = &mut self.lines[slot as usize];
-        held.line = Line::VACANT;
+        held.line = PackedLine::VACANT;
         self.index.remove(held.key, slot);
     }
 
-    fn occupy(&mut self, slot: Slot, key: Key, line: Line) {
+    fn occupy(&mut self, slot: SlotNumber, key: LineKey, line: PackedLine) {
         let at = slot.0 as usize;
         if at >= self.lines.len() {
-            self.lines.resize(at + 1, Held::NOTHING);
+            self.lines.resize(at + 1, HeldLine::NOTHING);
         }
-        self.lines[at] = Held { key, line };
+        self.lines[at] = HeldLine { key, line };
         self.index.insert(key, slot.0);
     }
 
     /// The memory of a line that is not resident, at its access.
-    fn newcomer(&mut self, key: Key, request: &Request, now: u32) -> Line {
+    fn newcomer(&mut self, key: LineKey, request: &PolicyRequest, now: u32) -> PackedLine {
         let (count, distance) = match self.ghosts.take(key, now) {
             Some(ghost) => {
                 let count = self.scale.faded(ghost.count, ghost.age) + 1;
@@ -260,8 +267,8 @@ impl<I: Index> Auto<I> {
             }
             None => (1, None),
         };
-        let class = Class::of(count, distance, request, &self.scale);
-        Line::new(now, class, count, request.parts)
+        let class = LineClass::of(count, distance, request, &self.scale);
+        PackedLine::new(now, class, count, request.parts)
     }
 
     /// Adapts to another number of usable slots: time is measured in other ticks from now on.
@@ -269,11 +276,11 @@ impl<I: Index> Auto<I> {
     fn resized(&mut self) {
         let live = self.slots.live();
         let (old, now) = (self.scale.shift, self.now());
-        self.scale = Scale::of(live);
+        self.scale = AgeScale::of(live);
         let new = self.scale.shift;
         if new != old {
             let then = self.now();
-            for Held { line, .. } in &mut self.lines {
+            for HeldLine { line, .. } in &mut self.lines {
                 let accesses = u64::from(now.wrapping_sub(line.last)) << old;
                 let ticks = (accesses >> new).min(u64::from(u32::MAX));
                 line.last = then.wrapping_sub(ticks as u32);
@@ -288,16 +295,16 @@ impl<I: Index> Auto<I> {
 
 impl<I: Index> Policy for Auto<I> {
     #[inline(always)]
-    fn touch(&mut self, key: Key, request: &Request) -> Option<Slot> {
+    fn touch(&mut self, key: LineKey, request: &PolicyRequest) -> Option<SlotNumber> {
         let slot = self.find(key);
         self.observe(key, request, slot);
         let slot = slot?;
         self.use_line(slot, request);
-        Some(Slot(slot))
+        Some(SlotNumber(slot))
     }
 
     #[inline(always)]
-    fn touch_common(&mut self, key: Key, request: &Request) -> Option<Slot> {
+    fn touch_common(&mut self, key: LineKey, request: &PolicyRequest) -> Option<SlotNumber> {
         let accesses = self.accesses + 1;
         if accesses == self.step_at || self.sampled(key) {
             return None;
@@ -306,13 +313,18 @@ impl<I: Index> Policy for Auto<I> {
         let slot = self.index.get_near(key, |slot| lines[slot as usize].key)?;
         self.accesses = accesses;
         self.use_line(slot, request);
-        Some(Slot(slot))
+        Some(SlotNumber(slot))
     }
 
     #[inline(never)]
-    fn insert(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
+    fn insert(
+        &mut self,
+        key: LineKey,
+        request: &PolicyRequest,
+        pins: &dyn VictimVeto,
+    ) -> Instruction {
         if self.slots.live() == 0 {
-            return Instruction::Bypass(Reason::NoSlots);
+            return Instruction::Bypass(BypassReason::NoSlots);
         }
         let now = self.now();
         let line = self.newcomer(key, request, now);
@@ -323,12 +335,12 @@ impl<I: Index> Policy for Auto<I> {
         let victim = self.victim(pins, now);
         let Some((slot, worth)) = victim else {
             self.ghosts.put(key, line.count(), now, now);
-            return Instruction::Bypass(Reason::AllPinned);
+            return Instruction::Bypass(BypassReason::AllPinned);
         };
         let own = score(self.active, &self.hazards, &self.scale, line, now);
         if own < worth || self.hazards.chance(line.class()) < self.chance_min {
             self.ghosts.put(key, line.count(), now, now);
-            return Instruction::Bypass(Reason::ColderThanVictim);
+            return Instruction::Bypass(BypassReason::ColderThanVictim);
         }
         let old = self.lines[slot.0 as usize];
         if self.sampled(old.key) {
@@ -344,37 +356,37 @@ impl<I: Index> Policy for Auto<I> {
         }
     }
 
-    fn peek(&self, key: Key) -> Option<Slot> {
-        self.find(key).map(Slot)
+    fn peek(&self, key: LineKey) -> Option<SlotNumber> {
+        self.find(key).map(SlotNumber)
     }
 
-    fn remove(&mut self, key: Key) -> Option<Slot> {
+    fn remove(&mut self, key: LineKey) -> Option<SlotNumber> {
         let slot = self.find(key)?;
         self.vacate(slot);
-        self.slots.release(Slot(slot));
-        Some(Slot(slot))
+        self.slots.release(SlotNumber(slot));
+        Some(SlotNumber(slot))
     }
 
-    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, held: Parts) -> bool {
+    fn adopt(&mut self, key: LineKey, slot: SlotNumber, heat: Heat, held: LineParts) -> bool {
         if self.find(key).is_some() || !self.slots.take_this(slot) {
             return false;
         }
         let count = (heat.uses() + 1).min(COUNT_MAX);
         let age = bucket_start(usize::from(heat.age()));
-        let class = Class::recalled(count, heat.kind());
-        let line = Line::adopted(self.now().wrapping_sub(age), class, count, held);
+        let class = LineClass::recalled(count, heat.kind());
+        let line = PackedLine::adopted(self.now().wrapping_sub(age), class, count, held);
         self.occupy(slot, key, line);
         true
     }
 
-    fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat)) {
+    fn export(&self, visit: &mut dyn FnMut(LineKey, SlotNumber, Heat)) {
         let now = self.now();
         for (slot, held) in self.lines.iter().enumerate() {
             if !held.is_vacant() {
                 let line = held.line;
                 let age = bucket(now.wrapping_sub(line.last)) as u8;
                 let heat = Heat::new(line.count().saturating_sub(1), age, line.class().kind());
-                visit(held.key, Slot(slot as u32), heat);
+                visit(held.key, SlotNumber(slot as u32), heat);
             }
         }
     }
@@ -395,7 +407,7 @@ impl<I: Index> Policy for Auto<I> {
             let held = self.lines.get(slot as usize);
             if held.is_some_and(|held| !held.is_vacant()) {
                 self.vacate(slot);
-                self.slots.release(Slot(slot));
+                self.slots.release(SlotNumber(slot));
             }
         }
         self.slots.retire(slots);
@@ -413,14 +425,14 @@ impl<I: Index> Policy for Auto<I> {
         self.resized();
     }
 
-    fn slots(&self) -> &Slots {
+    fn slots(&self) -> &SlotStates {
         &self.slots
     }
 
-    fn for_each(&self, visit: &mut dyn FnMut(Key, Slot)) {
+    fn for_each(&self, visit: &mut dyn FnMut(LineKey, SlotNumber)) {
         for (slot, held) in self.lines.iter().enumerate() {
             if !held.is_vacant() {
-                visit(held.key, Slot(slot as u32));
+                visit(held.key, SlotNumber(slot as u32));
             }
         }
     }
@@ -430,7 +442,7 @@ impl<I: Index> Policy for Auto<I> {
     }
 
     fn save(&self) -> Vec<u8> {
-        state::encode(&State {
+        state::encode(&AutoState {
             active: self.active,
             shift: self.scale.shift as u8,
             misses: self.misses,
@@ -466,7 +478,7 @@ impl<I: Index> Policy for Auto<I> {
     fn check(&self) {
         for (slot, held) in self.lines.iter().enumerate() {
             let slot = slot as u32;
-            assert_eq!(!held.is_vacant(), self.slots.is_used(Slot(slot)));
+            assert_eq!(!held.is_vacant(), self.slots.is_used(SlotNumber(slot)));
             if !held.is_vacant() {
                 assert_eq!(self.find(held.key), Some(slot));
             }

@@ -16,7 +16,7 @@
 //!
 //! At the design load of 80% an entry costs 6.7 bytes, and 1.1 buckets are read per look-up.
 
-use crate::Key;
+use crate::LineKey;
 
 /// A map from keys to node numbers below a capacity fixed by `new` or `grow`.
 ///
@@ -30,20 +30,20 @@ pub trait Index {
     fn new(universe: Self::Universe, nodes: u32) -> Self;
 
     /// Makes room for up to `nodes` nodes. Allocates.
-    fn grow(&mut self, nodes: u32, key_of: impl Fn(u32) -> Key);
+    fn grow(&mut self, nodes: u32, key_of: impl Fn(u32) -> LineKey);
 
     /// The node of `key`.
-    fn get(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32>;
+    fn get(&self, key: LineKey, key_of: impl Fn(u32) -> LineKey) -> Option<u32>;
 
     /// Returns the node of `key` if one look finds the node; `None` means nothing. Smaller than
     /// `get` where inlined.
-    fn get_near(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32>;
+    fn get_near(&self, key: LineKey, key_of: impl Fn(u32) -> LineKey) -> Option<u32>;
 
     /// Maps `key`, which is absent, to `node`.
-    fn insert(&mut self, key: Key, node: u32);
+    fn insert(&mut self, key: LineKey, node: u32);
 
     /// Removes `key`, which maps to `node`.
-    fn remove(&mut self, key: Key, node: u32);
+    fn remove(&mut self, key: LineKey, node: u32);
 }
 
 const WAYS: usize = 12;
@@ -74,7 +74,7 @@ impl HashIndex {
 
     /// The first bucket of `key` and its tag.
     #[inline]
-    fn place(&self, key: Key) -> (usize, u8) {
+    fn place(&self, key: LineKey) -> (usize, u8) {
         let hash = fold(key.0 ^ self.seed);
         let bucket = ((hash >> 32) * self.buckets.len() as u64) >> 32;
         (bucket as usize, hash as u8 | 1)
@@ -176,7 +176,7 @@ impl Index for HashIndex {
         }
     }
 
-    fn grow(&mut self, nodes: u32, key_of: impl Fn(u32) -> Key) {
+    fn grow(&mut self, nodes: u32, key_of: impl Fn(u32) -> LineKey) {
         let buckets = HashIndex::buckets_for(nodes);
         if buckets <= self.buckets.len() {
             return;
@@ -192,7 +192,7 @@ impl Index for HashIndex {
     }
 
     #[inline]
-    fn get(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32> {
+    fn get(&self, key: LineKey, key_of: impl Fn(u32) -> LineKey) -> Option<u32> {
         let (mut at, tag) = self.place(key);
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
@@ -208,7 +208,7 @@ impl Index for HashIndex {
     }
 
     #[inline]
-    fn get_near(&self, key: Key, key_of: impl Fn(u32) -> Key) -> Option<u32> {
+    fn get_near(&self, key: LineKey, key_of: impl Fn(u32) -> LineKey) -> Option<u32> {
         let (at, tag) = self.place(key);
         let bucket = &self.buckets[at];
         let way = bucket.ways(tag).trailing_zeros() as usize;
@@ -216,7 +216,7 @@ impl Index for HashIndex {
         (key_of(node) == key).then_some(node)
     }
 
-    fn insert(&mut self, key: Key, node: u32) {
+    fn insert(&mut self, key: LineKey, node: u32) {
         let (mut at, tag) = self.place(key);
         for _ in 0..self.buckets.len() {
             let bucket = &mut self.buckets[at];
@@ -231,7 +231,7 @@ impl Index for HashIndex {
         panic!("more nodes inserted than the index was built for");
     }
 
-    fn remove(&mut self, key: Key, node: u32) {
+    fn remove(&mut self, key: LineKey, node: u32) {
         let (mut at, tag) = self.place(key);
         for _ in 0..self.buckets.len() {
             let bucket = &mut self.buckets[at];
@@ -261,11 +261,11 @@ mod tests {
         #[test]
         fn agrees_with_a_map(ops in prop::collection::vec((0u64..80, any::<bool>()), 1..800)) {
             let nodes: Vec<u64> = (0..80).collect();
-            let key_of = |n: u32| Key(nodes[n as usize]);
+            let key_of = |n: u32| LineKey(nodes[n as usize]);
             let mut index = crowded(&nodes);
             let mut model = HashMap::new();
             for (k, insert) in ops {
-                let key = Key(k);
+                let key = LineKey(k);
                 prop_assert_eq!(index.get(key, key_of), model.get(&k).copied());
                 if insert && !model.contains_key(&k) {
                     index.insert(key, k as u32);
@@ -276,10 +276,10 @@ mod tests {
             }
             index.grow(500, key_of);
             for k in 0..80 {
-                prop_assert_eq!(index.get(Key(k), key_of), model.get(&k).copied());
+                prop_assert_eq!(index.get(LineKey(k), key_of), model.get(&k).copied());
             }
             for k in model.into_keys() {
-                index.remove(Key(k), k as u32);
+                index.remove(LineKey(k), k as u32);
             }
             prop_assert!(index.buckets.iter().all(|b| b.passed == 0 && b.tags == [0; WAYS]));
         }
@@ -312,12 +312,12 @@ mod tests {
     fn holds_its_capacity_at_the_stated_size() {
         let nodes = 100_000u32;
         let mut index = HashIndex::new(1, nodes);
-        let key_of = |n: u32| Key(u64::from(n) << 20);
+        let key_of = |n: u32| LineKey(u64::from(n) << 20);
         for n in 0..nodes {
             index.insert(key_of(n), n);
         }
         assert!((0..nodes).all(|n| index.get(key_of(n), key_of) == Some(n)));
-        assert_eq!(index.get(Key(1), key_of), None);
+        assert_eq!(index.get(LineKey(1), key_of), None);
         assert!(index.buckets.len() * 64 <= nodes as usize * 67 / 10);
     }
 }

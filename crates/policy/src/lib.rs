@@ -40,19 +40,19 @@ pub use auto::{Auto, Expert};
 pub use heat::Heat;
 pub use index::{HashIndex, Index, mix};
 pub use lru::Lru;
-pub use parts::Parts;
-pub use slots::{Slot, Slots};
+pub use parts::LineParts;
+pub use slots::{SlotNumber, SlotStates};
 
 use block::Nanos;
 use std::ops::Range;
 
 /// A line: its number on its volume, with the volume's id in the high bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Key(pub u64);
+pub struct LineKey(pub u64);
 
 /// The effect of a request on the lines touched.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Op {
+pub enum PolicyOp {
     /// Reads the line, in whole or in part.
     #[default]
     Read,
@@ -62,36 +62,36 @@ pub enum Op {
 
 /// The request that an access belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Request {
+pub struct PolicyRequest {
     /// Read or write.
-    pub op: Op,
+    pub op: PolicyOp,
     /// Length of the whole client request in bytes, not of its part in this line.
     pub len_bytes: u32,
     /// The touched parts of the line: a slot holds these, and no more.
-    pub parts: Parts,
+    pub parts: LineParts,
 }
 
 /// An instruction to the engine for one access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Instruction {
     /// The line is in this slot.
-    Hit(Slot),
+    Hit(SlotNumber),
     /// The line is not cached and is not to be.
-    Bypass(Reason),
+    Bypass(BypassReason),
     /// The line is not cached; put it in this slot, which is free.
-    Admit(Slot),
+    Admit(SlotNumber),
     /// The line is not cached; put it in this slot in place of `victim`.
     Replace {
         /// The slot to reuse.
-        slot: Slot,
+        slot: SlotNumber,
         /// The line that occupied the slot, and is no longer resident.
-        victim: Key,
+        victim: LineKey,
     },
 }
 
 /// Reason why an access was not cached.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Reason {
+pub enum BypassReason {
     /// Estimated to be used less than the line to be replaced.
     ColderThanVictim,
     /// Every line that could have made room is pinned by the engine.
@@ -102,23 +102,23 @@ pub enum Reason {
 
 /// The engine's veto over victims: a line with dirty data that cannot be
 /// cleaned now, or with an operation in flight, is pinned.
-pub trait Pins {
+pub trait VictimVeto {
     /// True if the line in `slot` must stay for now.
-    fn pinned(&self, slot: Slot) -> bool;
+    fn pinned(&self, slot: SlotNumber) -> bool;
 }
 
 /// No slot is pinned.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unpinned;
 
-impl Pins for Unpinned {
-    fn pinned(&self, _: Slot) -> bool {
+impl VictimVeto for Unpinned {
+    fn pinned(&self, _: SlotNumber) -> bool {
         false
     }
 }
 
-impl<F: Fn(Slot) -> bool> Pins for F {
-    fn pinned(&self, slot: Slot) -> bool {
+impl<F: Fn(SlotNumber) -> bool> VictimVeto for F {
+    fn pinned(&self, slot: SlotNumber) -> bool {
         self(slot)
     }
 }
@@ -147,7 +147,12 @@ pub trait Policy {
     /// `Replace` the victim is forgotten at once; if the fill then fails, call
     /// [`Policy::remove`] with the new key.
     #[inline]
-    fn access(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
+    fn access(
+        &mut self,
+        key: LineKey,
+        request: &PolicyRequest,
+        pins: &dyn VictimVeto,
+    ) -> Instruction {
         match self.touch_common(key, request) {
             Some(slot) => Instruction::Hit(slot),
             None => access_fully(self, key, request, pins),
@@ -155,28 +160,33 @@ pub trait Policy {
     }
 
     /// Records an access; the slot if `key` is resident.
-    fn touch(&mut self, key: Key, request: &Request) -> Option<Slot>;
+    fn touch(&mut self, key: LineKey, request: &PolicyRequest) -> Option<SlotNumber>;
 
     /// As `touch`, for hits that need little work; `None`, with nothing recorded, for others: call
     /// `touch` for them.
     #[inline]
-    fn touch_common(&mut self, _key: Key, _request: &Request) -> Option<Slot> {
+    fn touch_common(&mut self, _key: LineKey, _request: &PolicyRequest) -> Option<SlotNumber> {
         None
     }
 
     /// Makes room for `key`, which is not resident.
-    fn insert(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction;
+    fn insert(
+        &mut self,
+        key: LineKey,
+        request: &PolicyRequest,
+        pins: &dyn VictimVeto,
+    ) -> Instruction;
 
     /// Returns the slot of `key`, without recording an access.
-    fn peek(&self, key: Key) -> Option<Slot>;
+    fn peek(&self, key: LineKey) -> Option<SlotNumber>;
 
     /// Forgets `key` and frees its slot, which is returned.
-    fn remove(&mut self, key: Key) -> Option<Slot>;
+    fn remove(&mut self, key: LineKey) -> Option<SlotNumber>;
 
     /// Declares that `key` already occupies `slot`, as after a restart, with the parts `held`, and
     /// with the heat that [`Policy::export`] gave, or the default if that is lost. Returns false,
     /// and changes nothing, if either is taken or unusable. Counts as no access.
-    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, held: Parts) -> bool;
+    fn adopt(&mut self, key: LineKey, slot: SlotNumber, heat: Heat, held: LineParts) -> bool;
 
     /// Visits every resident line once, with its heat, in the order of adoption after a restart. Of
     /// lines of equal heat the one unused for longest comes first.
@@ -185,7 +195,7 @@ pub trait Policy {
     /// [`Policy::save`]; afterwards build a policy of the same name and size, `restore` the bytes,
     /// `adopt` the lines in the stored order. Lines that are no longer valid are left out. Another
     /// policy may adopt them too: it uses the parts of the heat that it knows.
-    fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat));
+    fn export(&self, visit: &mut dyn FnMut(LineKey, SlotNumber, Heat));
 
     /// Makes the slots `..total` exist; those added are free. Allocates.
     fn grow(&mut self, total: u32);
@@ -199,10 +209,10 @@ pub trait Policy {
     fn revive(&mut self, slots: &[Range<u32>]);
 
     /// The slots: existing, free and retired ones.
-    fn slots(&self) -> &Slots;
+    fn slots(&self) -> &SlotStates;
 
     /// Visits every resident line once, in no particular order.
-    fn for_each(&self, visit: &mut dyn FnMut(Key, Slot));
+    fn for_each(&self, visit: &mut dyn FnMut(LineKey, SlotNumber));
 
     /// Passes the time. Call at any steady pace, such as once a second.
     fn tick(&mut self, _now: Nanos) {}
@@ -232,9 +242,9 @@ pub trait Policy {
 #[inline(never)]
 fn access_fully<P: Policy + ?Sized>(
     policy: &mut P,
-    key: Key,
-    request: &Request,
-    pins: &dyn Pins,
+    key: LineKey,
+    request: &PolicyRequest,
+    pins: &dyn VictimVeto,
 ) -> Instruction {
     match policy.touch(key, request) {
         Some(slot) => Instruction::Hit(slot),

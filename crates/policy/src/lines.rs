@@ -15,7 +15,7 @@ mod policy;
 
 pub use policy::ListPolicy;
 
-use crate::{Index, Key, Pins, Slot, Slots};
+use crate::{Index, LineKey, SlotNumber, SlotStates, VictimVeto};
 
 /// No node, or no slot.
 const NONE: u32 = u32::MAX;
@@ -25,15 +25,15 @@ pub const PINNED_MAX: u32 = 64;
 
 /// The most lists that a policy has.
 const LISTS: usize = 4;
-/// The bits of [`Node::tag`] that name a list.
+/// The bits of [`ArenaNode::tag`] that name a list.
 const LIST_BITS: u32 = 2;
 const LIST_MASK: u32 = (1 << LIST_BITS) - 1;
 /// The bits of a node that are the policy's own.
 pub const META_BITS: u32 = u32::BITS - LIST_BITS;
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
-    key: Key,
+struct ArenaNode {
+    key: LineKey,
     prev: u32,
     next: u32,
     slot: u32,
@@ -43,14 +43,14 @@ struct Node {
 
 /// A doubly linked list through the arena; the front is the newest end.
 #[derive(Clone, Copy, Debug)]
-struct List {
+struct LineList {
     front: u32,
     back: u32,
     len: u32,
 }
 
-impl List {
-    const EMPTY: List = List {
+impl LineList {
+    const EMPTY: LineList = LineList {
         front: NONE,
         back: NONE,
         len: 0,
@@ -59,24 +59,24 @@ impl List {
 
 /// The arena, its index, the lists, which the policy numbers, and the slots.
 #[derive(Clone, Debug)]
-pub struct Lines<I> {
+pub struct LineArena<I> {
     index: I,
-    nodes: Vec<Node>,
-    lists: [List; LISTS],
+    nodes: Vec<ArenaNode>,
+    lists: [LineList; LISTS],
     /// Vacant nodes, linked by `next`.
     vacant: u32,
-    slots: Slots,
+    slots: SlotStates,
 }
 
-impl<I: Index> Lines<I> {
+impl<I: Index> LineArena<I> {
     /// Room for `slots` resident lines and `ghosts` remembered ones.
-    pub fn new(universe: I::Universe, slots: u32, ghosts: u32) -> Lines<I> {
-        let mut lines = Lines {
+    pub fn new(universe: I::Universe, slots: u32, ghosts: u32) -> LineArena<I> {
+        let mut lines = LineArena {
             index: I::new(universe, slots + ghosts),
             nodes: Vec::new(),
-            lists: [List::EMPTY; LISTS],
+            lists: [LineList::EMPTY; LISTS],
             vacant: NONE,
-            slots: Slots::new(slots),
+            slots: SlotStates::new(slots),
         };
         lines.add_nodes(slots + ghosts);
         lines
@@ -86,8 +86,8 @@ impl<I: Index> Lines<I> {
         let old = self.nodes.len() as u32;
         self.nodes.reserve_exact(total.saturating_sub(old) as usize);
         for id in old..total {
-            self.nodes.push(Node {
-                key: Key(0),
+            self.nodes.push(ArenaNode {
+                key: LineKey(0),
                 prev: NONE,
                 next: if id + 1 == total { self.vacant } else { id + 1 },
                 slot: NONE,
@@ -100,26 +100,26 @@ impl<I: Index> Lines<I> {
     }
 
     /// The slots.
-    pub fn slots(&self) -> &Slots {
+    pub fn slots(&self) -> &SlotStates {
         &self.slots
     }
 
     /// The node of `key`, resident or remembered.
     #[inline]
-    pub fn find(&self, key: Key) -> Option<u32> {
+    pub fn find(&self, key: LineKey) -> Option<u32> {
         self.index.get(key, |n| self.nodes[n as usize].key)
     }
 
     /// The slot of a resident node.
     #[inline]
-    pub fn slot(&self, node: u32) -> Option<Slot> {
+    pub fn slot(&self, node: u32) -> Option<SlotNumber> {
         let slot = self.nodes[node as usize].slot;
-        (slot != NONE).then_some(Slot(slot))
+        (slot != NONE).then_some(SlotNumber(slot))
     }
 
     /// The key of a node.
     #[inline]
-    pub fn key(&self, node: u32) -> Key {
+    pub fn key(&self, node: u32) -> LineKey {
         self.nodes[node as usize].key
     }
 
@@ -154,7 +154,7 @@ impl<I: Index> Lines<I> {
     }
 
     /// The oldest node of a list that may be evicted, if one is near its end.
-    pub fn oldest(&self, list: usize, pins: &dyn Pins) -> Option<u32> {
+    pub fn oldest(&self, list: usize, pins: &dyn VictimVeto) -> Option<u32> {
         let mut node = self.back(list)?;
         for _ in 0..PINNED_MAX {
             if !self.pinned(node, pins) {
@@ -172,12 +172,12 @@ impl<I: Index> Lines<I> {
     }
 
     /// A node for `key`, which has none; in no list, without a slot.
-    pub fn add(&mut self, key: Key) -> u32 {
+    pub fn add(&mut self, key: LineKey) -> u32 {
         let id = self.vacant;
         assert!(id != NONE, "a policy kept more ghosts than it asked for");
         let node = &mut self.nodes[id as usize];
         self.vacant = node.next;
-        *node = Node {
+        *node = ArenaNode {
             key,
             prev: NONE,
             next: NONE,
@@ -189,7 +189,7 @@ impl<I: Index> Lines<I> {
     }
 
     /// Forgets a node that is in no list, and frees its slot, if any.
-    pub fn drop_node(&mut self, id: u32) -> Option<Slot> {
+    pub fn drop_node(&mut self, id: u32) -> Option<SlotNumber> {
         let slot = self.take_slot(id);
         if let Some(slot) = slot {
             self.slots.release(slot);
@@ -202,7 +202,7 @@ impl<I: Index> Lines<I> {
 
     /// Forgets a resident node that is in no list; its slot stays taken, for
     /// the newcomer.
-    pub fn evict(&mut self, id: u32) -> (Slot, Key) {
+    pub fn evict(&mut self, id: u32) -> (SlotNumber, LineKey) {
         let evicted = self.evict_to_ghost(id);
         self.drop_node(id);
         evicted
@@ -210,17 +210,17 @@ impl<I: Index> Lines<I> {
 
     /// Turns a resident node into a ghost; its slot stays taken, for the
     /// newcomer.
-    pub fn evict_to_ghost(&mut self, id: u32) -> (Slot, Key) {
+    pub fn evict_to_ghost(&mut self, id: u32) -> (SlotNumber, LineKey) {
         let slot = self.take_slot(id).expect("a resident node has a slot");
         (slot, self.key(id))
     }
 
-    fn take_slot(&mut self, id: u32) -> Option<Slot> {
+    fn take_slot(&mut self, id: u32) -> Option<SlotNumber> {
         let slot = std::mem::replace(&mut self.nodes[id as usize].slot, NONE);
-        (slot != NONE).then_some(Slot(slot))
+        (slot != NONE).then_some(SlotNumber(slot))
     }
 
-    fn set_slot(&mut self, id: u32, slot: Slot) {
+    fn set_slot(&mut self, id: u32, slot: SlotNumber) {
         self.nodes[id as usize].slot = slot.0;
     }
 
@@ -244,7 +244,7 @@ impl<I: Index> Lines<I> {
     /// Takes a node out of its list.
     #[inline]
     pub fn unlink(&mut self, id: u32) {
-        let Node { prev, next, .. } = self.nodes[id as usize];
+        let ArenaNode { prev, next, .. } = self.nodes[id as usize];
         let list = self.list(id);
         if prev == NONE {
             self.lists[list].front = next;
@@ -285,7 +285,7 @@ impl<I: Index> Lines<I> {
     }
 
     /// True if the engine forbids the eviction of resident node `id`.
-    pub fn pinned(&self, id: u32, pins: &dyn Pins) -> bool {
+    pub fn pinned(&self, id: u32, pins: &dyn VictimVeto) -> bool {
         self.slot(id).is_some_and(|slot| pins.pinned(slot))
     }
 

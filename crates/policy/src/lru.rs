@@ -3,22 +3,22 @@
 //! Stack algorithms: Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques
 //! for storage hierarchies", IBM Systems Journal 1970.
 
-use crate::lines::{Lines, ListPolicy};
-use crate::{Index, Key, Pins, Slot};
+use crate::lines::{LineArena, ListPolicy};
+use crate::{Index, LineKey, SlotNumber, VictimVeto};
 
 const LIST: usize = 0;
 
 /// Least recently used.
 #[derive(Clone, Debug)]
 pub struct Lru<I> {
-    lines: Lines<I>,
+    lines: LineArena<I>,
 }
 
 impl<I: Index> Lru<I> {
     /// For up to `slots` lines.
     pub fn new(universe: I::Universe, slots: u32) -> Lru<I> {
         Lru {
-            lines: Lines::new(universe, slots, 0),
+            lines: LineArena::new(universe, slots, 0),
         }
     }
 }
@@ -26,11 +26,11 @@ impl<I: Index> Lru<I> {
 impl<I: Index> ListPolicy for Lru<I> {
     type Index = I;
 
-    fn lines(&self) -> &Lines<I> {
+    fn lines(&self) -> &LineArena<I> {
         &self.lines
     }
 
-    fn lines_mut(&mut self) -> &mut Lines<I> {
+    fn lines_mut(&mut self) -> &mut LineArena<I> {
         &mut self.lines
     }
 
@@ -39,7 +39,7 @@ impl<I: Index> ListPolicy for Lru<I> {
         self.lines.move_to_front(node);
     }
 
-    fn evict(&mut self, _: bool, pins: &dyn Pins) -> Option<(Slot, Key)> {
+    fn evict(&mut self, _: bool, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)> {
         let node = self.lines.oldest(LIST, pins)?;
         self.lines.unlink(node);
         Some(self.lines.evict(node))

@@ -5,7 +5,7 @@
 
 /// A bit for each sixteenth of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Parts(u16);
+pub struct LineParts(u16);
 
 /// The binary logarithm of how many parts a line has.
 const LOG: u32 = u16::BITS.trailing_zeros();
@@ -22,18 +22,18 @@ const ONES: [u8; 256] = {
     ones
 };
 
-impl Parts {
+impl LineParts {
     /// The parts of a line.
     pub const MAX: usize = u16::BITS as usize;
     /// All of the line.
-    pub const WHOLE: Parts = Parts(u16::MAX);
+    pub const WHOLE: LineParts = LineParts(u16::MAX);
     /// No part.
-    pub const NONE: Parts = Parts(0);
+    pub const NONE: LineParts = LineParts(0);
 
     /// The parts of a line of `1 << log` blocks that `count` blocks (at least one) from `first` on
     /// touch.
     #[inline]
-    pub fn of(first: u32, count: u32, log: u32) -> Parts {
+    pub fn of(first: u32, count: u32, log: u32) -> LineParts {
         let (from, to) = if log <= LOG {
             (first << (LOG - log), (first + count) << (LOG - log))
         } else {
@@ -41,19 +41,19 @@ impl Parts {
             (first >> longer, ((first + count - 1) >> longer) + 1)
         };
         let below = |part: u32| (1u32 << part) - 1;
-        Parts((below(to) & !below(from)) as u16)
+        LineParts((below(to) & !below(from)) as u16)
     }
 
     /// Both together.
     #[inline]
     #[must_use]
-    pub fn with(self, other: Parts) -> Parts {
-        Parts(self.0 | other.0)
+    pub fn with(self, other: LineParts) -> LineParts {
+        LineParts(self.0 | other.0)
     }
 
     /// True if `other` is a subset.
     #[inline]
-    pub fn cover(self, other: Parts) -> bool {
+    pub fn cover(self, other: LineParts) -> bool {
         other.0 & !self.0 == 0
     }
 
@@ -66,9 +66,9 @@ impl Parts {
 }
 
 /// An access touches all of a line of one block.
-impl Default for Parts {
-    fn default() -> Parts {
-        Parts::WHOLE
+impl Default for LineParts {
+    fn default() -> LineParts {
+        LineParts::WHOLE
     }
 }
 
@@ -82,13 +82,13 @@ mod tests {
             let blocks = 1u32 << log;
             for first in 0..blocks {
                 for count in 1..=blocks - first {
-                    let touched = (first..first + count).map(|block| Parts::of(block, 1, log));
-                    let each = touched.fold(Parts::NONE, Parts::with);
-                    assert_eq!(Parts::of(first, count, log), each);
+                    let touched = (first..first + count).map(|block| LineParts::of(block, 1, log));
+                    let each = touched.fold(LineParts::NONE, LineParts::with);
+                    assert_eq!(LineParts::of(first, count, log), each);
                     let (from, to) = (16 * first / blocks, (16 * (first + count)).div_ceil(blocks));
                     assert_eq!(each.count() as u32, to - from);
-                    assert!(Parts::WHOLE.cover(each) && each.cover(each));
-                    assert_eq!(each.cover(Parts::WHOLE), to - from == 16);
+                    assert!(LineParts::WHOLE.cover(each) && each.cover(each));
+                    assert_eq!(each.cover(LineParts::WHOLE), to - from == 16);
                 }
             }
         }

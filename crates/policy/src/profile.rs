@@ -13,10 +13,10 @@ mod order;
 mod working;
 
 pub use access::{Blocks, blocks, part_bytes};
-pub use curve::{MissRatioCurve, Point};
+pub use curve::{CurvePoint, MissRatioCurve};
 pub use working::WorkingSet;
 
-use crate::Op;
+use crate::PolicyOp;
 use access::Hashes;
 use block::Nanos;
 use serde::{Deserialize, Serialize};
@@ -57,13 +57,13 @@ impl Profiler {
 
     /// Counts one access to `blocks` of a line.
     #[inline]
-    pub fn access(&mut self, line: u64, blocks: Blocks, op: Op) {
+    pub fn access(&mut self, line: u64, blocks: Blocks, op: PolicyOp) {
         let hashes = Hashes::of(line);
         self.curve.sample(line, blocks, op, hashes);
         self.working.access(hashes.0[0], op);
         match op {
-            Op::Read => self.reads += 1,
-            Op::Write => self.writes += 1,
+            PolicyOp::Read => self.reads += 1,
+            PolicyOp::Write => self.writes += 1,
         }
     }
 
@@ -130,7 +130,7 @@ pub struct Profile {
     /// zero if there was no tick.
     pub late_share: f64,
     /// The curve, by rising size, up to the distinct lines.
-    pub curve: Vec<Point>,
+    pub curve: Vec<CurvePoint>,
     /// Distinct bytes in equal intervals of time.
     pub working_set: Vec<WorkingSet>,
 }
@@ -147,9 +147,9 @@ impl Profile {
     }
 
     /// The curve at `lines`, between its points by the logarithm of the size.
-    pub fn at(&self, lines: u64) -> Point {
+    pub fn at(&self, lines: u64) -> CurvePoint {
         let above = self.curve.partition_point(|point| point.lines < lines);
-        let empty = Point {
+        let empty = CurvePoint {
             lines,
             miss_ratio: 1.0,
             error: 0.0,
@@ -163,13 +163,13 @@ impl Profile {
                 let log = |n: u64| (n as f64).ln();
                 let part = (log(lines) - log(below.lines)) / (log(point.lines) - log(below.lines));
                 let between = |a: f64, b: f64| a + (b - a) * part;
-                Point {
+                CurvePoint {
                     lines,
                     miss_ratio: between(below.miss_ratio, point.miss_ratio),
                     error: between(below.error, point.error),
                 }
             }
-            (Some(last), None) => Point { lines, ..last },
+            (Some(last), None) => CurvePoint { lines, ..last },
             (None, _) => empty,
         }
     }
@@ -185,7 +185,11 @@ mod tests {
         let mut profiler = Profiler::new(4096, 1);
         for i in 0..48_000u64 {
             profiler.tick(Nanos::from_secs(i));
-            let op = if i % 4 == 0 { Op::Write } else { Op::Read };
+            let op = if i % 4 == 0 {
+                PolicyOp::Write
+            } else {
+                PolicyOp::Read
+            };
             profiler.access(i % 1024, 1, op);
         }
         let profile = profiler.profile();
@@ -211,7 +215,7 @@ mod tests {
         let mut profiler = Profiler::new(4096, 1);
         for i in 0..400_000u64 {
             profiler.tick(Nanos::from_millis(i * i));
-            profiler.access(mix(i), 1, Op::Read);
+            profiler.access(mix(i), 1, PolicyOp::Read);
         }
         assert!(
             profiler.state_bytes() < STATE_BYTES_MAX,

@@ -3,7 +3,7 @@
 //! A volume is cut into at most [`REGIONS_MAX`] regions of equal length, so the
 //! table is small whatever the volume. Counts are halved every [`HALF_LIFE`].
 
-use crate::Op;
+use crate::PolicyOp;
 use block::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub const HALF_LIFE: Nanos = Nanos::from_secs(600);
 
 /// One part of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Region {
+pub struct PolicyRegion {
     /// Reads of lines, the older the fewer.
     pub reads: u32,
     /// Writes of lines, alike.
@@ -26,21 +26,21 @@ pub struct Region {
 
 /// The regions of a volume, with their table.
 #[derive(Clone, Debug)]
-pub struct Regions {
-    regions: Box<[Region]>,
+pub struct PolicyRegions {
+    regions: Box<[PolicyRegion]>,
     /// Lines of a region, as a power of two.
     shift: u32,
     now: Nanos,
     halved: Nanos,
 }
 
-impl Regions {
+impl PolicyRegions {
     /// Regions of a volume of `lines` lines.
-    pub fn new(lines: u64) -> Regions {
+    pub fn new(lines: u64) -> PolicyRegions {
         let lines = lines.max(1);
         let shift = lines.div_ceil(REGIONS_MAX).next_power_of_two().ilog2();
-        Regions {
-            regions: vec![Region::default(); lines.div_ceil(1 << shift) as usize].into(),
+        PolicyRegions {
+            regions: vec![PolicyRegion::default(); lines.div_ceil(1 << shift) as usize].into(),
             shift,
             now: Nanos::ZERO,
             halved: Nanos::ZERO,
@@ -53,18 +53,18 @@ impl Regions {
     }
 
     /// The regions, in order.
-    pub fn regions(&self) -> &[Region] {
+    pub fn regions(&self) -> &[PolicyRegion] {
         &self.regions
     }
 
     /// Counts an access to a line. A line past the end counts nowhere.
     #[inline]
-    pub fn access(&mut self, line: u64, op: Op) {
+    pub fn access(&mut self, line: u64, op: PolicyOp) {
         let last = (self.now.0 / 1_000_000_000) as u32 + 1;
         if let Some(region) = self.regions.get_mut((line >> self.shift) as usize) {
             let count = match op {
-                Op::Read => &mut region.reads,
-                Op::Write => &mut region.writes,
+                PolicyOp::Read => &mut region.reads,
+                PolicyOp::Write => &mut region.writes,
             };
             *count = count.saturating_add(1);
             region.last = last;
@@ -87,7 +87,7 @@ impl Regions {
 
     /// Memory held, in bytes.
     pub fn state_bytes(&self) -> usize {
-        size_of::<Regions>() + self.regions.len() * size_of::<Region>()
+        size_of::<PolicyRegions>() + self.regions.len() * size_of::<PolicyRegion>()
     }
 }
 
@@ -97,21 +97,21 @@ mod tests {
 
     #[test]
     fn accesses_are_counted_where_they_are_and_fade() {
-        let mut table = Regions::new(2500);
+        let mut table = PolicyRegions::new(2500);
         assert_eq!((table.region_lines(), table.regions().len()), (4, 625));
         table.tick(Nanos::from_secs(5));
-        (0..8).for_each(|_| table.access(7, Op::Read));
-        table.access(2499, Op::Write);
-        table.access(2500, Op::Write);
-        table.access(1 << 50, Op::Write);
-        let region = |reads, writes, last| Region {
+        (0..8).for_each(|_| table.access(7, PolicyOp::Read));
+        table.access(2499, PolicyOp::Write);
+        table.access(2500, PolicyOp::Write);
+        table.access(1 << 50, PolicyOp::Write);
+        let region = |reads, writes, last| PolicyRegion {
             reads,
             writes,
             last,
         };
         assert_eq!(table.regions()[1], region(8, 0, 6));
         assert_eq!(table.regions()[624], region(0, 1, 6));
-        assert_eq!(table.regions()[0], Region::default());
+        assert_eq!(table.regions()[0], PolicyRegion::default());
         table.tick(HALF_LIFE);
         table.tick(HALF_LIFE + Nanos(1));
         assert_eq!(table.regions()[1], region(4, 0, 6));
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn the_table_is_bounded() {
         for lines in [0, 1, 1023, 1024, 1025, 1 << 20, (1 << 40) - 1] {
-            let table = Regions::new(lines);
+            let table = PolicyRegions::new(lines);
             assert!(table.regions().len() as u64 <= REGIONS_MAX);
             assert!(table.regions().len() as u64 * table.region_lines() >= lines);
             assert!(table.state_bytes() < 16 << 10);

@@ -12,11 +12,11 @@ use std::ops::Range;
 
 /// A place for one line in the pool; dense from zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Slot(pub u32);
+pub struct SlotNumber(pub u32);
 
 /// The state of every slot.
 #[derive(Clone, Debug)]
-pub struct Slots {
+pub struct SlotStates {
     total: u32,
     free: u32,
     retired: u32,
@@ -26,10 +26,10 @@ pub struct Slots {
     retired_bits: Vec<u64>,
 }
 
-impl Slots {
+impl SlotStates {
     /// `total` slots, all free.
-    pub fn new(total: u32) -> Slots {
-        let mut slots = Slots {
+    pub fn new(total: u32) -> SlotStates {
+        let mut slots = SlotStates {
             total: 0,
             free: 0,
             retired: 0,
@@ -61,22 +61,22 @@ impl Slots {
     }
 
     /// True if `slot` exists and was retired.
-    pub fn is_retired(&self, slot: Slot) -> bool {
+    pub fn is_retired(&self, slot: SlotNumber) -> bool {
         slot.0 < self.total && bit(&self.retired_bits, slot.0)
     }
 
     /// True if `slot` exists and is free.
-    pub fn is_free(&self, slot: Slot) -> bool {
+    pub fn is_free(&self, slot: SlotNumber) -> bool {
         slot.0 < self.total && bit(&self.levels[0], slot.0)
     }
 
     /// True if `slot` exists and holds a line.
-    pub fn is_used(&self, slot: Slot) -> bool {
+    pub fn is_used(&self, slot: SlotNumber) -> bool {
         slot.0 < self.total && !self.is_free(slot) && !self.is_retired(slot)
     }
 
     /// Takes the lowest free slot.
-    pub(crate) fn take(&mut self) -> Option<Slot> {
+    pub(crate) fn take(&mut self) -> Option<SlotNumber> {
         if self.free == 0 {
             return None;
         }
@@ -84,11 +84,11 @@ impl Slots {
             word * 64 + level[word].trailing_zeros() as usize
         });
         self.set_free(word as u32, false);
-        Some(Slot(word as u32))
+        Some(SlotNumber(word as u32))
     }
 
     /// Takes `slot` if it is free.
-    pub(crate) fn take_this(&mut self, slot: Slot) -> bool {
+    pub(crate) fn take_this(&mut self, slot: SlotNumber) -> bool {
         let free = self.is_free(slot);
         if free {
             self.set_free(slot.0, false);
@@ -97,7 +97,7 @@ impl Slots {
     }
 
     /// Frees a used slot.
-    pub(crate) fn release(&mut self, slot: Slot) {
+    pub(crate) fn release(&mut self, slot: SlotNumber) {
         assert!(self.is_used(slot), "{slot:?} released but not in use");
         self.set_free(slot.0, true);
     }
@@ -130,7 +130,10 @@ impl Slots {
     pub(crate) fn retire(&mut self, range: Range<u32>) {
         for slot in range.start..range.end.min(self.total) {
             if !bit(&self.retired_bits, slot) {
-                assert!(self.is_free(Slot(slot)), "slot {slot} retired while in use");
+                assert!(
+                    self.is_free(SlotNumber(slot)),
+                    "slot {slot} retired while in use"
+                );
                 self.set_free(slot, false);
                 self.retired_bits[slot as usize / 64] |= 1 << (slot % 64);
                 self.retired += 1;
@@ -183,37 +186,37 @@ mod tests {
     #[test]
     fn hands_out_the_lowest_free_slot() {
         for total in [2, 63, 64, 65, 4096, 5000] {
-            let mut slots = Slots::new(total);
+            let mut slots = SlotStates::new(total);
             for i in 0..total {
-                assert_eq!(slots.take(), Some(Slot(i)));
+                assert_eq!(slots.take(), Some(SlotNumber(i)));
             }
             assert_eq!(slots.take(), None);
-            slots.release(Slot(total - 1));
-            slots.release(Slot(total / 3));
-            assert_eq!(slots.take(), Some(Slot(total / 3)));
+            slots.release(SlotNumber(total - 1));
+            slots.release(SlotNumber(total / 3));
+            assert_eq!(slots.take(), Some(SlotNumber(total / 3)));
         }
     }
 
     #[test]
     fn retired_slots_are_not_handed_out_until_revived() {
-        let mut slots = Slots::new(200);
+        let mut slots = SlotStates::new(200);
         slots.retire(10..190);
         slots.retire(10..190);
         assert_eq!((slots.live(), slots.free()), (20, 20));
         let taken: Vec<u32> = std::iter::from_fn(|| slots.take()).map(|s| s.0).collect();
         assert_eq!(taken, (0..10).chain(190..200).collect::<Vec<_>>());
         slots.revive(100..101);
-        assert_eq!(slots.take(), Some(Slot(100)));
+        assert_eq!(slots.take(), Some(SlotNumber(100)));
         slots.grow(300);
-        assert_eq!(slots.take(), Some(Slot(200)));
-        assert!(!slots.take_this(Slot(50)));
-        assert!(slots.take_this(Slot(299)));
+        assert_eq!(slots.take(), Some(SlotNumber(200)));
+        assert!(!slots.take_this(SlotNumber(50)));
+        assert!(slots.take_this(SlotNumber(299)));
     }
 
     #[test]
     fn no_slots_is_a_state_like_any_other() {
-        let mut slots = Slots::new(0);
+        let mut slots = SlotStates::new(0);
         assert_eq!(slots.take(), None);
-        assert!(!slots.is_free(Slot(0)) && !slots.is_retired(Slot(0)));
+        assert!(!slots.is_free(SlotNumber(0)) && !slots.is_retired(SlotNumber(0)));
     }
 }

@@ -33,7 +33,7 @@ const SIZES: usize = (FINE + FINE / 2 * 60) as usize;
 
 /// Writes in some time.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Load {
+pub struct WriteLoad {
     /// Writes a second.
     pub writes_per_second: f64,
     /// Their writes, in bytes a second.
@@ -56,7 +56,7 @@ pub struct Backlog {
 
 /// The figures at one moment.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Written {
+pub struct WrittenFigures {
     /// Seconds from the first to the last tick; zero if there was none.
     pub seconds: f64,
     /// Seconds of these with writes.
@@ -70,9 +70,9 @@ pub struct Written {
     /// Flushes.
     pub flushes: u64,
     /// The busiest second.
-    pub busiest_second: Load,
+    pub busiest_second: WriteLoad,
     /// The busiest 30 seconds.
-    pub busiest_30_seconds: Load,
+    pub busiest_30_seconds: WriteLoad,
     /// Intervals between flushes and forced writes, with writes.
     pub intervals: u64,
     /// 4 KiB blocks of all intervals together.
@@ -84,13 +84,13 @@ pub struct Written {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct WriteSum {
     writes: u64,
     bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Queue {
+struct WriteQueue {
     owed: f64,
     paced: f64,
     behind_s: f64,
@@ -99,46 +99,46 @@ struct Queue {
 
 /// Gathers the figures.
 #[derive(Debug)]
-pub struct Writes {
+pub struct WriteGatherer {
     /// First tick, last tick as long as [`TICK`], and last tick.
     span: Option<(Nanos, Nanos, Nanos)>,
     active: Nanos,
-    total: Sum,
+    total: WriteSum,
     /// Sum since the last tick.
-    current: Sum,
+    current: WriteSum,
     forced: u64,
     flushes: u64,
     /// Sums of earlier ticks, and the length of each.
-    recent: [(Sum, Nanos); SPAN_SECONDS],
+    recent: [(WriteSum, Nanos); SPAN_SECONDS],
     ticks: usize,
-    busiest_second: Load,
-    busiest_span: Load,
+    busiest_second: WriteLoad,
+    busiest_span: WriteLoad,
     /// Blocks of the interval that is open.
     open: u64,
     sizes: [u64; SIZES],
     intervals: u64,
     interval_blocks: u64,
-    queues: [Queue; RATES],
+    queues: [WriteQueue; RATES],
 }
 
-impl Default for Writes {
-    fn default() -> Writes {
-        Writes {
+impl Default for WriteGatherer {
+    fn default() -> WriteGatherer {
+        WriteGatherer {
             span: None,
             active: Nanos::ZERO,
-            total: Sum::default(),
-            current: Sum::default(),
+            total: WriteSum::default(),
+            current: WriteSum::default(),
             forced: 0,
             flushes: 0,
-            recent: [(Sum::default(), Nanos::ZERO); SPAN_SECONDS],
+            recent: [(WriteSum::default(), Nanos::ZERO); SPAN_SECONDS],
             ticks: 0,
-            busiest_second: Load::default(),
-            busiest_span: Load::default(),
+            busiest_second: WriteLoad::default(),
+            busiest_span: WriteLoad::default(),
             open: 0,
             sizes: [0; SIZES],
             intervals: 0,
             interval_blocks: 0,
-            queues: [Queue::default(); RATES],
+            queues: [WriteQueue::default(); RATES],
         }
     }
 }
@@ -167,22 +167,22 @@ fn least(place: usize) -> u64 {
     (place - shift * half) << shift
 }
 
-fn load(sum: Sum, span: Nanos) -> Load {
+fn load(sum: WriteSum, span: Nanos) -> WriteLoad {
     let seconds = span.as_secs_f64().max(1.0);
-    Load {
+    WriteLoad {
         writes_per_second: sum.writes as f64 / seconds,
         bytes_per_second: sum.bytes as f64 / seconds,
     }
 }
 
-impl Load {
-    fn raise(&mut self, other: Load) {
+impl WriteLoad {
+    fn raise(&mut self, other: WriteLoad) {
         self.writes_per_second = self.writes_per_second.max(other.writes_per_second);
         self.bytes_per_second = self.bytes_per_second.max(other.bytes_per_second);
     }
 }
 
-impl Writes {
+impl WriteGatherer {
     /// Counts a write of `bytes` bytes.
     #[inline]
     pub fn write(&mut self, bytes: u64, forced: bool) {
@@ -237,8 +237,8 @@ impl Writes {
     }
 
     /// Returns the load of the last ticks, up to 30 s.
-    fn span(&self) -> Load {
-        let (mut sum, mut span) = (Sum::default(), Nanos::ZERO);
+    fn span(&self) -> WriteLoad {
+        let (mut sum, mut span) = (WriteSum::default(), Nanos::ZERO);
         for back in 1..=self.ticks.min(SPAN_SECONDS) {
             let (tick, took) = self.recent[(self.ticks - back) % SPAN_SECONDS];
             if back > 1 && (span + took).as_secs_f64() > STOPPED_S + 0.5 {
@@ -253,11 +253,11 @@ impl Writes {
 
     /// Memory held, in bytes.
     pub fn state_bytes(&self) -> usize {
-        size_of::<Writes>()
+        size_of::<WriteGatherer>()
     }
 
     /// The figures by now; the busiest spans and the backlogs up to the last whole second.
-    pub fn written(&self) -> Written {
+    pub fn written(&self) -> WrittenFigures {
         let seconds = self
             .span
             .map_or(0.0, |(first, _, now)| (now - first).as_secs_f64());
@@ -267,7 +267,7 @@ impl Writes {
             below += count;
             below >= median
         });
-        Written {
+        WrittenFigures {
             seconds,
             active_seconds: self.active.as_secs_f64(),
             writes: self.total.writes + self.current.writes,
@@ -306,7 +306,7 @@ impl Writes {
     }
 }
 
-impl Queue {
+impl WriteQueue {
     /// Passes a span of `seconds` seconds, in which `bytes` bytes were written, all of them before
     /// its end.
     fn pass(&mut self, rate: f64, bytes: f64, seconds: f64) {
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn writes_flushes_and_intervals_by_hand() {
-        let mut writes = Writes::default();
+        let mut writes = WriteGatherer::default();
         writes.tick(at(10));
         for blocks in [1, 1, 5] {
             writes.write(4096 * blocks, false);
@@ -368,7 +368,7 @@ mod tests {
 
     #[test]
     fn the_busiest_30_seconds_are_as_long_as_that() {
-        let mut writes = Writes::default();
+        let mut writes = WriteGatherer::default();
         for second in 0..100 {
             writes.tick(at(second));
             let bytes = if (40..50).contains(&second) {
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn an_origin_that_takes_it_is_not_behind_and_one_that_does_not_is() {
-        let mut writes = Writes::default();
+        let mut writes = WriteGatherer::default();
         writes.tick(at(0));
         for second in 1..=1000 {
             writes.write(1 << 20, false);
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn memory_is_little_whatever_is_written() {
-        assert!(Writes::default().state_bytes() < 16 << 10);
-        assert!(Writes::default().written().backlogs.len() <= 1 + RATES);
+        assert!(WriteGatherer::default().state_bytes() < 16 << 10);
+        assert!(WriteGatherer::default().written().backlogs.len() <= 1 + RATES);
     }
 }

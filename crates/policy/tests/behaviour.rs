@@ -1,7 +1,7 @@
 //! The promises of the default beyond the invariants: scans do not flush the hot set, a working set
 //! that moves is followed, and lines have the time to fill.
 
-use policy::{Instruction, Key, Parts, Policy, Request, Unpinned, registry};
+use policy::{Instruction, LineKey, LineParts, Policy, PolicyRequest, Unpinned, registry};
 
 const POOL: u32 = 4000;
 
@@ -19,7 +19,9 @@ impl Load {
     }
 
     fn access(&mut self, key: u64) -> bool {
-        let answer = self.policy.access(Key(key), &Request::default(), &Unpinned);
+        let answer = self
+            .policy
+            .access(LineKey(key), &PolicyRequest::default(), &Unpinned);
         matches!(answer, Instruction::Hit(_))
     }
 
@@ -121,7 +123,7 @@ fn a_pool_may_grow_and_shrink() {
 struct Filled {
     load: Load,
     /// Parts of its line in each slot.
-    held: Vec<Parts>,
+    held: Vec<LineParts>,
     /// True if the policy hears of the parts that a read touches; otherwise each read counts for
     /// the whole line.
     in_parts: bool,
@@ -131,7 +133,7 @@ impl Filled {
     fn new(in_parts: bool) -> Filled {
         Filled {
             load: Load::new("auto"),
-            held: vec![Parts::NONE; POOL as usize],
+            held: vec![LineParts::NONE; POOL as usize],
             in_parts,
         }
     }
@@ -142,12 +144,16 @@ impl Filled {
         let state = self.load.state.wrapping_mul(6_364_136_223_846_793_005);
         self.load.state = state.wrapping_add(1);
         let drawn = self.load.state >> 33;
-        let touched = Parts::of((drawn % 8) as u32, 1, 3);
-        let request = Request {
-            parts: if self.in_parts { touched } else { Parts::WHOLE },
-            ..Request::default()
+        let touched = LineParts::of((drawn % 8) as u32, 1, 3);
+        let request = PolicyRequest {
+            parts: if self.in_parts {
+                touched
+            } else {
+                LineParts::WHOLE
+            },
+            ..PolicyRequest::default()
         };
-        let key = Key(from + drawn / 8 % len);
+        let key = LineKey(from + drawn / 8 % len);
         match self.load.policy.access(key, &request, &Unpinned) {
             Instruction::Hit(slot) => {
                 let held = &mut self.held[slot.0 as usize];

@@ -10,4 +10,4 @@
 
 mod server;
 
-pub use server::{Options, Server, Stats};
+pub use server::{Options, PortServer, PortStats};

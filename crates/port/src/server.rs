@@ -1,8 +1,8 @@
 //! The tasks of a port, and their end.
 
 use block::{
-    Answer, Device, Env, Extent, Gate, IoError, IoResult, Kind, Nanos, Port, Request, Semaphore,
-    Signal, Tag,
+    Answer, Device, Env, Extent, Gate, IoError, IoErrorKind, IoResult, Nanos, Port, Request,
+    Semaphore, Signal, Tag,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ pub struct Options {
 
 /// Counts since the beginning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
+pub struct PortStats {
     /// Requests answered.
     pub requests: u64,
     /// Requests that failed.
@@ -26,14 +26,14 @@ pub struct Stats {
 }
 
 /// A port that is served.
-pub struct Server<P, D> {
+pub struct PortServer<P, D> {
     port: P,
     gate: Gate<D>,
     env: Env,
     options: Options,
     /// The bytes of requests that may still be in hand.
     bytes: Semaphore,
-    stats: Cell<Stats>,
+    stats: Cell<PortStats>,
     /// Number of tags with tasks that have not ended.
     tags: Cell<u16>,
     /// Number of requests begun and not answered.
@@ -43,11 +43,11 @@ pub struct Server<P, D> {
     changed: Signal,
 }
 
-impl<P: Port, D: Device> Server<P, D> {
+impl<P: Port, D: Device> PortServer<P, D> {
     /// Begins to serve `port` from the device of `gate`.
-    pub fn begin(port: P, gate: Gate<D>, options: Options, env: Env) -> Rc<Server<P, D>> {
+    pub fn begin(port: P, gate: Gate<D>, options: Options, env: Env) -> Rc<PortServer<P, D>> {
         let tags = port.tags();
-        let server = Rc::new(Server {
+        let server = Rc::new(PortServer {
             port,
             gate,
             env,
@@ -71,7 +71,7 @@ impl<P: Port, D: Device> Server<P, D> {
     }
 
     /// The counts so far.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> PortStats {
         self.stats.get()
     }
 
@@ -163,7 +163,7 @@ impl<P: Port, D: Device> Server<P, D> {
             false => Ok(()),
             true => {
                 let what = "the volume is read-only";
-                Err(IoError::new(Kind::ReadOnly, what))
+                Err(IoError::new(IoErrorKind::ReadOnly, what))
             }
         }
     }

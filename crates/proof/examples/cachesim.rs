@@ -5,7 +5,7 @@
 //! `cachesim --seeds N --start S --threads T --first`
 
 use proof::arguments::Arguments;
-use proof::cachesim::{Totals, replay, run};
+use proof::cachesim::{CacheSimTotals, replay, run};
 use proof::campaign::{is_violated, over};
 use proof::mutants::VIOLATION;
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         }
         report
     };
-    let totals = over(asked.range(), asked.threads(), case, Totals::add);
+    let totals = over(asked.range(), asked.threads(), case, CacheSimTotals::add);
     print!("{totals}");
     if !totals.violations().is_empty() {
         return ExitCode::from(VIOLATION as u8);

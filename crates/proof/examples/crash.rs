@@ -5,7 +5,7 @@
 //! `crash --seeds N --start S --all`
 
 use proof::arguments::Arguments;
-use proof::crash::{Case, Length, Totals, flips, replay, run, shrink};
+use proof::crash::{CrashCase, CrashTotals, Length, flips, replay, run, shrink};
 use proof::mutants::VIOLATION;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -17,9 +17,9 @@ fn main() -> ExitCode {
     };
     let all = asked.has("all");
     let begin = Instant::now();
-    let mut totals = Totals::default();
+    let mut totals = CrashTotals::default();
     for seed in asked.range() {
-        let report = run(&Case::new(seed, Length::Long)).report;
+        let report = run(&CrashCase::new(seed, Length::Long)).report;
         if let Some(what) = &report.violation {
             println!("seed {seed}: {what}");
             if !all {
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         };
         if asked.seeds == 1 {
-            let (case, how) = shrink(&Case::new(seed, Length::Long));
+            let (case, how) = shrink(&CrashCase::new(seed, Length::Long));
             println!("made smaller: {case:#?}\n{how}");
         }
         return ExitCode::from(VIOLATION as u8);

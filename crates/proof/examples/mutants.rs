@@ -5,7 +5,7 @@
 //! `mutants crates/proof/mutations/cache.toml cachesim --seeds 2000`; a text selects the mutations
 //! that have the text in their names
 
-use proof::mutants::{Copy, Fate, read};
+use proof::mutants::{Fate, WorkspaceCopy, read};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
 fn try_all(set: &Path, name: &str, campaign: &str, arguments: &[String]) -> Result<usize, String> {
     let mut mutations = read(set)?;
     mutations.retain(|mutation| mutation.name.contains(name));
-    let copy = Copy::new(Path::new("."), Path::new("target/mutants"))?;
+    let copy = WorkspaceCopy::new(Path::new("."), Path::new("target/mutants"))?;
     let fates = copy.try_all(&mutations, campaign, arguments, |mutation, fate, seen| {
         println!("{fate:?}: {}", mutation.name);
         seen.iter().for_each(|seen| println!("    {seen}"));

@@ -6,7 +6,7 @@
 use proof::arguments::Arguments;
 use proof::campaign::is_violated;
 use proof::mutants::VIOLATION;
-use proof::nodesim::{self, Request, write_back};
+use proof::nodesim::{self, CampaignRequest, write_back};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
             false => ExitCode::SUCCESS,
         };
     }
-    let request = Request {
+    let request = CampaignRequest {
         cases: asked.seeds,
         seed: asked.start,
         threads: asked.threads(),

@@ -7,7 +7,7 @@
 
 use proof::arguments::Arguments;
 use proof::mutants::VIOLATION;
-use proof::raidsim::{Scenario, Totals, replay, run_scenario};
+use proof::raidsim::{ArrayScenario, ArraySimTotals, replay, run_scenario};
 use std::process::ExitCode;
 
 /// Number of seeds from which on a campaign is expected to meet every class.
@@ -19,11 +19,11 @@ fn main() -> ExitCode {
         Err(status) => return status,
     };
     let (json, plain, only) = (asked.has("json"), asked.has("plain"), asked.value("only"));
-    let mut totals = Totals::default();
+    let mut totals = ArraySimTotals::default();
     for seed in asked.range() {
         let scenario = match plain {
-            true => Scenario::plain(seed),
-            false => Scenario::new(seed),
+            true => ArrayScenario::plain(seed),
+            false => ArrayScenario::new(seed),
         };
         let trouble = format!("{:?}", scenario.trouble);
         if only.is_some_and(|only| only != trouble) {

@@ -5,7 +5,7 @@
 
 use proof::arguments::Arguments;
 use proof::mutants::VIOLATION;
-use proof::writeback::{Case, Totals, run};
+use proof::writeback::{WriteBackCase, WriteBackTotals, run};
 use std::process::ExitCode;
 use std::time::Instant;
 use writelog::Cleaning;
@@ -20,9 +20,9 @@ fn main() -> ExitCode {
     let other = [Cleaning::Journaled, Cleaning::Coalesced];
     let cleaning = other.into_iter().find(named).unwrap_or(Cleaning::Ordered);
     let begin = Instant::now();
-    let mut totals = Totals::default();
+    let mut totals = WriteBackTotals::default();
     for seed in asked.range() {
-        let report = run(&Case::new(seed, cleaning));
+        let report = run(&WriteBackCase::new(seed, cleaning));
         if let Some(what) = &report.violation {
             println!("seed {seed}: {what}");
             if !all {

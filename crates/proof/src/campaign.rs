@@ -3,7 +3,7 @@
 //! Invariant: the counts of a campaign do not depend on the number of threads.
 
 use crate::classes::Situation;
-use crate::violation::Violation;
+use crate::violation::CaseViolation;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,7 +18,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(60);
 
 /// A campaign to be run.
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
+pub struct CampaignRequest {
     /// Cases.
     pub cases: u64,
     /// The seed of the first.
@@ -29,7 +29,7 @@ pub struct Request {
     pub json: bool,
 }
 
-impl Request {
+impl CampaignRequest {
     /// The seeds of its cases.
     pub fn seeds(&self) -> Range<u64> {
         self.seed..self.seed + self.cases
@@ -95,7 +95,7 @@ pub(crate) fn caught<T>(case: impl FnOnce() -> T) -> Result<T, String> {
 
 /// The situations of a case.
 #[derive(Clone, Debug)]
-pub struct Report<C> {
+pub struct CaseReport<C> {
     /// Requests of clients that were answered.
     pub operations: u64,
     /// The first violation.
@@ -103,9 +103,9 @@ pub struct Report<C> {
     met: BTreeMap<C, u64>,
 }
 
-impl<C> Default for Report<C> {
-    fn default() -> Report<C> {
-        Report {
+impl<C> Default for CaseReport<C> {
+    fn default() -> CaseReport<C> {
+        CaseReport {
             operations: 0,
             violation: None,
             met: BTreeMap::new(),
@@ -113,7 +113,7 @@ impl<C> Default for Report<C> {
     }
 }
 
-impl<C: Situation> Report<C> {
+impl<C: Situation> CaseReport<C> {
     pub(crate) fn meet(&mut self, class: C) {
         *self.met.entry(class).or_default() += 1;
     }
@@ -125,16 +125,16 @@ impl<C: Situation> Report<C> {
 
 /// The situations of many cases.
 #[derive(Clone, Debug)]
-pub struct Totals<C> {
+pub struct CampaignTotals<C> {
     cases: u64,
     operations: u64,
     met: BTreeMap<C, u64>,
     violations: Vec<(u64, String)>,
 }
 
-impl<C> Default for Totals<C> {
-    fn default() -> Totals<C> {
-        Totals {
+impl<C> Default for CampaignTotals<C> {
+    fn default() -> CampaignTotals<C> {
+        CampaignTotals {
             cases: 0,
             operations: 0,
             met: BTreeMap::new(),
@@ -145,7 +145,7 @@ impl<C> Default for Totals<C> {
 
 /// The report of a campaign, as `--json` prints it.
 #[derive(Debug, Serialize)]
-pub struct Summary {
+pub struct CampaignSummary {
     /// Cases.
     pub cases: u64,
     /// Requests of clients that were answered in all of them.
@@ -153,14 +153,14 @@ pub struct Summary {
     /// Count of each class.
     pub met: BTreeMap<String, u64>,
     /// The violations.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<CaseViolation>,
     /// Cases a second, of all threads together.
     pub cases_per_second: f64,
 }
 
-impl<C: Situation> Totals<C> {
+impl<C: Situation> CampaignTotals<C> {
     /// Adds the case of `seed`.
-    pub fn add(&mut self, seed: u64, report: Report<C>) {
+    pub fn add(&mut self, seed: u64, report: CaseReport<C>) {
         self.cases += 1;
         self.operations += report.operations;
         for (class, times) in report.met {
@@ -178,14 +178,14 @@ impl<C: Situation> Totals<C> {
 
     /// The report, over cases that took `seconds`; `replay` makes the command that repeats
     /// a seed.
-    pub fn summary(&self, seconds: f64, replay: impl Fn(u64) -> String) -> Summary {
+    pub fn summary(&self, seconds: f64, replay: impl Fn(u64) -> String) -> CampaignSummary {
         let times = |class: &C| self.met.get(class).copied().unwrap_or(0);
         let met = C::ALL.iter().map(|c| (format!("{c:?}"), times(c)));
-        Summary {
+        CampaignSummary {
             cases: self.cases,
             operations: self.operations,
             met: met.collect(),
-            violations: Violation::all(&self.violations, replay),
+            violations: CaseViolation::all(&self.violations, replay),
             cases_per_second: self.cases as f64 / seconds.max(1e-9),
         }
     }
@@ -193,12 +193,13 @@ impl<C: Situation> Totals<C> {
 
 /// Carries out a request and prints the report. The error describes the failure.
 pub fn command<C: Situation>(
-    request: &Request,
-    run: impl Fn(u64) -> Report<C> + Sync,
+    request: &CampaignRequest,
+    run: impl Fn(u64) -> CaseReport<C> + Sync,
     replay: impl Fn(u64) -> String,
 ) -> Result<(), String> {
     let begin = Instant::now();
-    let totals: Totals<C> = over(request.seeds(), request.threads, run, Totals::add);
+    let totals: CampaignTotals<C> =
+        over(request.seeds(), request.threads, run, CampaignTotals::add);
     let summary = totals.summary(begin.elapsed().as_secs_f64(), replay);
     if request.json {
         let text = serde_json::to_string_pretty(&summary).expect("plain data");
@@ -220,7 +221,7 @@ pub fn command<C: Situation>(
 }
 
 /// Prints the violations, and the command that repeats each.
-pub(crate) fn print_violations(violations: &[Violation]) {
+pub(crate) fn print_violations(violations: &[CaseViolation]) {
     for violation in violations {
         println!("seed {}: {}", violation.seed, violation.what);
         println!("    replay: {}", violation.replay);
@@ -229,7 +230,7 @@ pub(crate) fn print_violations(violations: &[Violation]) {
 
 /// Returns an error after a violation, or if a long campaign missed a class.
 pub(crate) fn verdict<C: std::fmt::Debug>(
-    violations: &[Violation],
+    violations: &[CaseViolation],
     cases: u64,
     missed: &[C],
 ) -> Result<(), String> {
@@ -261,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_campaign_fails_by_what_was_wrong_and_a_long_one_by_what_it_never_met() {
-        let wrong = Violation::all(&[(7, "a stale byte".into())], |seed| seed.to_string());
+        let wrong = CaseViolation::all(&[(7, "a stale byte".into())], |seed| seed.to_string());
         assert_eq!(verdict(&wrong, 1, &["Cut"]), Err("1 cases failed".into()));
         assert_eq!(verdict(&[], 999, &["Cut"]), Ok(()));
         let missed = Err("never met: [\"Cut\"]".into());

@@ -21,23 +21,23 @@ mod space;
 pub use space::Space;
 
 use crate::stamp::{self, ANYTHING, Value};
-use sector::{Ended, Sector};
+use sector::{EndedWrite, ModelSector};
 use std::ops::Range;
 
-struct Read {
+struct ModelRead {
     id: u64,
     sectors: Range<u64>,
-    seen: Vec<Seen>,
+    seen: Vec<SectorChoices>,
 }
 
 /// The values that a read may return from one sector.
-struct Seen {
+struct SectorChoices {
     allowed: Vec<Value>,
     /// No write was in flight to the sector, and the sector did not change, during the read.
     quiet: bool,
 }
 
-impl Seen {
+impl SectorChoices {
     fn may_be(&mut self, values: &[Value]) {
         self.allowed.extend(values);
         self.quiet = false;
@@ -45,10 +45,10 @@ impl Seen {
 }
 
 /// A volume's reference.
-pub struct Model {
+pub struct VolumeModel {
     space: Space,
-    sectors: Vec<Sector>,
-    reads: Vec<Read>,
+    sectors: Vec<ModelSector>,
+    reads: Vec<ModelRead>,
     next: u64,
     /// Writes that have ended.
     ended: u64,
@@ -61,7 +61,7 @@ pub struct Model {
 
 /// A flush that has begun.
 #[derive(Clone, Copy)]
-pub struct FlushMark {
+pub struct ModelFlushMark {
     ended: u64,
     losses: u64,
     reported: u64,
@@ -71,11 +71,11 @@ pub struct FlushMark {
 #[derive(Clone)]
 pub struct Saved(Vec<Vec<Value>>);
 
-impl Model {
+impl VolumeModel {
     /// A volume of zeroes.
-    pub fn new(space: Space) -> Model {
-        Model {
-            sectors: vec![Sector::zeroes(); (space.windows * space.each) as usize],
+    pub fn new(space: Space) -> VolumeModel {
+        VolumeModel {
+            sectors: vec![ModelSector::zeroes(); (space.windows * space.each) as usize],
             space,
             reads: Vec::new(),
             next: 1,
@@ -89,10 +89,10 @@ impl Model {
     /// A volume of zeroes. Its versions are all greater than `first`, and so differ from those of
     /// another volume.
     #[cfg(feature = "machine")]
-    pub fn numbered_from(space: Space, first: Value) -> Model {
-        Model {
+    pub fn numbered_from(space: Space, first: Value) -> VolumeModel {
+        VolumeModel {
             next: first.max(1),
-            ..Model::new(space)
+            ..VolumeModel::new(space)
         }
     }
 
@@ -102,7 +102,7 @@ impl Model {
         self.next
     }
 
-    fn of(&mut self, sectors: &Range<u64>) -> &mut [Sector] {
+    fn of(&mut self, sectors: &Range<u64>) -> &mut [ModelSector] {
         let first = self.space.index(sectors.start);
         &mut self.sectors[first..first + (sectors.end - sectors.start) as usize]
     }
@@ -124,7 +124,7 @@ impl Model {
     /// Ends a change; `durable` if the change is durable.
     pub fn end(&mut self, sectors: &Range<u64>, value: Value, done: bool, durable: bool) {
         self.ended += 1;
-        let ended = Ended {
+        let ended = EndedWrite {
             number: self.ended,
             acknowledged: done,
             crossed: false,
@@ -136,7 +136,7 @@ impl Model {
             if done && meanwhile && !durable {
                 // The acknowledgement may have been in flight when the origin forgot.
                 sector.unsettled = losses > reported;
-                sector.tail.push(Ended {
+                sector.tail.push(EndedWrite {
                     acknowledged: losses > reported,
                     crossed: true,
                     ..ended
@@ -168,8 +168,8 @@ impl Model {
     }
 
     /// A flush begins.
-    pub fn begin_flush(&self) -> FlushMark {
-        FlushMark {
+    pub fn begin_flush(&self) -> ModelFlushMark {
+        ModelFlushMark {
             ended: self.ended,
             losses: self.losses,
             reported: self.reported,
@@ -177,9 +177,9 @@ impl Model {
     }
 
     /// The flush of `mark` was acknowledged.
-    pub fn end_flush(&mut self, mark: FlushMark) {
+    pub fn end_flush(&mut self, mark: ModelFlushMark) {
         for sector in &mut self.sectors {
-            let covered = |ended: &Ended| ended.acknowledged && ended.number <= mark.ended;
+            let covered = |ended: &EndedWrite| ended.acknowledged && ended.number <= mark.ended;
             if let Some(last) = sector.tail.iter().rposition(covered) {
                 sector.base.clear();
                 sector.base.push(sector.tail[last].value);
@@ -192,7 +192,7 @@ impl Model {
     }
 
     /// True if the origin had a loss to report to a client when a flush failed.
-    pub fn may_fail(&self, mark: FlushMark) -> bool {
+    pub fn may_fail(&self, mark: ModelFlushMark) -> bool {
         self.losses > mark.reported
     }
 
@@ -245,8 +245,8 @@ impl Model {
 
     /// A client's flush has failed for a loss of the origin, so the client knows of the loss.
     /// Returns true if that loss is sure to be the last one: the origin's bytes are to be given to
-    /// [`Model::settle`] then. A flush of an origin that was `away` fails once more.
-    pub fn report_loss(&mut self, mark: FlushMark, away: bool) -> bool {
+    /// [`VolumeModel::settle`] then. A flush of an origin that was `away` fails once more.
+    pub fn report_loss(&mut self, mark: ModelFlushMark, away: bool) -> bool {
         self.reported = self.losses;
         let unsure = self.losses > mark.losses && self.losses > mark.reported + 1;
         // A write that is acknowledged later may have been lost too.
@@ -266,7 +266,7 @@ impl Model {
 
     /// The values of a quiesced volume.
     pub fn save(&self) -> Saved {
-        let held = |s: &Sector| s.now.iter().chain(&s.loose).copied().collect();
+        let held = |s: &ModelSector| s.now.iter().chain(&s.loose).copied().collect();
         Saved(self.sectors.iter().map(held).collect())
     }
 
@@ -347,7 +347,7 @@ impl Model {
             let pending = sector.pending.drain(..).map(|(value, _)| value);
             for value in pending.chain(sector.loose.drain(..)) {
                 sector.now.push(value);
-                sector.tail.push(Ended {
+                sector.tail.push(EndedWrite {
                     number,
                     acknowledged: false,
                     crossed: false,
@@ -377,16 +377,16 @@ impl Model {
     /// A read of `sectors` begins.
     pub fn begin_read(&mut self, sectors: &Range<u64>) -> u64 {
         self.next += 1;
-        let seen = |sector: &mut Sector| {
+        let seen = |sector: &mut ModelSector| {
             let pending = sector.pending.iter().map(|(v, _)| *v);
             let coming: Vec<_> = pending.chain(sector.loose.iter().copied()).collect();
-            Seen {
+            SectorChoices {
                 quiet: coming.is_empty(),
                 allowed: [&sector.now[..], &coming[..]].concat(),
             }
         };
         let seen = self.of(sectors).iter_mut().map(seen).collect();
-        self.reads.push(Read {
+        self.reads.push(ModelRead {
             id: self.next,
             sectors: sectors.clone(),
             seen,

@@ -44,16 +44,16 @@ pub enum Fate {
 }
 
 /// A copy of the workspace in which mutations are tried.
-pub struct Copy(PathBuf);
+pub struct WorkspaceCopy(PathBuf);
 
-impl Copy {
+impl WorkspaceCopy {
     /// Copies the files that a build of the workspace at `from` needs to `to`.
-    pub fn new(from: &Path, to: &Path) -> Result<Copy, String> {
+    pub fn new(from: &Path, to: &Path) -> Result<WorkspaceCopy, String> {
         fs::create_dir_all(to).map_err(|e| format!("{}: {e}", to.display()))?;
         for name in ["Cargo.toml", "Cargo.lock", "contrib", "crates", "web/dist"] {
             copy_tree(&from.join(name), &to.join(name))?;
         }
-        Ok(Copy(to.to_path_buf()))
+        Ok(WorkspaceCopy(to.to_path_buf()))
     }
 
     /// Tries `mutations` by `example` of this crate or each by its own test. Then runs the seeds
@@ -202,7 +202,7 @@ impl Copy {
 
 /// The judge of mutations: a campaign, unless a mutation names a test.
 struct Judge<'a> {
-    copy: &'a Copy,
+    copy: &'a WorkspaceCopy,
     example: &'a str,
     arguments: &'a [String],
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// A case that failed.
 #[derive(Debug, Serialize)]
-pub struct Violation {
+pub struct CaseViolation {
     /// Its seed.
     pub seed: u64,
     /// A description of the violation.
@@ -13,16 +13,19 @@ pub struct Violation {
     pub replay: String,
 }
 
-impl Violation {
+impl CaseViolation {
     /// The violations of the failed seeds, in order of the seeds. `replay` makes the command that
     /// repeats a seed.
-    pub(crate) fn all(failed: &[(u64, String)], replay: impl Fn(u64) -> String) -> Vec<Violation> {
-        let violation = |(seed, what): &(u64, String)| Violation {
+    pub(crate) fn all(
+        failed: &[(u64, String)],
+        replay: impl Fn(u64) -> String,
+    ) -> Vec<CaseViolation> {
+        let violation = |(seed, what): &(u64, String)| CaseViolation {
             seed: *seed,
             what: what.clone(),
             replay: replay(*seed),
         };
-        let mut all: Vec<Violation> = failed.iter().map(violation).collect();
+        let mut all: Vec<CaseViolation> = failed.iter().map(violation).collect();
         all.sort_by_key(|violation| violation.seed);
         all
     }

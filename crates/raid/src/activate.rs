@@ -4,16 +4,16 @@
 //!            which may be one of another start by then
 
 use crate::array::Array;
-use crate::core::Core;
-use crate::member::Member;
-use block::{Buf, IoResult, Kind, Version};
+use crate::core::ArrayCore;
+use crate::member::ArrayMember;
+use block::{Buf, IoErrorKind, IoResult, Version};
 use layout::BLOCK_BYTES;
 use layout::array::bitmap;
 use std::rc::{Rc, Weak};
 
 /// Policy for a start when the newest data may be elsewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Start {
+pub enum ArrayStart {
     /// Refuses such a start.
     #[default]
     Complete,
@@ -24,21 +24,25 @@ pub enum Start {
     Degraded,
 }
 
-impl Start {
+impl ArrayStart {
     /// Returns the policy of a start by hand.
-    pub fn by_hand(degraded: bool) -> Start {
+    pub fn by_hand(degraded: bool) -> ArrayStart {
         match degraded {
-            true => Start::Degraded,
-            false => Start::Complete,
+            true => ArrayStart::Degraded,
+            false => ArrayStart::Complete,
         }
     }
 }
 
 /// Members that return, with their roles, and true if they lack everything.
-pub(crate) type Returned = Vec<(usize, Rc<Member>, bool)>;
+pub(crate) type Returned = Vec<(usize, Rc<ArrayMember>, bool)>;
 
 /// Repairs the members until they can serve, and starts the array.
-pub(crate) async fn activate(core: Rc<Core>, returned: Returned, start: Start) -> IoResult<Array> {
+pub(crate) async fn activate(
+    core: Rc<ArrayCore>,
+    returned: Returned,
+    start: ArrayStart,
+) -> IoResult<Array> {
     let starting = Starting(Some(core.clone()));
     let begun = core.until_silent(begin(&core, returned, start)).await;
     if let Err(error) = begun {
@@ -51,7 +55,7 @@ pub(crate) async fn activate(core: Rc<Core>, returned: Returned, start: Start) -
 }
 
 /// Abandons the array unless its start succeeds.
-struct Starting(Option<Rc<Core>>);
+struct Starting(Option<Rc<ArrayCore>>);
 
 impl Starting {
     fn succeeded(mut self) {
@@ -67,7 +71,7 @@ impl Drop for Starting {
     }
 }
 
-async fn begin(core: &Rc<Core>, mut returned: Returned, start: Start) -> IoResult {
+async fn begin(core: &Rc<ArrayCore>, mut returned: Returned, start: ArrayStart) -> IoResult {
     let maps = read_maps(core).await;
     let outdated = leave_outdated(core, &maps, start)?;
     let maps = maps.into_iter();
@@ -79,7 +83,7 @@ async fn begin(core: &Rc<Core>, mut returned: Returned, start: Start) -> IoResul
     core.commit().await?;
     take_over_bitmap(core, &maps).await?;
     if !core.journals.is_empty() {
-        let stripes = core.replay(start == Start::Degraded).await?;
+        let stripes = core.replay(start == ArrayStart::Degraded).await?;
         if stripes > 0 {
             core.log(format!(
                 "{}: {stripes} {} done again from the journal",
@@ -108,7 +112,12 @@ async fn begin(core: &Rc<Core>, mut returned: Returned, start: Start) -> IoResul
     Ok(())
 }
 
-async fn take_back(core: &Rc<Core>, role: usize, member: Rc<Member>, whole: bool) -> IoResult {
+async fn take_back(
+    core: &Rc<ArrayCore>,
+    role: usize,
+    member: Rc<ArrayMember>,
+    whole: bool,
+) -> IoResult {
     let claim = core.claim(role)?;
     let writes = core.entry(role).map_writes;
     let whole = whole || !core.take_marks(&member, writes).await?;
@@ -116,7 +125,7 @@ async fn take_back(core: &Rc<Core>, role: usize, member: Rc<Member>, whole: bool
 }
 
 /// Takes the members of `roles`, which were evicted, so that they are filled again.
-fn give_again(core: &Rc<Core>, roles: &[usize], whole: bool) -> Returned {
+fn give_again(core: &Rc<ArrayCore>, roles: &[usize], whole: bool) -> Returned {
     let of = |role: &usize| {
         let member = core.slots[*role].member.take()?;
         // The member is asked again, as one that is about to take a role.
@@ -127,15 +136,15 @@ fn give_again(core: &Rc<Core>, roles: &[usize], whole: bool) -> Returned {
 }
 
 /// The write-intent map of a member in sync.
-struct Map {
+struct IntentMap {
     role: usize,
     /// Number of writes of the map; `None` if no block is legible.
     writes: Option<u32>,
     blocks: Vec<Buf>,
 }
 
-impl Map {
-    fn is_clear(&self, core: &Core) -> bool {
+impl IntentMap {
+    fn is_clear(&self, core: &ArrayCore) -> bool {
         let mut clear = true;
         for (number, block) in self.blocks.iter().enumerate() {
             bitmap::decode(block, core.meta().array, number, |_| clear = false);
@@ -144,9 +153,9 @@ impl Map {
     }
 }
 
-impl Core {
+impl ArrayCore {
     /// Reads the blocks of the map of `member`; zeroes where they cannot be read.
-    async fn read_map(&self, member: &Member) -> (Option<u32>, Vec<Buf>) {
+    async fn read_map(&self, member: &ArrayMember) -> (Option<u32>, Vec<Buf>) {
         let (mut writes, mut blocks) = (None, Vec::new());
         let bitmap = self.bitmap.as_ref();
         for (block, bitmap) in bitmap
@@ -169,7 +178,11 @@ impl Core {
     /// Returns true if its map is of that write, or of one before or after: the member then lacks
     /// the regions marked on either side, and no more. An older image of the member has a map with
     /// fewer writes.
-    pub async fn take_marks(self: &Rc<Core>, member: &Member, writes: u32) -> IoResult<bool> {
+    pub async fn take_marks(
+        self: &Rc<ArrayCore>,
+        member: &ArrayMember,
+        writes: u32,
+    ) -> IoResult<bool> {
         let Some(bitmap) = &self.bitmap else {
             return Ok(true);
         };
@@ -191,12 +204,12 @@ impl Core {
 }
 
 /// Reads the maps of the members in sync.
-async fn read_maps(core: &Rc<Core>) -> Vec<Map> {
+async fn read_maps(core: &Rc<ArrayCore>) -> Vec<IntentMap> {
     let mut maps = Vec::new();
     for (role, member) in core.live() {
         if core.bitmap.is_some() && core.is_in_sync(role) {
             let (writes, blocks) = core.read_map(&member).await;
-            maps.push(Map {
+            maps.push(IntentMap {
                 role,
                 writes,
                 blocks,
@@ -207,10 +220,14 @@ async fn read_maps(core: &Rc<Core>) -> Vec<Map> {
 }
 
 /// Evicts the members that lack more than one write of the map: older images of themselves.
-fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<usize>> {
+fn leave_outdated(
+    core: &Rc<ArrayCore>,
+    maps: &[IntentMap],
+    start: ArrayStart,
+) -> IoResult<Vec<usize>> {
     let newest = maps.iter().filter_map(|map| map.writes);
     let newest = newest.reduce(bitmap::newest).unwrap_or(0);
-    let is_old = |map: &&Map| map.writes.is_some_and(|its| newest.wrapping_sub(its) > 1);
+    let is_old = |map: &&IntentMap| map.writes.is_some_and(|its| newest.wrapping_sub(its) > 1);
     let old: Vec<_> = maps.iter().filter(is_old).map(|map| map.role).collect();
     let names = |roles: &[usize]| {
         let of = |role: &usize| core.slots[*role].member.borrow().clone();
@@ -223,9 +240,9 @@ fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<u
     let can_run = core
         .shape
         .can_run(|role| core.is_in_sync(role) && !old.contains(&role));
-    if !can_run && start != Start::Degraded {
+    if !can_run && start != ArrayStart::Degraded {
         return Err(core.error(
-            Kind::Invalid,
+            IoErrorKind::Invalid,
             format!(
                 "older images of members were put back ({}), and the array cannot do without them: \
                  bring back what they were, or start it degraded to take what they hold",
@@ -262,10 +279,10 @@ fn leave_outdated(core: &Rc<Core>, maps: &[Map], start: Start) -> IoResult<Vec<u
 /// Evicts the members that lack the last write of the map, by which an orderly end left no marks:
 /// images from right before it. Their marked regions are filled, if the others can do without them.
 /// A loss of power leaves such members too, but with marks.
-fn leave_behind(core: &Rc<Core>, maps: &[Map]) -> Vec<usize> {
+fn leave_behind(core: &Rc<ArrayCore>, maps: &[IntentMap]) -> Vec<usize> {
     let newest = maps.iter().filter_map(|map| map.writes);
     let newest = newest.reduce(bitmap::newest);
-    let has_last = |map: &&Map| map.writes == newest;
+    let has_last = |map: &&IntentMap| map.writes == newest;
     if !maps.iter().filter(has_last).all(|map| map.is_clear(core)) {
         return Vec::new();
     }
@@ -281,7 +298,7 @@ fn leave_behind(core: &Rc<Core>, maps: &[Map]) -> Vec<usize> {
 }
 
 /// Takes over the marked regions of every member in sync.
-async fn take_over_bitmap(core: &Rc<Core>, maps: &[Map]) -> IoResult {
+async fn take_over_bitmap(core: &Rc<ArrayCore>, maps: &[IntentMap]) -> IoResult {
     let Some(bitmap) = &core.bitmap else {
         return Ok(());
     };

@@ -1,18 +1,18 @@
 //! The public face of an array: a device, and the operations of its administrator.
 
-use crate::change::Change;
-use crate::core::Core;
-use crate::events::Event;
+use crate::change::ExtentChange;
+use crate::core::ArrayCore;
+use crate::events::ArrayEvent;
 use crate::fitness::{check_spare, unusable};
-use crate::levels::{Level, Redundancy, Shape};
-use crate::maintenance::Progress;
-use crate::member::{Candidate, MemberCounts};
-use crate::membership::{Known, Membership};
+use crate::levels::{ArrayShape, Level, Redundancy};
+use crate::maintenance::MaintenanceProgress;
+use crate::member::{MemberCandidate, MemberCounts};
+use crate::membership::{ArrayMembership, KnownMember};
 use crate::scrub::ScrubReport;
 use crate::superblock::{MemberState, Scrubbed};
 use block::{
-    Access, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
-    Sectors, Shared,
+    Access, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
+    Nanos, Sectors, SharedBuf,
 };
 use layout::Uuid;
 use std::rc::Rc;
@@ -20,11 +20,11 @@ use std::sync::Arc;
 
 /// A running array. Clones are the same array, which becomes idle when the last is gone.
 #[derive(Clone)]
-pub struct Array(Rc<Handle>);
+pub struct Array(Rc<ArrayHandle>);
 
-struct Handle(Rc<Core>);
+struct ArrayHandle(Rc<ArrayCore>);
 
-impl Drop for Handle {
+impl Drop for ArrayHandle {
     fn drop(&mut self) {
         self.0.closed.set(true);
     }
@@ -47,7 +47,7 @@ pub struct MemberReport {
 
 /// State of an array.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct ArrayCondition {
     /// Name of the array.
     pub name: Arc<str>,
     /// Level of the array.
@@ -67,7 +67,7 @@ pub struct Report {
     /// The role of a member in sync that is being replaced.
     pub replaced: Option<usize>,
     /// Progress of the rebuild or resync, if one runs.
-    pub progress: Option<Progress>,
+    pub progress: Option<MaintenanceProgress>,
     /// Sectors that are lost.
     pub bad: Vec<Extent>,
     /// Time of the last scrub.
@@ -79,7 +79,7 @@ pub struct Report {
 }
 
 impl Array {
-    pub(crate) fn start(core: Rc<Core>) -> Array {
+    pub(crate) fn start(core: Rc<ArrayCore>) -> Array {
         let maintain = crate::maintenance::maintain(Rc::downgrade(&core));
         if core.bitmap.is_some() {
             core.env.spawn.spawn(maintain);
@@ -88,15 +88,15 @@ impl Array {
             let retire = crate::journal::retire_idle(Rc::downgrade(&core));
             core.env.spawn.spawn(retire);
         }
-        Array(Rc::new(Handle(core)))
+        Array(Rc::new(ArrayHandle(core)))
     }
 
-    pub(crate) fn core(&self) -> &Rc<Core> {
+    pub(crate) fn core(&self) -> &Rc<ArrayCore> {
         &self.0.0
     }
 
     /// Reports the state of the array.
-    pub fn report(&self) -> Report {
+    pub fn report(&self) -> ArrayCondition {
         let core = self.core();
         let members = core.slots.iter().enumerate().map(|(role, slot)| {
             let member = slot.member.borrow();
@@ -113,7 +113,7 @@ impl Array {
             .live()
             .into_iter()
             .map(|(role, m)| (role, m.domain.clone()));
-        Report {
+        ArrayCondition {
             name: core.name.clone(),
             level: core.shape.level(),
             sectors: core.geometry.sectors,
@@ -132,13 +132,13 @@ impl Array {
     }
 
     /// Returns the last events, the newest last, and their number since the start.
-    pub fn events(&self) -> (Vec<Event>, u64) {
+    pub fn events(&self) -> (Vec<ArrayEvent>, u64) {
         let core = self.core();
         (core.events.borrow().clone(), core.event_count.get())
     }
 
     /// Returns the map of sectors to members.
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &ArrayShape {
         &self.core().shape
     }
 
@@ -156,7 +156,10 @@ impl Array {
             return Err(core.no_role(role));
         }
         self.check_unneeded(role)?;
-        core.fail_role(role, &IoError::new(Kind::Other, "it was taken out by hand"));
+        core.fail_role(
+            role,
+            &IoError::new(IoErrorKind::Other, "it was taken out by hand"),
+        );
         core.until_silent(core.commit()).await
     }
 
@@ -164,7 +167,7 @@ impl Array {
         let core = self.core();
         if core.is_needed(role) {
             let what = format!("member {role} holds data that no other member has; it stays");
-            return Err(core.error(Kind::Invalid, what));
+            return Err(core.error(IoErrorKind::Invalid, what));
         }
         Ok(())
     }
@@ -181,7 +184,7 @@ impl Array {
     /// Fails at once every member in `domain` that the array can do without.
     pub async fn fail_domain(&self, domain: &str) -> IoResult {
         let core = self.core();
-        let error = IoError::new(Kind::Gone, format!("its domain {domain} was pulled"));
+        let error = IoError::new(IoErrorKind::Gone, format!("its domain {domain} was pulled"));
         for (_, member) in core.live() {
             if &*member.domain == domain {
                 core.fail(&member, &error);
@@ -194,19 +197,19 @@ impl Array {
     /// Adds a device to the array. A member of this array that returns gets the data that it
     /// missed. Any other device becomes a spare, and all its data is lost. Without `overwrite`, a
     /// device that belongs to an array is refused as a spare.
-    pub async fn add(&self, candidate: Candidate, fresh: Uuid, overwrite: bool) -> IoResult {
+    pub async fn add(&self, candidate: MemberCandidate, fresh: Uuid, overwrite: bool) -> IoResult {
         let added = self.take_in(candidate, fresh, overwrite);
         self.core().until_silent(added).await
     }
 
-    async fn take_in(&self, candidate: Candidate, fresh: Uuid, overwrite: bool) -> IoResult {
+    async fn take_in(&self, candidate: MemberCandidate, fresh: Uuid, overwrite: bool) -> IoResult {
         let core = self.core();
         let Some(meta) = core.meta.as_ref().filter(|_| core.bitmap.is_some()) else {
             let what = format!(
                 "{} has no use for another member",
                 core.shape.level().name()
             );
-            return Err(core.error(Kind::Invalid, what));
+            return Err(core.error(IoErrorKind::Invalid, what));
         };
         let name = candidate.device.geometry().name.clone();
         let _joining = core.join(&name)?;
@@ -215,7 +218,7 @@ impl Array {
         let before = core.image();
         let found = match crate::examine::known(&core.env, &candidate.device, timeout).await {
             // A damaged superblock is overwritten.
-            Err(error) if overwrite && error.kind() == Kind::Corrupt => None,
+            Err(error) if overwrite && error.kind() == IoErrorKind::Corrupt => None,
             found => found?,
         };
         let role = found.as_ref().and_then(|found| core.role_of_found(found));
@@ -223,23 +226,23 @@ impl Array {
             let (entry, now) = (core.entry(role), core.image());
             // The member itself lacks no event: this is another device.
             let is_older =
-                found.membership(&before, &entry) == Some(Membership::Stale { whole: true });
+                found.membership(&before, &entry) == Some(ArrayMembership::Stale { whole: true });
             if !entry.state.is_failed() && overwrite && is_older {
                 return self.take_spare(candidate, fresh).await;
             }
             if !entry.state.is_failed() {
                 let what = format!("{name} is a copy of member {role}, which is here");
-                return Err(core.error(Kind::Invalid, what));
+                return Err(core.error(IoErrorKind::Invalid, what));
             }
             let claim = core.claim(role)?;
             let needed = meta.data_at + entry.sectors;
             if let Some(why) = unusable(&candidate, core.geometry.block, needed) {
-                return Err(core.error(Kind::Invalid, why));
+                return Err(core.error(IoErrorKind::Invalid, why));
             }
             if let Some(membership) = found.membership(&now, &entry) {
                 let member = core.member(candidate, found.member());
                 member.worse_copy.set(found.worse_copy(&now));
-                let whole = membership != (Membership::Stale { whole: false });
+                let whole = membership != (ArrayMembership::Stale { whole: false });
                 let whole = whole || !core.take_marks(&member, entry.map_writes).await?;
                 return core.adopt(claim, member, whole).await;
             }
@@ -248,10 +251,10 @@ impl Array {
                     "{name} was used apart from this array, and holds writes that this array has \
                      not; confirm that they may be overwritten, or leave it out"
                 );
-                return Err(core.error(Kind::Invalid, what));
+                return Err(core.error(IoErrorKind::Invalid, what));
             }
         }
-        let is_own_spare = |found: &Known| {
+        let is_own_spare = |found: &KnownMember| {
             let is_ours = found.newest().array == meta.array;
             is_ours && found.is_spare() && role.is_none()
         };
@@ -260,13 +263,13 @@ impl Array {
                 "{name} belongs to array {}; confirm that it may be overwritten",
                 found.newest().name
             );
-            return Err(core.error(Kind::Invalid, what));
+            return Err(core.error(IoErrorKind::Invalid, what));
         }
         self.take_spare(candidate, fresh).await
     }
 
     /// Makes a device a spare. All its data is lost.
-    async fn take_spare(&self, candidate: Candidate, fresh: Uuid) -> IoResult {
+    async fn take_spare(&self, candidate: MemberCandidate, fresh: Uuid) -> IoResult {
         let core = self.core();
         check_spare(core, candidate.device.geometry())?;
         let spare = core.member(candidate, fresh);
@@ -282,7 +285,7 @@ impl Array {
     pub async fn replace(
         &self,
         role: usize,
-        candidate: Candidate,
+        candidate: MemberCandidate,
         fresh: Uuid,
         overwrite: bool,
     ) -> IoResult {
@@ -335,7 +338,7 @@ impl Array {
     }
 
     /// Progress of the running scrub.
-    pub fn scrubbing(&self) -> Option<Progress> {
+    pub fn scrubbing(&self) -> Option<MaintenanceProgress> {
         let progress = self.core().scrub.get();
         (progress.total > Sectors::ZERO).then_some(progress)
     }
@@ -374,7 +377,7 @@ impl Array {
         Ok(())
     }
 
-    async fn change(&self, extent: Extent, change: Change) -> IoResult {
+    async fn change(&self, extent: Extent, change: ExtentChange) -> IoResult {
         let (core, spawn) = (self.core(), &self.core().env.spawn);
         // The holder of a range goes on until members have answered.
         let work = match core.shape.level().redundancy() {
@@ -396,14 +399,14 @@ impl Device for Array {
         self.core().read(at, buf)
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         let extent = self.core().geometry.transfer(at, data.len())?;
-        self.change(extent, Change::Data(data, fua)).await
+        self.change(extent, ExtentChange::Data(data, fua)).await
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
         self.core().geometry.check(extent)?;
-        self.change(extent, Change::Zero).await
+        self.change(extent, ExtentChange::Zero).await
     }
 
     async fn flush(&self) -> IoResult {
@@ -415,7 +418,7 @@ impl Device for Array {
 
     async fn discard(&self, extent: Extent) -> IoResult {
         self.core().geometry.check(extent)?;
-        self.change(extent, Change::Discard).await
+        self.change(extent, ExtentChange::Discard).await
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {

@@ -8,19 +8,19 @@
 //! Not here: the format of superblocks (`superblock`), the newest superblock and the data that
 //! members lack (`membership`), the start of the members (`activate`), making arrays (`create`).
 
-pub use crate::activate::Start;
+pub use crate::activate::ArrayStart;
 
 use crate::activate::{Returned, activate};
 use crate::array::Array;
 use crate::commit::Past;
-use crate::core::{Core, Meta, Options, Parts};
+use crate::core::{ArrayCore, CoreParts, Meta, Options};
 use crate::examine;
 use crate::fitness::{invalid, unusable};
 use crate::late;
-use crate::levels::Shape;
-use crate::member::{Candidate, Member};
-use crate::membership::{self, Known, Membership};
-use crate::superblock::{HISTORY_MAX, MemberState, Superblock};
+use crate::levels::ArrayShape;
+use crate::member::{ArrayMember, MemberCandidate};
+use crate::membership::{self, ArrayMembership, KnownMember};
+use crate::superblock::{ArraySuperblock, HISTORY_MAX, MemberState};
 use block::{BoxDevice, Device, Env, IoError, IoResult};
 use futures_util::future::join_all;
 use layout::Uuid;
@@ -28,14 +28,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A device that belongs to an array.
-struct Found {
-    candidate: Candidate,
-    known: Known,
+struct FoundMember {
+    candidate: MemberCandidate,
+    known: KnownMember,
     /// Reason why the device cannot be a member, whatever its superblock says.
     late: Option<String>,
 }
 
-impl Found {
+impl FoundMember {
     fn name(&self) -> &str {
         &self.candidate.device.geometry().name
     }
@@ -47,8 +47,8 @@ pub async fn assemble(
     env: &Env,
     name: Option<&str>,
     generation: Uuid,
-    candidates: Vec<Candidate>,
-    start: Start,
+    candidates: Vec<MemberCandidate>,
+    start: ArrayStart,
     options: Options,
 ) -> IoResult<Array> {
     let mut notes = Vec::new();
@@ -68,12 +68,12 @@ pub async fn assemble(
 /// Decides which of `found`, which are of one array, are its members. Does no I/O.
 fn decide(
     env: &Env,
-    found: Vec<Found>,
+    found: Vec<FoundMember>,
     generation: Uuid,
-    start: Start,
+    start: ArrayStart,
     options: Options,
     notes: &mut Vec<String>,
-) -> IoResult<(Rc<Core>, Returned)> {
+) -> IoResult<(Rc<ArrayCore>, Returned)> {
     let all: Vec<_> = found.iter().map(|found| &found.known).collect();
     let truth = membership::newest(&all).ok_or_else(|| apart(&found))?;
     let past = Past {
@@ -89,10 +89,10 @@ fn decide(
 /// Reads the superblocks of all candidates at once.
 async fn find(
     env: &Env,
-    candidates: Vec<Candidate>,
+    candidates: Vec<MemberCandidate>,
     options: &Options,
     notes: &mut Vec<String>,
-) -> IoResult<Vec<Found>> {
+) -> IoResult<Vec<FoundMember>> {
     let asked = candidates.into_iter().map(async |candidate| {
         let (known, late) = ask(env, &candidate.device, options).await;
         (candidate, known, late)
@@ -101,7 +101,7 @@ async fn find(
     for (candidate, known, late) in join_all(asked).await {
         let device = candidate.device.geometry().name.clone();
         match known {
-            Ok(Some(known)) => found.push(Found {
+            Ok(Some(known)) => found.push(FoundMember {
                 candidate,
                 known,
                 late,
@@ -128,7 +128,7 @@ async fn ask(
     env: &Env,
     device: &BoxDevice,
     options: &Options,
-) -> (IoResult<Option<Known>>, Option<String>) {
+) -> (IoResult<Option<KnownMember>>, Option<String>) {
     let known = examine::known(env, device, options.timeout).await;
     if !matches!(known, Ok(Some(_))) {
         return (known, None);
@@ -145,13 +145,17 @@ async fn ask(
 }
 
 /// Chooses the devices that belong to the array `name`, or to the array of most devices.
-fn choose(found: Vec<Found>, name: Option<&str>, notes: &mut Vec<String>) -> IoResult<Vec<Found>> {
-    let mut arrays: BTreeMap<Uuid, Vec<Found>> = BTreeMap::new();
+fn choose(
+    found: Vec<FoundMember>,
+    name: Option<&str>,
+    notes: &mut Vec<String>,
+) -> IoResult<Vec<FoundMember>> {
+    let mut arrays: BTreeMap<Uuid, Vec<FoundMember>> = BTreeMap::new();
     for found in found {
         let array = found.known.newest().array;
         arrays.entry(array).or_default().push(found);
     }
-    let name_of = |all: &[Found]| all[0].known.newest().name.clone();
+    let name_of = |all: &[FoundMember]| all[0].known.newest().name.clone();
     let (ours, others): (Vec<_>, Vec<_>) = arrays
         .into_values()
         .partition(|all| name.is_none_or(|name| name_of(all) == name));
@@ -190,10 +194,10 @@ fn choose(found: Vec<Found>, name: Option<&str>, notes: &mut Vec<String>) -> IoR
 
 /// Keeps one device for each member: of two copies of a member the one that the member went on
 /// with.
-fn distinct(found: Vec<Found>, notes: &mut Vec<String>) -> IoResult<Vec<Found>> {
-    let mut distinct: Vec<Found> = Vec::new();
+fn distinct(found: Vec<FoundMember>, notes: &mut Vec<String>) -> IoResult<Vec<FoundMember>> {
+    let mut distinct: Vec<FoundMember> = Vec::new();
     for found in found {
-        let is_same = |other: &&mut Found| other.known.member() == found.known.member();
+        let is_same = |other: &&mut FoundMember| other.known.member() == found.known.member();
         let Some(other) = distinct.iter_mut().find(is_same) else {
             distinct.push(found);
             continue;
@@ -220,16 +224,17 @@ fn distinct(found: Vec<Found>, notes: &mut Vec<String>) -> IoResult<Vec<Found>> 
 }
 
 /// Makes the error for members of one array that diverged.
-fn apart(found: &[Found]) -> IoError {
+fn apart(found: &[FoundMember]) -> IoError {
     let newest = found.iter().max_by_key(|found| found.known.newest().events);
     let newest = newest.expect("members that are apart");
     let truth = newest.known.newest();
     let (with_it, others): (Vec<_>, Vec<_>) = found
         .iter()
         .partition(|found| found.known.is_part_of(truth));
-    let names = |side: &[&Found]| side.iter().map(|f| f.name()).collect::<Vec<_>>().join(", ");
+    let names =
+        |side: &[&FoundMember]| side.iter().map(|f| f.name()).collect::<Vec<_>>().join(", ");
     let (ours, theirs) = (names(&with_it), names(&others));
-    let history = |side: &[&Found]| side.first().map(|found| found.known.history());
+    let history = |side: &[&FoundMember]| side.first().map(|found| found.known.history());
     invalid(format!(
         "array {} is a split brain: {ours} continued without {theirs}, and {theirs} without {ours}, \
          and each holds writes that the other has not ({ours}: {}; {theirs}: {}). To keep what \
@@ -243,33 +248,33 @@ fn apart(found: &[Found]) -> IoError {
 }
 
 /// The device of a role.
-struct Place {
-    here: Option<(Candidate, Known)>,
+struct RolePlace {
+    here: Option<(MemberCandidate, KnownMember)>,
     /// Freshness of the device; `None` if there is no usable one.
-    membership: Option<Membership>,
+    membership: Option<ArrayMembership>,
     /// True if a device of the role is here with superblocks that are known, usable or not.
     known: bool,
 }
 
 /// Finds the device of each role of `truth`.
 fn places(
-    found: &mut Vec<Found>,
-    truth: &Superblock,
-    shape: &Shape,
+    found: &mut Vec<FoundMember>,
+    truth: &ArraySuperblock,
+    shape: &ArrayShape,
     notes: &mut Vec<String>,
-) -> Vec<Place> {
+) -> Vec<RolePlace> {
     let mut places = Vec::new();
     for entry in &truth.table {
         let at = found.iter().position(|f| f.known.member() == entry.uuid);
         let at = at.map(|at| found.swap_remove(at));
-        let Some(Found {
+        let Some(FoundMember {
             candidate,
             known,
             late,
         }) = at
         else {
             let (here, membership, known) = (None, None, false);
-            places.push(Place {
+            places.push(RolePlace {
                 here,
                 membership,
                 known,
@@ -283,7 +288,7 @@ fn places(
             membership = None;
         }
         let here = membership.map(|_| (candidate, known));
-        places.push(Place {
+        places.push(RolePlace {
             here,
             membership,
             known: true,
@@ -295,21 +300,23 @@ fn places(
 
 /// Decides about members of which a superblock cannot be read.
 fn settle_unknown(
-    places: &mut [Place],
-    truth: &Superblock,
-    shape: &Shape,
+    places: &mut [RolePlace],
+    truth: &ArraySuperblock,
+    shape: &ArrayShape,
     notes: &mut Vec<String>,
 ) {
-    let fresh = |place: &Place| place.membership == Some(Membership::Fresh);
+    let fresh = |place: &RolePlace| place.membership == Some(ArrayMembership::Fresh);
     let in_sync = |role: usize| truth.table[role].state == MemberState::InSync;
     let needed = !shape.can_run(|role| in_sync(role) && fresh(&places[role]));
     for place in places.iter_mut() {
-        if let (Some(Membership::Unknown), Some((candidate, _))) = (place.membership, &place.here) {
+        if let (Some(ArrayMembership::Unknown), Some((candidate, _))) =
+            (place.membership, &place.here)
+        {
             let name = &candidate.device.geometry().name;
             notes.push(format!("a superblock of {name} cannot be read"));
             place.membership = Some(match needed {
-                true => Membership::Fresh,
-                false => Membership::Stale { whole: true },
+                true => ArrayMembership::Fresh,
+                false => ArrayMembership::Stale { whole: true },
             });
         }
     }
@@ -317,8 +324,8 @@ fn settle_unknown(
 
 /// Returns the roles in sync that another member does not know as in sync, since the commit of that
 /// was interrupted.
-fn unheard(places: &[Place], truth: &Superblock) -> Vec<usize> {
-    let fresh = |place: &&Place| place.membership == Some(Membership::Fresh);
+fn unheard(places: &[RolePlace], truth: &ArraySuperblock) -> Vec<usize> {
+    let fresh = |place: &&RolePlace| place.membership == Some(ArrayMembership::Fresh);
     let here = || places.iter().filter(fresh).filter_map(|p| p.here.as_ref());
     let is_known = |uuid| here().all(|(_, known)| known.has_in_sync(uuid));
     let table = truth.table.iter();
@@ -331,18 +338,18 @@ fn unheard(places: &[Place], truth: &Superblock) -> Vec<usize> {
 /// Gives each member found its role.
 fn parts_of(
     env: &Env,
-    mut found: Vec<Found>,
-    truth: &Superblock,
+    mut found: Vec<FoundMember>,
+    truth: &ArraySuperblock,
     past: Past,
-    start: Start,
+    start: ArrayStart,
     options: Options,
     notes: &mut Vec<String>,
-) -> IoResult<(Rc<Core>, Returned)> {
+) -> IoResult<(Rc<ArrayCore>, Returned)> {
     let sizes: Vec<_> = truth.table.iter().map(|entry| entry.sectors).collect();
-    let shape = Shape::new(truth.level, &sizes, truth.chunk)?;
-    let new = |candidate, known: &Known| {
+    let shape = ArrayShape::new(truth.level, &sizes, truth.chunk)?;
+    let new = |candidate, known: &KnownMember| {
         let (timeout, env) = (options.timeout, env.clone());
-        let member = Member::new(candidate, known.member(), truth.data_at, timeout, env);
+        let member = ArrayMember::new(candidate, known.member(), truth.data_at, timeout, env);
         member.worse_copy.set(known.worse_copy(truth));
         Rc::new(member)
     };
@@ -355,7 +362,7 @@ fn parts_of(
         let membership = place.membership;
         let here = place.here.map(|(candidate, known)| new(candidate, &known));
         let member = match (here, membership) {
-            (Some(member), Some(Membership::Stale { whole })) => {
+            (Some(member), Some(ArrayMembership::Stale { whole })) => {
                 if !entry.state.is_failed() {
                     let name = &member.name;
                     notes.push(format!(
@@ -376,7 +383,7 @@ fn parts_of(
         members.push((member, entry));
     }
     let mut spares = Vec::new();
-    for Found {
+    for FoundMember {
         candidate, known, ..
     } in found
     {
@@ -393,7 +400,7 @@ fn parts_of(
             ));
         }
     }
-    let parts = Parts {
+    let parts = CoreParts {
         name: truth.name.as_str().into(),
         block: truth.block,
         members,
@@ -410,7 +417,7 @@ fn parts_of(
         scrubbed: truth.scrubbed,
         shape,
     };
-    let core = Core::new(parts, env.clone(), options)?;
+    let core = ArrayCore::new(parts, env.clone(), options)?;
     for role in left {
         core.slots[role].lost_from.set(core.roster.version().next());
     }
@@ -421,9 +428,15 @@ fn parts_of(
     Ok((core, returned))
 }
 
-fn check_absent(shape: &Shape, places: &[Place], truth: &Superblock, start: Start) -> IoResult {
+fn check_absent(
+    shape: &ArrayShape,
+    places: &[RolePlace],
+    truth: &ArraySuperblock,
+    start: ArrayStart,
+) -> IoResult {
     let should = |role: &usize| truth.table[*role].state == MemberState::InSync;
-    let in_sync = |role: usize| should(&role) && places[role].membership == Some(Membership::Fresh);
+    let in_sync =
+        |role: usize| should(&role) && places[role].membership == Some(ArrayMembership::Fresh);
     let missing = (0..places.len()).filter(|role| should(role) && !in_sync(*role));
     let missing: Vec<_> = missing.map(|role| role.to_string()).collect();
     if !shape.can_run(in_sync) {
@@ -435,7 +448,7 @@ fn check_absent(shape: &Shape, places: &[Place], truth: &Superblock, start: Star
     }
     // Members of which nothing is known.
     let absent = |role: usize| should(&role) && !places[role].known;
-    if shape.can_run(absent) && start == Start::Complete {
+    if shape.can_run(absent) && start == ArrayStart::Complete {
         return Err(invalid(format!(
             "array {} may have continued without the members that are here: bring back the missing \
              (roles {}), or start it degraded if they are lost for good",

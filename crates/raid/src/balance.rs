@@ -8,7 +8,7 @@
 //! then notices its recovery.
 
 use crate::levels::Leg;
-use crate::member::Member;
+use crate::member::ArrayMember;
 use block::{Device, Nanos};
 use std::rc::Rc;
 
@@ -28,25 +28,25 @@ const STREAM_LEAD: u32 = 8;
 const STREAM_LEAD_BYTES: u64 = 4 << 20;
 
 /// Returns the index of the leg that should serve read number `turn`.
-pub(crate) fn choose(legs: &[(Leg, Rc<Member>)], turn: u64) -> Option<usize> {
+pub(crate) fn choose(legs: &[(Leg, Rc<ArrayMember>)], turn: u64) -> Option<usize> {
     if legs.len() < 2 {
         return (!legs.is_empty()).then_some(0);
     }
     let times = legs.iter().map(|(_, member)| member.read_time.get());
     let quickest = times.min().unwrap_or_default();
-    let is_slow = |member: &Member| {
+    let is_slow = |member: &ArrayMember| {
         let time = member.read_time.get();
         time > SLOW_MIN && time.0 > quickest.0 * SLOW
     };
     let probing = turn.is_multiple_of(PROBE);
     let shortest = legs.iter().map(|(_, m)| m.in_flight.get()).min()?;
-    let fit = |member: &Member| probing || !is_slow(member);
+    let fit = |member: &ArrayMember| probing || !is_slow(member);
     let least = legs.iter().map(|(_, m)| m.reading_bytes.get()).min()?;
-    let leads = |member: &Member| match member.device.geometry().rotational {
+    let leads = |member: &ArrayMember| match member.device.geometry().rotational {
         true => member.reading_bytes.get() > least + STREAM_LEAD_BYTES,
         false => member.in_flight.get() > shortest + STREAM_LEAD,
     };
-    let goes_on = |leg: &Leg, member: &Member| member.head.get() == leg.at && leg.at.0 > 0;
+    let goes_on = |leg: &Leg, member: &ArrayMember| member.head.get() == leg.at && leg.at.0 > 0;
     let streaming = legs
         .iter()
         .position(|(leg, member)| goes_on(leg, member) && fit(member) && !leads(member));

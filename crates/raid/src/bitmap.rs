@@ -13,7 +13,7 @@
 //!
 //! Not here: copying regions (`maintenance`).
 
-use crate::core::Core;
+use crate::core::ArrayCore;
 use block::{Extent, Intent, IoResult, Mutex, Nanos, Proof, Regions, Sectors};
 use futures_util::future::join_all;
 use layout::array::bitmap::{self, REGIONS, REGIONS_MAX};
@@ -25,7 +25,7 @@ use std::rc::Rc;
 /// Bits are left at most this many doublings of the least time.
 const STRETCH_MAX: u32 = 6;
 
-pub(crate) struct Bitmap {
+pub(crate) struct IntentBitmap {
     intent: Intent,
     region: Sectors,
     data_at: Sectors,
@@ -56,10 +56,10 @@ pub(crate) fn region_for(sectors: Sectors, width: Sectors) -> Sectors {
     Sectors(least.div_ceil(width.0) * width.0)
 }
 
-impl Bitmap {
-    pub fn new(sectors: Sectors, region: Sectors, data_at: Sectors) -> Bitmap {
+impl IntentBitmap {
+    pub fn new(sectors: Sectors, region: Sectors, data_at: Sectors) -> IntentBitmap {
         let regions = sectors.0.div_ceil(region.0) as usize;
-        Bitmap {
+        IntentBitmap {
             intent: Intent::new(regions),
             region,
             data_at,
@@ -156,8 +156,8 @@ impl Bitmap {
     }
 
     /// Begins a write to `extent`; returns once its regions are durably marked. `Err`: the members
-    /// must not be touched. [`Bitmap::end`] follows either.
-    pub async fn begin(&self, core: &Rc<Core>, extent: Extent) -> IoResult<Proof> {
+    /// must not be touched. [`IntentBitmap::end`] follows either.
+    pub async fn begin(&self, core: &Rc<ArrayCore>, extent: Extent) -> IoResult<Proof> {
         let range = self.region_of(extent);
         for region in range.clone() {
             if self.intent.begin(region) && self.unmarked.borrow_mut().remove(&region) {
@@ -183,7 +183,7 @@ impl Bitmap {
     }
 
     /// Writes the stale blocks of the bitmap to every live member, unless `is_done` by then.
-    async fn write(&self, core: &Rc<Core>, is_done: impl Fn() -> bool) -> IoResult {
+    async fn write(&self, core: &Rc<ArrayCore>, is_done: impl Fn() -> bool) -> IoResult {
         let _alone = self.writing.lock().await;
         if is_done() {
             return Ok(());
@@ -208,7 +208,7 @@ impl Bitmap {
 
     async fn write_blocks(
         &self,
-        core: &Rc<Core>,
+        core: &Rc<ArrayCore>,
         blocks: &BTreeSet<usize>,
         marked: &Regions,
     ) -> IoResult {
@@ -242,7 +242,7 @@ impl Bitmap {
     }
 
     /// Writes all of the bitmap as it is marked.
-    pub async fn write_now(&self, core: &Rc<Core>) -> IoResult {
+    pub async fn write_now(&self, core: &Rc<ArrayCore>) -> IoResult {
         self.stale.borrow_mut().extend(0..self.blocks());
         let writing = core.clone();
         let writes = async move {
@@ -256,7 +256,7 @@ impl Bitmap {
     }
 
     /// Rewrites the blocks of the bitmap that members cannot read; returns their number.
-    pub async fn mend(&self, core: &Rc<Core>) -> IoResult<u64> {
+    pub async fn mend(&self, core: &Rc<ArrayCore>) -> IoResult<u64> {
         let mut illegible = 0;
         for block in 0..self.blocks() {
             let _alone = self.writing.lock().await;
@@ -278,7 +278,7 @@ impl Bitmap {
 
     /// Clears the bits of regions that are idle since `before`. A flush has covered the writes to
     /// them. All members must be in sync.
-    pub async fn clear(&self, core: &Rc<Core>, before: Nanos) -> IoResult {
+    pub async fn clear(&self, core: &Rc<ArrayCore>, before: Nanos) -> IoResult {
         self.adapt();
         let mut idle = self.intent.idle(before.0);
         idle.retain(|region| !core.unsynced.borrow().contains(region));
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_last_region_ends_with_the_array() {
-        let bitmap = Bitmap::new(Sectors(1000), Sectors(128), Sectors(2048));
+        let bitmap = IntentBitmap::new(Sectors(1000), Sectors(128), Sectors(2048));
         assert_eq!(bitmap.regions(), 8);
         let last = bitmap.extent(7, Sectors(1000));
         assert_eq!(last, Extent::new(block::Lba(896), Sectors(104)));
@@ -322,7 +322,7 @@ mod tests {
     /// Bits are left twice as long where more than half were cleared in vain.
     #[test]
     fn bits_that_were_cleared_in_vain_are_left_longer() {
-        let bitmap = Bitmap::new(Sectors(1024), Sectors(128), Sectors(2048));
+        let bitmap = IntentBitmap::new(Sectors(1024), Sectors(128), Sectors(2048));
         let after = |cleared, again| {
             bitmap.cleared.set(cleared);
             bitmap.again.set(again);

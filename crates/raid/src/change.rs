@@ -5,39 +5,39 @@
 //!
 //! Not here: RAID 5's writes (`parity`).
 
-use crate::core::Core;
-use crate::levels::{LEGS_MAX, Piece, Roles};
-use crate::member::Member;
+use crate::core::ArrayCore;
+use crate::levels::{LEGS_MAX, LegPiece, Roles};
+use crate::member::ArrayMember;
 use arrayvec::ArrayVec;
-use block::{Access, Extent, Fua, IoError, IoResult, Kind, Lba, Proof, Shared};
+use block::{Access, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Proof, SharedBuf};
 use futures_util::future::{join, join_all};
 use std::rc::Rc;
 
 /// A change of an extent.
 #[derive(Clone)]
-pub(crate) enum Change {
-    Data(Shared, Fua),
+pub(crate) enum ExtentChange {
+    Data(SharedBuf, Fua),
     Zero,
     Discard,
 }
 
 /// Result of a change on one leg; without a member that was lost before.
-struct Ended {
+struct LegOutcome {
     role: usize,
-    member: Option<Rc<Member>>,
+    member: Option<Rc<ArrayMember>>,
     result: IoResult,
 }
 
 /// Result of a change.
 #[derive(Default)]
-struct Outcome {
+struct ChangeOutcome {
     took: Roles,
     failed: Option<IoError>,
 }
 
-impl Outcome {
+impl ChangeOutcome {
     /// Adds the result of a leg: a member that did not take the change is evicted.
-    fn add(&mut self, core: &Rc<Core>, leg: Ended) {
+    fn add(&mut self, core: &Rc<ArrayCore>, leg: LegOutcome) {
         match (leg.result, leg.member) {
             (Ok(()), _) => self.took.add(leg.role),
             (Err(error), Some(member)) if !core.fail(&member, &error) => self.failed = Some(error),
@@ -46,12 +46,12 @@ impl Outcome {
     }
 }
 
-impl Core {
+impl ArrayCore {
     /// Changes `extent` on every live leg of a level that keeps copies.
-    pub async fn change(self: Rc<Core>, extent: Extent, change: Change) -> IoResult {
+    pub async fn change(self: Rc<ArrayCore>, extent: Extent, change: ExtentChange) -> IoResult {
         let _under_way = self.late.begin();
         self.last_use.set(self.env.timer.now());
-        if matches!(change, Change::Discard) {
+        if matches!(change, ExtentChange::Discard) {
             // Members would answer a discard differently, and copies would differ.
             return Ok(());
         }
@@ -72,7 +72,7 @@ impl Core {
     }
 
     /// Changes `extent` of a level without redundancy: there is nothing to keep in agreement.
-    pub async fn change_plain(&self, extent: Extent, change: Change) -> IoResult {
+    pub async fn change_plain(&self, extent: Extent, change: ExtentChange) -> IoResult {
         self.last_use.set(self.env.timer.now());
         let first = self.shape.first_piece(extent);
         if first.extent == extent {
@@ -90,20 +90,22 @@ impl Core {
     /// Changes one leg, and returns its member, which is chosen at once.
     fn change_leg(
         &self,
-        piece: &Piece,
+        piece: &LegPiece,
         index: usize,
         start: Lba,
-        change: &Change,
-    ) -> impl Future<Output = Ended> + use<> {
+        change: &ExtentChange,
+    ) -> impl Future<Output = LegOutcome> + use<> {
         let leg = piece.legs()[index];
         let there = Extent::new(leg.at, piece.extent.len);
         let change = match change {
-            Change::Data(data, fua) => Change::Data(data.slice(piece.bytes(start)), *fua),
+            ExtentChange::Data(data, fua) => {
+                ExtentChange::Data(data.slice(piece.bytes(start)), *fua)
+            }
             other => other.clone(),
         };
         let role = leg.member;
         let member = self.writable(role);
-        let member = member.ok_or_else(|| self.error(Kind::Gone, "the member is lost"));
+        let member = member.ok_or_else(|| self.error(IoErrorKind::Gone, "the member is lost"));
         async move {
             let (member, result) = match member {
                 Ok(member) => {
@@ -112,7 +114,7 @@ impl Core {
                 }
                 Err(error) => (None, Err(error)),
             };
-            Ended {
+            LegOutcome {
                 role,
                 member,
                 result,
@@ -121,12 +123,12 @@ impl Core {
     }
 
     async fn change_legs(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         extent: Extent,
-        change: &Change,
+        change: &ExtentChange,
         _marked: Proof,
     ) -> IoResult<Proof> {
-        let mut outcome = Outcome::default();
+        let mut outcome = ChangeOutcome::default();
         let first = self.shape.first_piece(extent);
         let whole = first.extent == extent;
         if whole {
@@ -141,7 +143,7 @@ impl Core {
             return Err(error);
         }
         // A leg that was in sync at the time may have been evicted since.
-        let took = |piece: &Piece| {
+        let took = |piece: &LegPiece| {
             let mut legs = piece.legs().iter().map(|leg| leg.member);
             legs.any(|role| outcome.took.has(role) && self.is_in_sync(role))
         };
@@ -150,10 +152,10 @@ impl Core {
             false => self.shape.pieces(extent).find(|piece| !took(piece)),
         };
         if let Some(piece) = untaken {
-            let error = self.error(Kind::Gone, "no member took the write");
+            let error = self.error(IoErrorKind::Gone, "no member took the write");
             return Err(error.at(piece.extent));
         }
-        let legs = |piece: Piece| {
+        let legs = |piece: LegPiece| {
             let legs = piece.legs().to_vec().into_iter();
             legs.map(move |leg| (leg.member, Extent::new(leg.at, piece.extent.len)))
         };
@@ -163,14 +165,19 @@ impl Core {
     }
 
     /// Returns the legs of `piece` that take writes, by their index.
-    fn live_legs(&self, piece: &Piece) -> ArrayVec<usize, LEGS_MAX> {
+    fn live_legs(&self, piece: &LegPiece) -> ArrayVec<usize, LEGS_MAX> {
         let all = 0..piece.legs().len();
         all.filter(|leg| self.writable(piece.legs()[*leg].member).is_some())
             .collect()
     }
 
     /// Changes an extent of one piece.
-    async fn change_piece(self: &Rc<Core>, piece: &Piece, change: &Change, outcome: &mut Outcome) {
+    async fn change_piece(
+        self: &Rc<ArrayCore>,
+        piece: &LegPiece,
+        change: &ExtentChange,
+        outcome: &mut ChangeOutcome,
+    ) {
         let of = |leg: usize| self.change_leg(piece, leg, piece.extent.start, change);
         match self.live_legs(piece)[..] {
             [one] => outcome.add(self, of(one).await),
@@ -187,10 +194,10 @@ impl Core {
     }
 
     async fn change_pieces(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         extent: Extent,
-        change: &Change,
-        outcome: &mut Outcome,
+        change: &ExtentChange,
+        outcome: &mut ChangeOutcome,
     ) {
         let legs = self.shape.pieces(extent).flat_map(|piece| {
             let live = self.live_legs(&piece).into_iter();

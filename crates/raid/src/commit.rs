@@ -13,12 +13,12 @@
 //!     an event without a member is written ⟹ writes to stripes that the others acknowledged
 //!                            before are durable, so that its chunks follow from theirs
 
-use crate::core::Core;
-use crate::member::Member;
+use crate::core::ArrayCore;
+use crate::member::ArrayMember;
 use crate::superblock::{
-    Gap, MemberEntry, MemberState, Position, ROLE_SPARE, Scrubbed, Superblock,
+    ArraySuperblock, Gap, MemberEntry, MemberState, Position, ROLE_SPARE, Scrubbed,
 };
-use block::{Extent, IoResult, Kind, Mutex, Proof};
+use block::{Extent, IoErrorKind, IoResult, Mutex, Proof};
 use futures_util::future::join_all;
 use layout::array::SUPERBLOCKS;
 use layout::{BLOCK_BYTES, Uuid};
@@ -86,15 +86,15 @@ impl Past {
     }
 }
 
-impl Core {
+impl ArrayCore {
     /// Returns the present superblock, of an event that may not be written yet.
-    pub fn image(&self) -> Superblock {
+    pub fn image(&self) -> ArraySuperblock {
         self.superblock(&self.roster.now(), self.roster.number())
     }
 
-    fn superblock(&self, roster: &Roster, event: u64) -> Superblock {
+    fn superblock(&self, roster: &Roster, event: u64) -> ArraySuperblock {
         let meta = self.meta();
-        Superblock {
+        ArraySuperblock {
             array: meta.array,
             member: Uuid::default(),
             role: ROLE_SPARE,
@@ -118,12 +118,12 @@ impl Core {
 
     /// Makes the roster durable on every live member, if it has changed. `Err`: it may not be
     /// durable; nothing must be acknowledged.
-    pub async fn commit(self: &Rc<Core>) -> IoResult {
+    pub async fn commit(self: &Rc<ArrayCore>) -> IoResult {
         self.committed().await.map(drop)
     }
 
     /// Does the same, and returns the proof that an acknowledgement of a write needs.
-    pub async fn committed(self: &Rc<Core>) -> IoResult<Proof> {
+    pub async fn committed(self: &Rc<ArrayCore>) -> IoResult<Proof> {
         match self.proof() {
             Some(proof) => Ok(proof),
             // The write of a superblock is carried through, even if its caller has given up.
@@ -133,7 +133,11 @@ impl Core {
 
     /// Returns the proof that every live member knows the member of `role` as out of sync, or as
     /// lacking `band`. Fails if neither is so.
-    pub async fn commit_without(self: &Rc<Core>, role: usize, band: Extent) -> IoResult<Proof> {
+    pub async fn commit_without(
+        self: &Rc<ArrayCore>,
+        role: usize,
+        band: Extent,
+    ) -> IoResult<Proof> {
         self.commit().await?;
         let out = |roster: &Roster| {
             let lacks = |gap: &Gap| gap.role == role && gap.extent.contains(band);
@@ -143,10 +147,13 @@ impl Core {
             return Ok(proof);
         }
         self.check_up()?;
-        Err(self.error(Kind::Busy, "a write without a member that is in sync"))
+        Err(self.error(
+            IoErrorKind::Busy,
+            "a write without a member that is in sync",
+        ))
     }
 
-    async fn commit_now(self: Rc<Core>) -> IoResult<Proof> {
+    async fn commit_now(self: Rc<ArrayCore>) -> IoResult<Proof> {
         let written = self.write_roster().await;
         match &written {
             Ok(_) => self.stuck_since.set(None),
@@ -155,7 +162,7 @@ impl Core {
         written
     }
 
-    async fn write_roster(self: &Rc<Core>) -> IoResult<Proof> {
+    async fn write_roster(self: &Rc<ArrayCore>) -> IoResult<Proof> {
         let _alone = self.commits.committing.lock().await;
         loop {
             if let Some(proof) = self.proof() {
@@ -186,8 +193,8 @@ impl Core {
     /// these writes: without the flush, a loss of power now would take the missing member's chunks.
     /// Returns false if a member failed to flush.
     async fn flush_without(
-        self: &Rc<Core>,
-        live: &[(usize, Rc<Member>)],
+        self: &Rc<ArrayCore>,
+        live: &[(usize, Rc<ArrayMember>)],
         table: &[MemberEntry],
     ) -> IoResult<bool> {
         let out = table.iter().enumerate();
@@ -207,7 +214,10 @@ impl Core {
 
     /// Flushes each of `live`. Returns true if all succeeded. A member that did not is evicted, or
     /// the call fails.
-    pub async fn flush_each(self: &Rc<Core>, live: &[(usize, Rc<Member>)]) -> IoResult<bool> {
+    pub async fn flush_each(
+        self: &Rc<ArrayCore>,
+        live: &[(usize, Rc<ArrayMember>)],
+    ) -> IoResult<bool> {
         let mut all = true;
         let flushes = live.iter().map(|(_, member)| member.flush());
         for ((_, member), result) in live.iter().zip(join_all(flushes).await) {
@@ -224,9 +234,9 @@ impl Core {
 
     /// Writes `image` to a copy of the superblock of each of `live`. Returns true if all took it.
     async fn write_copies(
-        self: &Rc<Core>,
-        live: &[(usize, Rc<Member>)],
-        image: &Superblock,
+        self: &Rc<ArrayCore>,
+        live: &[(usize, Rc<ArrayMember>)],
+        image: &ArraySuperblock,
     ) -> IoResult<bool> {
         let writes = live.iter().map(|(role, member)| {
             let image = image.clone();
@@ -259,9 +269,14 @@ impl Core {
     }
 
     /// Writes the worse copy of a member's superblock, durably, which makes it the better one.
-    async fn write_copy(&self, role: u16, member: &Member, image: Superblock) -> IoResult {
+    async fn write_copy(
+        &self,
+        role: u16,
+        member: &ArrayMember,
+        image: ArraySuperblock,
+    ) -> IoResult {
         let mut buf = self.env.pool.take(BLOCK_BYTES);
-        let superblock = Superblock {
+        let superblock = ArraySuperblock {
             role,
             member: member.uuid,
             ..image
@@ -274,7 +289,7 @@ impl Core {
     }
 
     /// Makes a device that is blank, or had another use, a spare of this array.
-    pub async fn write_spare(&self, member: &Member) -> IoResult {
+    pub async fn write_spare(&self, member: &ArrayMember) -> IoResult {
         self.late_ended(member).await?;
         // Its old superblocks are blanked first, so that no two copies contradict each other.
         let mut blank = self.env.pool.take(BLOCK_BYTES);

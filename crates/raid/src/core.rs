@@ -6,20 +6,20 @@
 //!     a member is failed only if the others can carry the array on
 //!     a member serves reads ⟺ it is in sync
 
-use crate::bitmap::Bitmap;
+use crate::bitmap::IntentBitmap;
 use crate::commit::{Commits, Past, Roster};
-use crate::events::Event;
-use crate::journal::Journal;
-use crate::late::Late;
-use crate::levels::{Leg, Piece, Shape};
-use crate::member::{Member, is_loss};
-use crate::replace::Replacement;
+use crate::events::ArrayEvent;
+use crate::journal::StripeJournal;
+use crate::late::LateChanges;
+use crate::levels::{ArrayShape, Leg, LegPiece};
+use crate::member::{ArrayMember, is_loss};
+use crate::replace::MemberReplacement;
 use crate::rests::Rests;
 use crate::scratch;
 use crate::superblock::{Gap, MemberEntry, MemberState, Scrubbed};
 use block::{
-    Device, Durable, Env, Extent, FlushErrors, Geometry, IoError, IoResult, Kind, Mutex, Nanos,
-    RangeLock, Reserve, Sectors, Seen, Signal, Version,
+    Device, Durable, Env, Extent, FlushErrors, Geometry, IoError, IoErrorKind, IoResult, Mutex,
+    Nanos, RangeLock, Reserve, Sectors, SeenFailures, Signal, Version,
 };
 use layout::Uuid;
 use std::cell::{Cell, RefCell};
@@ -72,8 +72,8 @@ pub(crate) struct Meta {
     pub journal_slots: u32,
 }
 
-pub(crate) struct Slot {
-    pub member: RefCell<Option<Rc<Member>>>,
+pub(crate) struct LegSlot {
+    pub member: RefCell<Option<Rc<ArrayMember>>>,
     /// Earliest time at which a spare may take the role, if the member is lost.
     pub spare_at: Cell<Nanos>,
     /// The version of the roster with which every member knows that this one is in sync. Before
@@ -85,24 +85,24 @@ pub(crate) struct Slot {
     pub logged: RefCell<BTreeSet<String>>,
 }
 
-pub(crate) struct Core {
+pub(crate) struct ArrayCore {
     pub name: Arc<str>,
-    pub shape: Shape,
+    pub shape: ArrayShape,
     pub geometry: Geometry,
     pub env: Env,
     pub options: Options,
-    pub slots: Vec<Slot>,
-    pub spares: RefCell<Vec<Rc<Member>>>,
-    /// All present and former members and spares; see [`Core::know`].
-    pub members: RefCell<Vec<Weak<Member>>>,
+    pub slots: Vec<LegSlot>,
+    pub spares: RefCell<Vec<Rc<ArrayMember>>>,
+    /// All present and former members and spares; see [`ArrayCore::know`].
+    pub members: RefCell<Vec<Weak<ArrayMember>>>,
     /// Devices that are about to become a spare, or to take a place.
     pub joining: RefCell<BTreeSet<Arc<str>>>,
     /// Roles that a device is about to take.
     pub claimed: RefCell<BTreeSet<usize>>,
     pub meta: Option<Meta>,
-    pub bitmap: Option<Bitmap>,
+    pub bitmap: Option<IntentBitmap>,
     /// Of RAID 5, by role.
-    pub journals: Vec<Journal>,
+    pub journals: Vec<StripeJournal>,
     /// Ranges being written, or resynced.
     pub busy: RangeLock,
     /// Regions with copies that may differ, since a crash or a write that failed.
@@ -116,21 +116,21 @@ pub(crate) struct Core {
     pub down: RefCell<Option<String>>,
     /// Flushes that failed, whoever asked for them, and the last of them that the user has seen.
     pub flush_errors: FlushErrors,
-    pub user: Cell<Seen>,
-    pub events: RefCell<Vec<Event>>,
+    pub user: Cell<SeenFailures>,
+    pub events: RefCell<Vec<ArrayEvent>>,
     pub event_count: Cell<u64>,
     pub turn: Cell<u64>,
     pub last_use: Cell<Nanos>,
-    pub progress: Cell<crate::maintenance::Progress>,
+    pub progress: Cell<crate::maintenance::MaintenanceProgress>,
     /// Progress of the running scrub.
-    pub scrub: Cell<crate::maintenance::Progress>,
+    pub scrub: Cell<crate::maintenance::MaintenanceProgress>,
     /// The scrub is to end where it is.
     pub scrub_cancelled: Cell<bool>,
     pub commits: Commits,
     /// Changes in flight, with or without a caller that waits.
-    pub late: Late,
+    pub late: LateChanges,
     /// The device that takes the place of a member in sync once it is complete.
-    pub replacement: RefCell<Option<Replacement>>,
+    pub replacement: RefCell<Option<MemberReplacement>>,
     /// The pauses of rebuilds.
     pub rests: Rests,
     /// Time of the next attempt to fill gaps of members, and the pause after that.
@@ -149,12 +149,12 @@ pub(crate) struct Core {
     pub closed: Cell<bool>,
 }
 
-pub(crate) struct Parts {
+pub(crate) struct CoreParts {
     pub name: Arc<str>,
-    pub shape: Shape,
+    pub shape: ArrayShape,
     pub block: Sectors,
-    pub members: Vec<(Option<Rc<Member>>, MemberEntry)>,
-    pub spares: Vec<Rc<Member>>,
+    pub members: Vec<(Option<Rc<ArrayMember>>, MemberEntry)>,
+    pub spares: Vec<Rc<ArrayMember>>,
     pub meta: Option<Meta>,
     pub past: Past,
     pub bad: Vec<Extent>,
@@ -162,9 +162,9 @@ pub(crate) struct Parts {
     pub scrubbed: Scrubbed,
 }
 
-impl Core {
+impl ArrayCore {
     /// Returns `Err(Invalid)` if the memory is too small for the stripes.
-    pub fn new(parts: Parts, env: Env, options: Options) -> IoResult<Rc<Core>> {
+    pub fn new(parts: CoreParts, env: Env, options: Options) -> IoResult<Rc<ArrayCore>> {
         let shape = parts.shape;
         let reserve = match shape.level().has_parity() {
             true => {
@@ -179,10 +179,12 @@ impl Core {
         geometry.rotational = devices.clone().any(|m| m.device.geometry().rotational);
         geometry.volatile = devices.clone().any(|m| m.device.geometry().volatile);
         let redundant = parts.meta.as_ref().filter(|_| shape.level().is_redundant());
-        let bitmap = redundant.map(|meta| Bitmap::new(shape.sectors(), meta.region, meta.data_at));
+        let bitmap =
+            redundant.map(|meta| IntentBitmap::new(shape.sectors(), meta.region, meta.data_at));
         let journals = parts.meta.iter().filter(|meta| meta.journal_slots > 0);
-        let journals = journals
-            .flat_map(|meta| (0..shape.members()).map(|role| Journal::new(role, meta, &shape)));
+        let journals = journals.flat_map(|meta| {
+            (0..shape.members()).map(|role| StripeJournal::new(role, meta, &shape))
+        });
         let (members, table): (Vec<_>, Vec<_>) = parts.members.into_iter().unzip();
         let roster = Roster {
             table,
@@ -190,14 +192,14 @@ impl Core {
             gaps: parts.gaps,
             scrubbed: parts.scrubbed,
         };
-        let core = Rc::new(Core {
+        let core = Rc::new(ArrayCore {
             name: parts.name,
             journals: journals.collect(),
             bitmap,
             geometry,
             slots: members
                 .into_iter()
-                .map(|member| Slot {
+                .map(|member| LegSlot {
                     member: RefCell::new(member),
                     // A device that is absent at a start may still appear.
                     spare_at: Cell::new(env.timer.now() + options.spare_delay),
@@ -226,7 +228,7 @@ impl Core {
             scrub: Cell::default(),
             scrub_cancelled: Cell::default(),
             commits: Commits::new(&parts.past),
-            late: Late::default(),
+            late: LateChanges::default(),
             replacement: RefCell::default(),
             rests: Rests::default(),
             gaps_due: Cell::default(),
@@ -267,19 +269,19 @@ impl Core {
     }
 
     /// Returns the member of a role that serves reads.
-    pub fn in_sync(&self, role: usize) -> Option<Rc<Member>> {
+    pub fn in_sync(&self, role: usize) -> Option<Rc<ArrayMember>> {
         let serves = self.is_in_sync(role);
         self.slots[role].member.borrow().clone().filter(|_| serves)
     }
 
     /// Returns the member of a role that takes writes.
-    pub fn writable(&self, role: usize) -> Option<Rc<Member>> {
+    pub fn writable(&self, role: usize) -> Option<Rc<ArrayMember>> {
         let failed = self.state(role).is_failed();
         self.slots[role].member.borrow().clone().filter(|_| !failed)
     }
 
     /// Returns the members that take writes.
-    pub fn live(&self) -> Vec<(usize, Rc<Member>)> {
+    pub fn live(&self) -> Vec<(usize, Rc<ArrayMember>)> {
         let roles = 0..self.slots.len();
         roles
             .filter_map(|role| Some((role, self.writable(role)?)))
@@ -287,14 +289,18 @@ impl Core {
     }
 
     /// Returns the legs of a piece that may be read.
-    pub fn readable(&self, piece: &Piece) -> Vec<(Leg, Rc<Member>)> {
+    pub fn readable(&self, piece: &LegPiece) -> Vec<(Leg, Rc<ArrayMember>)> {
         let legs = piece.legs().iter();
         legs.filter_map(|leg| Some((*leg, self.in_sync(leg.member)?)))
             .collect()
     }
 
     /// Makes an error of the array.
-    pub fn error(&self, kind: Kind, what: impl Into<std::borrow::Cow<'static, str>>) -> IoError {
+    pub fn error(
+        &self,
+        kind: IoErrorKind,
+        what: impl Into<std::borrow::Cow<'static, str>>,
+    ) -> IoError {
         IoError::new(kind, what).on(self.name.to_string())
     }
 
@@ -302,7 +308,7 @@ impl Core {
     pub fn check_up(&self) -> IoResult {
         match &*self.down.borrow() {
             None => Ok(()),
-            Some(why) => Err(self.error(Kind::Gone, format!("writes are refused: {why}"))),
+            Some(why) => Err(self.error(IoErrorKind::Gone, format!("writes are refused: {why}"))),
         }
     }
 
@@ -321,7 +327,7 @@ impl Core {
     }
 
     /// Makes this array the owner of `member`, which asks its array before it gives up.
-    pub fn own(self: &Rc<Core>, member: &Rc<Member>) {
+    pub fn own(self: &Rc<ArrayCore>, member: &Rc<ArrayMember>) {
         self.know(member);
         *member.array.borrow_mut() = Rc::downgrade(self);
     }
@@ -329,7 +335,7 @@ impl Core {
     /// Evicts a member that exceeded its time limit, or may have forgotten writes. The eviction
     /// takes effect at once, so that others that fail at the same time are known to be needed.
     /// Returns false if the array needs this member.
-    pub fn evict(self: &Rc<Core>, member: &Member, error: &IoError) -> bool {
+    pub fn evict(self: &Rc<ArrayCore>, member: &ArrayMember, error: &IoError) -> bool {
         match self.role_of(member) {
             Some(role) => !self.is_needed(role) && self.fail_role(role, error),
             None => true,
@@ -337,13 +343,13 @@ impl Core {
     }
 
     /// True if `member`, which has had a role, was evicted.
-    pub fn is_left(&self, member: &Member) -> bool {
+    pub fn is_left(&self, member: &ArrayMember) -> bool {
         let role = self.role_of(member);
         role.is_none_or(|role| self.state(role).is_failed())
     }
 
-    pub fn role_of(&self, member: &Member) -> Option<usize> {
-        let is_it = |slot: &Slot| {
+    pub fn role_of(&self, member: &ArrayMember) -> Option<usize> {
+        let is_it = |slot: &LegSlot| {
             let here = slot.member.borrow();
             here.as_ref().is_some_and(|m| std::ptr::eq(&**m, member))
         };
@@ -363,10 +369,10 @@ impl Core {
     }
 
     /// Evicts `member` because of the `error` of its answer. The eviction takes effect at once in
-    /// memory, and for good with the next [`Core::commit`]. Returns false if the array needs the
+    /// memory, and for good with the next [`ArrayCore::commit`]. Returns false if the array needs the
     /// member, or is down: then the error is the caller's. A member without a role was evicted
     /// before, and its successor is not blamed.
-    pub fn fail(self: &Rc<Core>, member: &Member, error: &IoError) -> bool {
+    pub fn fail(self: &Rc<ArrayCore>, member: &ArrayMember, error: &IoError) -> bool {
         match self.role_of(member) {
             Some(role) => self.fail_role(role, error),
             None => self.down.borrow().is_none(),
@@ -374,7 +380,7 @@ impl Core {
     }
 
     /// Does the same to the member of `role`.
-    pub fn fail_role(self: &Rc<Core>, role: usize, error: &IoError) -> bool {
+    pub fn fail_role(self: &Rc<ArrayCore>, role: usize, error: &IoError) -> bool {
         let state = self.state(role);
         if state.is_failed() {
             return true;
@@ -410,7 +416,7 @@ impl Core {
     /// Marks `role` as lost, for good with the next commit. `whole`: no data of its member counts.
     pub fn leave(&self, role: usize, whole: bool) {
         let failed_at = self.commits.after_sealed();
-        let map_writes = self.bitmap.as_ref().map_or(0, Bitmap::writes);
+        let map_writes = self.bitmap.as_ref().map_or(0, IntentBitmap::writes);
         self.set_entry(role, |entry| {
             entry.state = MemberState::Failed { whole };
             (entry.failed_at, entry.map_writes) = (failed_at, map_writes);
@@ -461,10 +467,10 @@ impl Core {
     }
 
     /// Makes all acknowledged writes of every live member durable.
-    pub async fn flush_members(self: &Rc<Core>) -> IoResult {
+    pub async fn flush_members(self: &Rc<ArrayCore>) -> IoResult {
         self.check_up()?;
         let done: Vec<u64> = self.journals.iter().map(|j| j.done_before()).collect();
-        let failed: Vec<_> = self.journals.iter().map(Journal::failed).collect();
+        let failed: Vec<_> = self.journals.iter().map(StripeJournal::failed).collect();
         self.flush_each(&self.live()).await?;
         self.commit().await?;
         for (journal, failed) in self.journals.iter().zip(failed) {

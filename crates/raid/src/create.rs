@@ -3,17 +3,17 @@
 //! Not here: finding the array of a device (`assemble`).
 
 use crate::array::Array;
-use crate::bitmap::{Bitmap, region_for};
-use crate::change::Change;
+use crate::bitmap::{IntentBitmap, region_for};
+use crate::change::ExtentChange;
 use crate::commit::Past;
-use crate::core::{Core, Meta, Options, Parts};
+use crate::core::{ArrayCore, CoreParts, Meta, Options};
 use crate::examine::{self, examine};
 use crate::fitness::{check_spare, invalid};
 use crate::late;
-use crate::levels::{Level, Shape};
-use crate::member::{Candidate, Member};
+use crate::levels::{ArrayShape, Level};
+use crate::member::{ArrayMember, MemberCandidate};
 use crate::superblock::{MEMBER_SECTORS_MAX, MemberEntry, NAME_BYTES_MAX};
-use block::{Device, Env, Extent, IoResult, Kind, Lba, Sectors};
+use block::{Device, Env, Extent, IoErrorKind, IoResult, Lba, Sectors};
 use futures_util::future::{join_all, try_join_all};
 use layout::array::bitmap;
 use layout::array::journal::slot_sectors;
@@ -39,7 +39,7 @@ const SAMPLES: u64 = 32;
 
 /// Properties of a new array.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ArrayPlan {
     /// Name of the array.
     pub name: String,
     /// Level of the array.
@@ -73,12 +73,12 @@ fn used(level: Level, size: Sectors, data_at: Sectors) -> Sectors {
     Sectors((room.0 - unit / 2) / unit * unit)
 }
 
-fn smallest(candidates: &[Candidate]) -> Sectors {
+fn smallest(candidates: &[MemberCandidate]) -> Sectors {
     let sizes = candidates.iter().map(|c| c.device.geometry().sectors);
     sizes.min().unwrap_or_default()
 }
 
-fn block_of(candidates: &[Candidate]) -> Sectors {
+fn block_of(candidates: &[MemberCandidate]) -> Sectors {
     let blocks = candidates.iter().map(|c| c.device.geometry().block);
     blocks.max().unwrap_or(Sectors(8))
 }
@@ -89,7 +89,7 @@ pub async fn raw(
     env: &Env,
     name: &str,
     level: Level,
-    candidates: Vec<Candidate>,
+    candidates: Vec<MemberCandidate>,
     chunk: Sectors,
     options: Options,
 ) -> IoResult<Array> {
@@ -109,14 +109,14 @@ pub async fn raw(
         .iter()
         .map(|c| c.device.geometry().sectors)
         .collect();
-    let shape = Shape::new(level, &sizes, chunk)?;
+    let shape = ArrayShape::new(level, &sizes, chunk)?;
     let block = block_of(&candidates);
     let members = candidates.into_iter().map(|candidate| {
         let (timeout, env) = (options.timeout, env.clone());
-        let member = Member::new(candidate, Uuid::default(), Sectors::ZERO, timeout, env);
+        let member = ArrayMember::new(candidate, Uuid::default(), Sectors::ZERO, timeout, env);
         (Some(Rc::new(member)), MemberEntry::default())
     });
-    let parts = Parts {
+    let parts = CoreParts {
         name: name.into(),
         block,
         members: members.collect(),
@@ -128,7 +128,7 @@ pub async fn raw(
         scrubbed: Default::default(),
         shape,
     };
-    let core = Core::new(parts, env.clone(), options)?;
+    let core = ArrayCore::new(parts, env.clone(), options)?;
     core.roster.no_holders();
     Ok(Array::start(core))
 }
@@ -141,7 +141,7 @@ pub fn check_form(name: &str, level: Level, members: usize, chunk: Sectors) -> I
         )));
     }
     let room = vec![Sectors::from_mib(1 << 20); members];
-    Shape::new(level, &room, chunk)?;
+    ArrayShape::new(level, &room, chunk)?;
     let slot = slot_sectors(members, chunk);
     if level.has_parity() && slot.bytes() > block::BUF_BYTES_MAX as u64 {
         let most = block::BUF_BYTES_MAX / members / BLOCK_BYTES;
@@ -155,12 +155,12 @@ pub fn check_form(name: &str, level: Level, members: usize, chunk: Sectors) -> I
 }
 
 /// Makes an array of `candidates`, in this order, with `spares`. Their data is lost. Redundant
-/// levels zero the members, so that copies agree and parity fits, unless [`Plan::zeroed`] is set.
+/// levels zero the members, so that copies agree and parity fits, unless [`ArrayPlan::zeroed`] is set.
 pub async fn create(
     env: &Env,
-    plan: &Plan,
-    candidates: Vec<Candidate>,
-    spares: Vec<Candidate>,
+    plan: &ArrayPlan,
+    candidates: Vec<MemberCandidate>,
+    spares: Vec<MemberCandidate>,
     fresh: &mut dyn FnMut() -> Uuid,
     options: Options,
 ) -> IoResult<Array> {
@@ -184,12 +184,12 @@ pub async fn create(
     };
     let meta_end = JOURNAL.0 + u64::from(journal_slots) * slot.0;
     let shape_at = |data_at: Sectors| {
-        let room = |c: &Candidate| used(plan.level, c.device.geometry().sectors, data_at);
+        let room = |c: &MemberCandidate| used(plan.level, c.device.geometry().sectors, data_at);
         let sizes: Vec<_> = candidates.iter().map(room).collect();
         if sizes.iter().any(|size| *size >= MEMBER_SECTORS_MAX) {
             return Err(invalid("a member of 512 PiB or more: give smaller ones"));
         }
-        Shape::new(plan.level, &sizes, plan.chunk)
+        ArrayShape::new(plan.level, &sizes, plan.chunk)
     };
     // A bitmap that is not small lies before the data, which leaves less room for data.
     let aligned = |end: u64| Sectors(end.next_multiple_of(ALIGNMENT.0));
@@ -207,8 +207,8 @@ pub async fn create(
         region: region_for(shape.sectors(), shape.width()),
         journal_slots,
     };
-    let new = |candidate: Candidate, uuid| {
-        Rc::new(Member::new(
+    let new = |candidate: MemberCandidate, uuid| {
+        Rc::new(ArrayMember::new(
             candidate,
             uuid,
             data_at,
@@ -229,7 +229,7 @@ pub async fn create(
         .into_iter()
         .map(|spare| new(spare, fresh()))
         .collect();
-    let parts = Parts {
+    let parts = CoreParts {
         name: plan.name.as_str().into(),
         shape,
         block,
@@ -244,7 +244,7 @@ pub async fn create(
         gaps: Vec::new(),
         scrubbed: Default::default(),
     };
-    let core = Core::new(parts, env.clone(), options)?;
+    let core = ArrayCore::new(parts, env.clone(), options)?;
     let fills = core
         .live()
         .into_iter()
@@ -261,7 +261,12 @@ pub async fn create(
 }
 
 /// Removes all metadata from a new member that could be taken for this array's.
-async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool) -> IoResult {
+async fn prepare(
+    core: &Rc<ArrayCore>,
+    role: usize,
+    member: Rc<ArrayMember>,
+    zeroed: bool,
+) -> IoResult {
     if zeroed && core.shape.level().is_redundant() {
         check_zeroes(core, role, &member).await?;
     }
@@ -273,7 +278,7 @@ async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool)
     if let Some(journal) = core.journals.get(role) {
         journal.wipe(core, &member).await?;
     }
-    for block in 0..core.bitmap.as_ref().map_or(1, Bitmap::blocks) {
+    for block in 0..core.bitmap.as_ref().map_or(1, IntentBitmap::blocks) {
         let mut buf = core.env.pool.take(BLOCK_BYTES);
         bitmap::encode(&mut buf, core.meta().array, block, 0, &[]);
         let place = core
@@ -287,7 +292,7 @@ async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool)
         for start in (0..all).step_by(ZEROED_MAX as usize) {
             let len = ZEROED_MAX.min(all - start);
             let extent = Extent::new(Lba(start), Sectors(len));
-            member.change(extent, Change::Zero).await?;
+            member.change(extent, ExtentChange::Zero).await?;
             member.flush().await?;
         }
     }
@@ -295,7 +300,7 @@ async fn prepare(core: &Rc<Core>, role: usize, member: Rc<Member>, zeroed: bool)
 }
 
 /// Refuses a member that is not zero, as far as a sample shows.
-async fn check_zeroes(core: &Rc<Core>, role: usize, member: &Member) -> IoResult {
+async fn check_zeroes(core: &Rc<ArrayCore>, role: usize, member: &ArrayMember) -> IoResult {
     let block = Sectors(BLOCK_BYTES as u64 / block::SECTOR_BYTES);
     let last = (core.shape.member_sectors(role).0 / block.0).saturating_sub(1);
     for sample in 0..SAMPLES {
@@ -305,7 +310,7 @@ async fn check_zeroes(core: &Rc<Core>, role: usize, member: &Member) -> IoResult
         result?;
         if buf.iter().any(|byte| *byte != 0) {
             let what = "it holds data, though it was said to read as zeroes; have it zeroed";
-            return Err(member.device.geometry().error(Kind::Invalid, what));
+            return Err(member.device.geometry().error(IoErrorKind::Invalid, what));
         }
     }
     Ok(())

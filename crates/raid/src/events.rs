@@ -3,12 +3,12 @@
 //! Invariant: a member is tried again and again without becoming in sync
 //!     ⟹ each message about it is logged once, for as long as it fails in the same few ways
 
-use crate::core::Core;
+use crate::core::ArrayCore;
 use block::Nanos;
 
 /// An event for the administrator.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Event {
+pub struct ArrayEvent {
     /// Time of the event.
     pub at: Nanos,
     /// One sentence.
@@ -21,13 +21,13 @@ const EVENTS_MAX: usize = 64;
 /// Number of remembered sentences of a role.
 const LOGGED_MAX: usize = 16;
 
-impl Core {
+impl ArrayCore {
     pub fn log(&self, what: String) {
         let mut events = self.events.borrow_mut();
         if events.len() == EVENTS_MAX {
             events.remove(0);
         }
-        events.push(Event {
+        events.push(ArrayEvent {
             at: self.env.timer.now(),
             what,
         });

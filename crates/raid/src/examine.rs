@@ -3,10 +3,10 @@
 //! A read that fails is tried once more before it counts, and none is waited for beyond its time
 //! limit: a device that does not answer is one that cannot be read.
 
-use crate::membership::Known;
-use crate::superblock::Superblock;
+use crate::membership::KnownMember;
+use crate::superblock::ArraySuperblock;
 use block::{
-    BoxDevice, Deadline, Device, Env, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors,
+    BoxDevice, Deadline, Device, Env, Geometry, IoError, IoErrorKind, IoResult, Lba, Nanos, Sectors,
 };
 use layout::BLOCK_BYTES;
 use layout::array::SUPERBLOCKS;
@@ -16,8 +16,8 @@ use layout::array::superblock::{VERSION, version};
 pub(crate) const TIMEOUT: Nanos = Nanos::from_secs(10);
 
 /// A copy of a superblock.
-enum Copy {
-    Sound(Box<Superblock>),
+enum ExaminedCopy {
+    Sound(Box<ArraySuperblock>),
     /// The block is no superblock.
     None,
     /// The block may be a superblock: it cannot be read, or is damaged.
@@ -26,7 +26,7 @@ enum Copy {
 
 /// Reads the superblock of a device; `None` if it has none. `Err` if there may be one that cannot
 /// be read.
-pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<Superblock>> {
+pub async fn examine(env: &Env, device: &BoxDevice) -> IoResult<Option<ArraySuperblock>> {
     let known = known(env, device, None).await?;
     Ok(known.map(|known| known.newest().clone()))
 }
@@ -36,16 +36,16 @@ pub(crate) async fn known(
     env: &Env,
     device: &BoxDevice,
     timeout: Option<Nanos>,
-) -> IoResult<Option<Known>> {
+) -> IoResult<Option<KnownMember>> {
     let timeout = timeout.unwrap_or(TIMEOUT);
     let mut sound = [None, None];
     let mut unknown = Ok(());
     for (copy, sound) in SUPERBLOCKS.into_iter().zip(&mut sound) {
         match read_copy(env, device, copy, timeout).await {
-            Copy::Sound(superblock) => *sound = Some(*superblock),
-            Copy::None => {}
-            Copy::Unknown(error) => {
-                let silent = error.kind() == Kind::Timeout;
+            ExaminedCopy::Sound(superblock) => *sound = Some(*superblock),
+            ExaminedCopy::None => {}
+            ExaminedCopy::Unknown(error) => {
+                let silent = error.kind() == IoErrorKind::Timeout;
                 unknown = Err(error);
                 if silent {
                     break;
@@ -53,16 +53,16 @@ pub(crate) async fn known(
             }
         }
     }
-    match Known::new(sound) {
+    match KnownMember::new(sound) {
         Some(known) => Ok(Some(known)),
         None => unknown.map(|()| None),
     }
 }
 
-async fn read_copy(env: &Env, device: &BoxDevice, at: Sectors, timeout: Nanos) -> Copy {
+async fn read_copy(env: &Env, device: &BoxDevice, at: Sectors, timeout: Nanos) -> ExaminedCopy {
     let geometry = device.geometry();
     if geometry.sectors < at + Sectors(8) {
-        return Copy::None;
+        return ExaminedCopy::None;
     }
     let mut tries = 2;
     loop {
@@ -72,17 +72,19 @@ async fn read_copy(env: &Env, device: &BoxDevice, at: Sectors, timeout: Nanos) -
         let read = deadline.bound(device.read(Lba(at.0), buf)).await;
         match read {
             Some((buf, Ok(()))) => {
-                return match Superblock::decode(&buf) {
-                    Some(superblock) => Copy::Sound(Box::new(superblock)),
-                    None if Superblock::claims(&buf) => Copy::Unknown(illegible(geometry, &buf)),
-                    None => Copy::None,
+                return match ArraySuperblock::decode(&buf) {
+                    Some(superblock) => ExaminedCopy::Sound(Box::new(superblock)),
+                    None if ArraySuperblock::claims(&buf) => {
+                        ExaminedCopy::Unknown(illegible(geometry, &buf))
+                    }
+                    None => ExaminedCopy::None,
                 };
             }
-            Some((_, Err(error))) if tries == 0 => return Copy::Unknown(error),
+            Some((_, Err(error))) if tries == 0 => return ExaminedCopy::Unknown(error),
             Some((_, Err(_))) => {}
             None => {
                 let what = "no answer in time to a read of its superblock";
-                return Copy::Unknown(geometry.error(Kind::Timeout, what));
+                return ExaminedCopy::Unknown(geometry.error(IoErrorKind::Timeout, what));
             }
         }
     }
@@ -97,5 +99,5 @@ fn illegible(geometry: &Geometry, block: &[u8]) -> IoError {
         ),
         _ => "its superblock is damaged".into(),
     };
-    IoError::new(Kind::Corrupt, what).on(geometry.name.to_string())
+    IoError::new(IoErrorKind::Corrupt, what).on(geometry.name.to_string())
 }

@@ -8,11 +8,11 @@
 //!     a sector becomes a gap      ⟹ a read that it depends on failed at the last try
 //!     more than may be left out in a row cannot be read   ⟹ the filling pauses
 
-use crate::core::Core;
-use crate::levels::{Piece, Stripe};
-use crate::member::{Member, is_loss};
+use crate::core::ArrayCore;
+use crate::levels::{LegPiece, ParityStripe};
+use crate::member::{ArrayMember, is_loss};
 use crate::runs::with;
-use block::{Access, Buf, Extent, Fua, Grant, IoResult, Kind, Lba, Nanos, Sectors};
+use block::{Access, Buf, Extent, Fua, Grant, IoErrorKind, IoResult, Lba, Nanos, Sectors};
 use layout::BLOCK_BYTES;
 use layout::array::SUPERBLOCKS;
 use std::rc::Rc;
@@ -23,12 +23,12 @@ const PAUSES_MS: [u64; 4] = [20, 40, 80, 160];
 /// A member that is being filled with the data of a role.
 pub(crate) struct Filled {
     pub role: usize,
-    pub member: Rc<Member>,
+    pub member: Rc<ArrayMember>,
 }
 
-impl Core {
+impl ArrayCore {
     /// Fills the role's data of `extent`, once copies that may differ agree there.
-    pub async fn fill_in_sync(self: &Rc<Core>, filled: &Filled, extent: Extent) -> IoResult {
+    pub async fn fill_in_sync(self: &Rc<ArrayCore>, filled: &Filled, extent: Extent) -> IoResult {
         if self.is_unsynced(extent) {
             self.clone().resync_extent(extent, Fua::No).await?;
         }
@@ -66,7 +66,7 @@ impl Core {
 
     /// Fills the readable part of `parts`. Unreadable blocks are left out at the `last` try.
     async fn fill_parts(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         filled: &Filled,
         parts: Vec<Extent>,
         last: bool,
@@ -83,7 +83,7 @@ impl Core {
     }
 
     async fn fill_copy(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         filled: &Filled,
         part: Extent,
         last: bool,
@@ -101,9 +101,9 @@ impl Core {
     }
 
     async fn fill_piece(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         filled: &Filled,
-        piece: Piece,
+        piece: LegPiece,
         at: Lba,
     ) -> IoResult<Vec<Extent>> {
         let mut buf = self.env.pool.take(piece.extent.len.bytes() as usize);
@@ -112,7 +112,7 @@ impl Core {
         legs.sort_by_key(|(leg, _)| leg.member != filled.role);
         if legs.is_empty() {
             let what = "no member is left that holds these sectors";
-            return Err(self.error(Kind::Gone, what).at(piece.extent));
+            return Err(self.error(IoErrorKind::Gone, what).at(piece.extent));
         }
         for (leg, member) in legs {
             (buf, result) = self.read_of(leg.member, &member, leg.at, buf).await;
@@ -146,7 +146,7 @@ impl Core {
     }
 
     async fn fill_stripe(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         filled: &Filled,
         part: Extent,
         last: bool,
@@ -189,8 +189,8 @@ impl Core {
     /// Reads the data of `role` in `part`, an extent of its member that lies in `stripe`: from the
     /// member itself if it is in sync and to be replaced, otherwise computed from the others.
     async fn fetch(
-        self: &Rc<Core>,
-        stripe: Stripe,
+        self: &Rc<ArrayCore>,
+        stripe: ParityStripe,
         role: usize,
         part: Extent,
         mut buf: Buf,
@@ -215,7 +215,7 @@ impl Core {
             .all(|other| self.in_sync(other).is_some())
         {
             true => Ok(()),
-            false => Err(self.error(Kind::Gone, "another member was lost")),
+            false => Err(self.error(IoErrorKind::Gone, "another member was lost")),
         }
     }
 
@@ -239,7 +239,7 @@ impl Core {
                      can be",
                     member.name
                 );
-                return Err(self.error(Kind::Media, what));
+                return Err(self.error(IoErrorKind::Media, what));
             }
         }
         Ok(())
@@ -265,7 +265,7 @@ impl Core {
                     "too much in a row cannot be read that member {role} needs ({run:?} of its \
                      data); see to the other members, the filling goes on after a pause"
                 );
-                return Err(self.error(Kind::Media, what));
+                return Err(self.error(IoErrorKind::Media, what));
             }
             self.log(format!(
                 "{name}: no member can read what member {role} needs ({run:?} of its data): it is \
@@ -283,7 +283,7 @@ impl Core {
 
     /// Takes the result of a write at `at` of the data of the filled member: it has the data, or
     /// takes no more part.
-    fn filled(self: &Rc<Core>, filled: &Filled, at: Extent, result: IoResult) -> IoResult {
+    fn filled(self: &Rc<ArrayCore>, filled: &Filled, at: Extent, result: IoResult) -> IoResult {
         if self.is_copied(filled) {
             self.copied(&result);
             return result;

@@ -1,16 +1,20 @@
 //! Fitness of devices as members, by their geometry alone.
 
-use crate::core::Core;
-use crate::member::Candidate;
-use block::{Device, Geometry, IoError, IoResult, Kind, Sectors};
+use crate::core::ArrayCore;
+use crate::member::MemberCandidate;
+use block::{Device, Geometry, IoError, IoErrorKind, IoResult, Sectors};
 
 pub(crate) fn invalid(what: impl Into<String>) -> IoError {
-    IoError::new(Kind::Invalid, what.into())
+    IoError::new(IoErrorKind::Invalid, what.into())
 }
 
 /// Returns the reason why a device cannot be a member, if there is one. The array has logical
 /// blocks of `block`, and uses `needed` sectors of the device. Its data does not matter.
-pub(crate) fn unusable(candidate: &Candidate, block: Sectors, needed: Sectors) -> Option<String> {
+pub(crate) fn unusable(
+    candidate: &MemberCandidate,
+    block: Sectors,
+    needed: Sectors,
+) -> Option<String> {
     let geometry = candidate.device.geometry();
     let name = &geometry.name;
     if geometry.block > block {
@@ -31,11 +35,11 @@ pub(crate) fn unusable(candidate: &Candidate, block: Sectors, needed: Sectors) -
 }
 
 /// Refuses a spare that could take no member's place.
-pub(crate) fn check_spare(core: &Core, geometry: &Geometry) -> IoResult {
+pub(crate) fn check_spare(core: &ArrayCore, geometry: &Geometry) -> IoResult {
     let needed = core.meta().data_at + core.shape.member_sectors(0);
     if geometry.sectors < needed {
         return Err(core.error(
-            Kind::Invalid,
+            IoErrorKind::Invalid,
             format!(
                 "{} has {} MiB, a member needs {} MiB; give a larger device",
                 geometry.name,
@@ -46,7 +50,7 @@ pub(crate) fn check_spare(core: &Core, geometry: &Geometry) -> IoResult {
     }
     if geometry.block > core.geometry.block {
         let what = format!("{} has larger logical blocks than the array", geometry.name);
-        return Err(core.error(Kind::Invalid, what));
+        return Err(core.error(IoErrorKind::Invalid, what));
     }
     Ok(())
 }

@@ -8,11 +8,11 @@
 //!
 //! Not here: the repairs (`replay`).
 
-use crate::core::Core;
-use crate::member::Member;
+use crate::core::ArrayCore;
+use crate::member::ArrayMember;
 use block::{Buf, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors};
 use layout::BLOCK_BYTES;
-use layout::array::journal::{Entry, Record};
+use layout::array::journal::{JournalEntry, JournalRecord};
 use std::collections::BTreeMap;
 
 /// Number of tries of a read that a start depends on, and the pause after each failure.
@@ -21,8 +21,8 @@ const READ_PAUSE: Nanos = Nanos::from_millis(20);
 
 /// Contents of a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Slot {
-    Record(Record),
+pub(crate) enum FoundSlot {
+    Record(JournalRecord),
     Empty,
     Torn,
     Unknown,
@@ -30,7 +30,7 @@ pub(crate) enum Slot {
 
 /// Completeness of the records that were found.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Damage {
+pub(crate) enum JournalDamage {
     /// All records are there.
     None,
     /// A write to the journal was cut short.
@@ -40,11 +40,11 @@ pub(crate) enum Damage {
 }
 
 /// Contents of a journal.
-pub(crate) struct Found {
+pub(crate) struct JournalScan {
     /// The records that are not done with, by stripe, the oldest first.
-    pub stripes: BTreeMap<u64, Vec<Record>>,
+    pub stripes: BTreeMap<u64, Vec<JournalRecord>>,
     /// Completeness of these records.
-    pub damage: Damage,
+    pub damage: JournalDamage,
     /// The torn and the unknown slots.
     pub illegible: Vec<u64>,
     /// Records before this one were durable.
@@ -54,26 +54,26 @@ pub(crate) struct Found {
 }
 
 /// Decodes the two header blocks of slot `index`, of which one may be unreadable.
-fn slot(index: u64, slots: u64, blocks: [Option<&[u8]>; 2], decode: impl Decode) -> Slot {
+fn slot(index: u64, slots: u64, blocks: [Option<&[u8]>; 2], decode: impl Decode) -> FoundSlot {
     let records = blocks.iter().flatten().filter_map(|block| decode(block));
     let mine = records.filter(|record| record.number % slots == index);
     match (mine.max_by_key(|record| record.number), blocks[0]) {
-        (Some(record), _) => Slot::Record(record),
-        (None, None) => Slot::Unknown,
-        (None, Some(first)) if first.iter().all(|byte| *byte == 0) => Slot::Empty,
-        (None, Some(_)) => Slot::Torn,
+        (Some(record), _) => FoundSlot::Record(record),
+        (None, None) => FoundSlot::Unknown,
+        (None, Some(first)) if first.iter().all(|byte| *byte == 0) => FoundSlot::Empty,
+        (None, Some(_)) => FoundSlot::Torn,
     }
 }
 
-trait Decode: Fn(&[u8]) -> Option<Record> {}
-impl<F: Fn(&[u8]) -> Option<Record>> Decode for F {}
+trait Decode: Fn(&[u8]) -> Option<JournalRecord> {}
+impl<F: Fn(&[u8]) -> Option<JournalRecord>> Decode for F {}
 
 /// Judges the slots of a journal, for an array of `count` stripes.
-pub(crate) fn weigh(slots: &[Slot], count: u64) -> Found {
+pub(crate) fn weigh(slots: &[FoundSlot], count: u64) -> JournalScan {
     let len = slots.len() as u64;
     let records = || {
         slots.iter().filter_map(|slot| match slot {
-            Slot::Record(record) => Some(record),
+            FoundSlot::Record(record) => Some(record),
             _ => None,
         })
     };
@@ -84,30 +84,30 @@ pub(crate) fn weigh(slots: &[Slot], count: u64) -> Found {
     // The slots of records that were done with may have been used again.
     let first = tail.max(durable.saturating_sub(len));
     let mut damage = match (first..durable).all(is_there) {
-        true => Damage::None,
-        false => Damage::Unknown,
+        true => JournalDamage::None,
+        false => JournalDamage::Unknown,
     };
     let mut illegible = Vec::new();
     for (index, slot) in (0..).zip(slots) {
         match slot {
-            Slot::Record(_) | Slot::Empty => continue,
-            Slot::Torn => damage = damage.max(Damage::Torn),
-            Slot::Unknown => damage = Damage::Unknown,
+            FoundSlot::Record(_) | FoundSlot::Empty => continue,
+            FoundSlot::Torn => damage = damage.max(JournalDamage::Torn),
+            FoundSlot::Unknown => damage = JournalDamage::Unknown,
         }
         illegible.push(index);
     }
-    let mut left: Vec<&Record> = records()
-        .filter(|r| r.number >= tail && r.entry != Entry::Retire && r.stripe < count)
+    let mut left: Vec<&JournalRecord> = records()
+        .filter(|r| r.number >= tail && r.entry != JournalEntry::Retire && r.stripe < count)
         .collect();
     left.sort_by_key(|record| record.number);
-    let mut stripes: BTreeMap<u64, Vec<Record>> = BTreeMap::new();
+    let mut stripes: BTreeMap<u64, Vec<JournalRecord>> = BTreeMap::new();
     for record in left {
         // A write of the whole stripe, or a revocation, supersedes all earlier records of the
         // stripe.
-        if matches!(record.entry, Entry::Whole(_) | Entry::Revoked) {
+        if matches!(record.entry, JournalEntry::Whole(_) | JournalEntry::Revoked) {
             stripes.remove(&record.stripe);
         }
-        if record.entry != Entry::Revoked {
+        if record.entry != JournalEntry::Revoked {
             stripes
                 .entry(record.stripe)
                 .or_default()
@@ -115,11 +115,11 @@ pub(crate) fn weigh(slots: &[Slot], count: u64) -> Found {
         }
     }
     let last = match damage {
-        Damage::None => last,
+        JournalDamage::None => last,
         // An illegible record may be read another time: later records must have higher numbers.
-        Damage::Torn | Damage::Unknown => last + 2 * len,
+        JournalDamage::Torn | JournalDamage::Unknown => last + 2 * len,
     };
-    Found {
+    JournalScan {
         stripes,
         damage,
         illegible,
@@ -128,12 +128,16 @@ pub(crate) fn weigh(slots: &[Slot], count: u64) -> Found {
     }
 }
 
-impl Core {
+impl ArrayCore {
     /// Reads the journal of `role`, which `member` has.
-    pub(crate) async fn find_records(&self, role: usize, member: &Member) -> IoResult<Found> {
+    pub(crate) async fn find_records(
+        &self,
+        role: usize,
+        member: &ArrayMember,
+    ) -> IoResult<JournalScan> {
         let journal = &self.journals[role];
         let (array, members, chunk) = (self.meta().array, self.shape.members(), self.shape.chunk());
-        let decode = |block: &[u8]| Record::decode(block, array, members, chunk);
+        let decode = |block: &[u8]| JournalRecord::decode(block, array, members, chunk);
         let mut slots = Vec::new();
         for index in 0..journal.slots() {
             let mut blocks = [None, None];
@@ -153,7 +157,7 @@ impl Core {
     /// these bytes cannot be read.
     pub(crate) async fn read_meta_retrying(
         &self,
-        member: &Member,
+        member: &ArrayMember,
         at: Sectors,
         buf: Buf,
     ) -> IoResult<IoResult<Buf>> {
@@ -165,7 +169,7 @@ impl Core {
     pub(crate) async fn read_retrying(
         &self,
         role: usize,
-        member: &Member,
+        member: &ArrayMember,
         at: Lba,
         buf: Buf,
     ) -> IoResult<IoResult<Buf>> {
@@ -203,21 +207,21 @@ mod tests {
     #[test]
     fn a_journal_goes_on_above_what_cannot_be_read() {
         let record = |number| {
-            Slot::Record(Record {
+            FoundSlot::Record(JournalRecord {
                 array: Uuid::default(),
                 number,
                 tail: 1,
                 durable: 1,
                 headers: 2,
                 stripe: 0,
-                entry: Entry::Revoked,
+                entry: JournalEntry::Revoked,
             })
         };
         assert_eq!(
             weigh(&[record(4), record(1), record(2), record(3)], 1).last,
             4
         );
-        for unread in [Slot::Unknown, Slot::Torn] {
+        for unread in [FoundSlot::Unknown, FoundSlot::Torn] {
             // The two that are not read may be the fifth and the sixth.
             let slots = [record(4), unread.clone(), unread.clone(), record(3)];
             assert!(weigh(&slots, 1).last >= 6, "{unread:?}");

@@ -9,7 +9,7 @@
 //!
 //! Invariants:
 //!     a stripe is written in place ⟹ its record is durable, or every member knows that the
-//!                                     parity's member is not in sync or lacks the band (`Cover`)
+//!                                     parity's member is not in sync or lacks the band (`StripeCover`)
 //!     a record is done with ⟺ a flush has covered the writes that it announced, and it was
 //!                              revoked if one had failed
 //!     a partial write to a stripe begins ⟹ no record of it as a whole is left
@@ -27,18 +27,20 @@
 
 mod records;
 
-use crate::core::{Core, Meta};
-use crate::levels::Shape;
-use crate::member::Member;
-use block::{Access, BUF_BYTES_MAX, Buf, IoResult, Mutex, Nanos, Proof, Sectors, Shared, Signal};
+use crate::core::{ArrayCore, Meta};
+use crate::levels::ArrayShape;
+use crate::member::ArrayMember;
+use block::{
+    Access, BUF_BYTES_MAX, Buf, IoResult, Mutex, Nanos, Proof, Sectors, SharedBuf, Signal,
+};
 use layout::array::JOURNAL;
-use layout::array::journal::{Entry, Record, slot_sectors};
+use layout::array::journal::{JournalEntry, JournalRecord, slot_sectors};
 use layout::{BLOCK_BYTES, Uuid};
-use records::{Announced, Begun, Records};
+use records::{AnnouncedChange, BegunRecord, JournalRecords};
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
-pub(crate) use records::{Cover, Recorded};
+pub(crate) use records::{RecordedWrite, StripeCover};
 
 /// Bytes of the header of a record and its copy.
 const HEAD_BYTES: usize = 2 * BLOCK_BYTES;
@@ -46,24 +48,24 @@ const HEAD_BYTES: usize = 2 * BLOCK_BYTES;
 const IDLE_TICK: Nanos = Nanos::from_secs(1);
 
 /// The journal on one member.
-pub(crate) struct Journal {
+pub(crate) struct StripeJournal {
     role: usize,
     array: Uuid,
     slot: Sectors,
-    records: RefCell<Records>,
+    records: RefCell<JournalRecords>,
     /// Wakes when the writes that a record announced have ended, well or not.
     ended: Signal,
     freeing: Mutex,
     revoking: Mutex,
 }
 
-impl Journal {
-    pub fn new(role: usize, meta: &Meta, shape: &Shape) -> Journal {
-        Journal {
+impl StripeJournal {
+    pub fn new(role: usize, meta: &Meta, shape: &ArrayShape) -> StripeJournal {
+        StripeJournal {
             role,
             array: meta.array,
             slot: slot_sectors(shape.members(), shape.chunk()),
-            records: RefCell::new(Records::new(u64::from(meta.journal_slots))),
+            records: RefCell::new(JournalRecords::new(u64::from(meta.journal_slots))),
             ended: Signal::default(),
             freeing: Mutex::default(),
             revoking: Mutex::default(),
@@ -127,7 +129,7 @@ impl Journal {
     /// Revokes the records `numbers`. Their writes had failed before a flush that has ended. The
     /// bytes that they left may have been read. Doing the records again, or an earlier record of
     /// the same stripe, would change the bytes.
-    pub async fn revoke(&self, core: &Rc<Core>, numbers: &[u64]) -> IoResult {
+    pub async fn revoke(&self, core: &Rc<ArrayCore>, numbers: &[u64]) -> IoResult {
         if numbers.is_empty() {
             return Ok(());
         }
@@ -153,13 +155,19 @@ impl Journal {
     }
 
     /// Returns the record that revokes `number`, if that is still failed.
-    fn revocation(&self, number: u64) -> Option<Record> {
+    fn revocation(&self, number: u64) -> Option<JournalRecord> {
         let (stripe, begun) = self.records.borrow().revocation(number)?;
-        Some(self.record(begun, stripe, Entry::Revoked, 2))
+        Some(self.record(begun, stripe, JournalEntry::Revoked, 2))
     }
 
-    fn record(&self, begun: Begun, stripe: u64, entry: Entry, headers: u8) -> Record {
-        Record {
+    fn record(
+        &self,
+        begun: BegunRecord,
+        stripe: u64,
+        entry: JournalEntry,
+        headers: u8,
+    ) -> JournalRecord {
+        JournalRecord {
             array: self.array,
             number: begun.number,
             tail: begun.tail,
@@ -172,22 +180,22 @@ impl Journal {
 
     /// Makes the record of `entry` durable. `block` begins with room for `headers`, followed by the
     /// `body` bytes of its runs. Returns `block` with the record's number, which is `None` without
-    /// room for the record; [`Journal::end`] must follow.
+    /// room for the record; [`StripeJournal::end`] must follow.
     pub async fn write(
         &self,
-        core: &Rc<Core>,
-        member: &Member,
+        core: &Rc<ArrayCore>,
+        member: &ArrayMember,
         stripe: u64,
-        entry: Entry,
+        entry: JournalEntry,
         (mut block, headers, body): (Buf, u8, usize),
-    ) -> (Option<u64>, Shared, IoResult<Recorded>) {
+    ) -> (Option<u64>, SharedBuf, IoResult<RecordedWrite>) {
         if let Err(error) = self.make_room(core).await {
             return (None, block.share(), Err(error));
         }
         let announced = match entry {
-            Entry::Redo { .. } => Announced::Part(stripe),
-            Entry::Whole(_) => Announced::Whole(stripe),
-            Entry::Retire | Entry::Revoked => Announced::Nothing,
+            JournalEntry::Redo { .. } => AnnouncedChange::Part(stripe),
+            JournalEntry::Whole(_) => AnnouncedChange::Whole(stripe),
+            JournalEntry::Retire | JournalEntry::Revoked => AnnouncedChange::Nothing,
         };
         let begun = self.records.borrow_mut().begin(announced);
         let record = self.record(begun, stripe, entry, headers);
@@ -201,7 +209,7 @@ impl Journal {
     }
 
     /// Waits for a free slot.
-    async fn make_room(&self, core: &Rc<Core>) -> IoResult {
+    async fn make_room(&self, core: &Rc<ArrayCore>) -> IoResult {
         let has_room = || self.records.borrow().has_room();
         while !has_room() {
             let _alone = self.freeing.lock().await;
@@ -216,13 +224,15 @@ impl Journal {
     }
 
     /// Makes durable that every record so far is done with; a flush has covered them.
-    pub async fn retire(&self, core: &Rc<Core>) -> IoResult {
+    pub async fn retire(&self, core: &Rc<ArrayCore>) -> IoResult {
         let Some(member) = core.in_sync(self.role) else {
             return Ok(());
         };
         let block = core.env.pool.take(HEAD_BYTES);
         let image = (block, 2, 0);
-        let (number, _, result) = self.write(core, &member, 0, Entry::Retire, image).await;
+        let (number, _, result) = self
+            .write(core, &member, 0, JournalEntry::Retire, image)
+            .await;
         self.end(number, true);
         match result {
             Err(error) if !core.fail(&member, &error) => Err(error),
@@ -231,12 +241,12 @@ impl Journal {
     }
 
     /// Leaves no legible record on a member that is to join.
-    pub async fn wipe(&self, core: &Core, member: &Member) -> IoResult {
+    pub async fn wipe(&self, core: &ArrayCore, member: &ArrayMember) -> IoResult {
         self.wipe_slots(core, member, 0..self.slots()).await
     }
 
     /// Counts the slots of `member` that cannot be read. Rewrites those that no start would need.
-    pub async fn mend(&self, core: &Rc<Core>, member: &Member) -> IoResult<u64> {
+    pub async fn mend(&self, core: &Rc<ArrayCore>, member: &ArrayMember) -> IoResult<u64> {
         let mut illegible = 0;
         for slot in 0..self.slots() {
             if self.is_readable(core, member, slot).await {
@@ -256,7 +266,7 @@ impl Journal {
         Ok(illegible)
     }
 
-    async fn is_readable(&self, core: &Core, member: &Member, slot: u64) -> bool {
+    async fn is_readable(&self, core: &ArrayCore, member: &ArrayMember, slot: u64) -> bool {
         let mut from = Sectors::ZERO;
         while from < self.slot {
             let len = Sectors(128.min((self.slot - from).0));
@@ -273,7 +283,7 @@ impl Journal {
     }
 
     /// Writes all of a slot again, the header last.
-    async fn zero_slot(&self, core: &Core, member: &Member, slot: u64) -> IoResult {
+    async fn zero_slot(&self, core: &ArrayCore, member: &ArrayMember, slot: u64) -> IoResult {
         let step = Sectors(128);
         let mut zeroes = core.env.pool.take(step.bytes() as usize);
         zeroes.fill(0);
@@ -290,8 +300,8 @@ impl Journal {
     /// Empties the given slots.
     pub async fn wipe_slots(
         &self,
-        core: &Core,
-        member: &Member,
+        core: &ArrayCore,
+        member: &ArrayMember,
         slots: impl IntoIterator<Item = u64>,
     ) -> IoResult {
         let mut block = core.env.pool.take(HEAD_BYTES);
@@ -305,7 +315,7 @@ impl Journal {
 }
 
 /// Writes the header of `record` into `head` as often as there is room.
-fn encode(record: &Record, head: &mut [u8]) {
+fn encode(record: &JournalRecord, head: &mut [u8]) {
     for block in head.chunks_exact_mut(BLOCK_BYTES) {
         record.encode(block);
     }
@@ -313,7 +323,7 @@ fn encode(record: &Record, head: &mut [u8]) {
 
 /// Retires the records of each journal that becomes idle, once a flush has covered them, until the
 /// array's last handle is gone: records that a later one retired can rot without harm.
-pub(crate) async fn retire_idle(core: Weak<Core>) {
+pub(crate) async fn retire_idle(core: Weak<ArrayCore>) {
     loop {
         let timer = match core.upgrade() {
             Some(core) if !core.closed.get() => {
@@ -338,15 +348,15 @@ mod tests {
     use super::*;
     use crate::levels::Level;
 
-    fn journal() -> Journal {
-        let shape = Shape::new(Level::Raid5, &[Sectors(1024); 4], Sectors(64)).unwrap();
+    fn journal() -> StripeJournal {
+        let shape = ArrayShape::new(Level::Raid5, &[Sectors(1024); 4], Sectors(64)).unwrap();
         let meta = Meta {
             array: Uuid::default(),
             data_at: Sectors(8192),
             region: Sectors(192),
             journal_slots: 16,
         };
-        Journal::new(0, &meta, &shape)
+        StripeJournal::new(0, &meta, &shape)
     }
 
     /// As docs/array-format.md has it.
@@ -367,9 +377,9 @@ mod tests {
     fn what_a_record_of_a_failed_write_becomes_leaves_its_stripe_as_it_is() {
         let journal = journal();
         for (announced, good) in [
-            (Announced::Whole(5), true),
-            (Announced::Part(6), false),
-            (Announced::Part(7), true),
+            (AnnouncedChange::Whole(5), true),
+            (AnnouncedChange::Part(6), false),
+            (AnnouncedChange::Part(7), true),
         ] {
             let begun = journal.records.borrow_mut().begin(announced);
             journal.end(Some(begun.number), good);
@@ -382,6 +392,9 @@ mod tests {
             panic!("{} records", revocations.len());
         };
         assert_eq!((revoked.number, revoked.tail, revoked.stripe), (2, 1, 6));
-        assert_eq!((&revoked.entry, revoked.headers), (&Entry::Revoked, 2));
+        assert_eq!(
+            (&revoked.entry, revoked.headers),
+            (&JournalEntry::Revoked, 2)
+        );
     }
 }

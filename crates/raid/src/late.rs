@@ -6,9 +6,9 @@
 //!         still land
 //!     a flush of an array has ended ⟹ nor can one of an array that was given up
 
-use crate::core::Core;
-use crate::member::Member;
-use block::{BoxDevice, Deadline, Device, Env, IoResult, Kind, Nanos, Signal};
+use crate::core::ArrayCore;
+use crate::member::ArrayMember;
+use block::{BoxDevice, Deadline, Device, Env, IoErrorKind, IoResult, Nanos, Signal};
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
 
@@ -20,7 +20,7 @@ const UNFLUSHED_MAX: u64 = 1 << 30;
 
 /// Number of changes in flight, and of those that a caller waits for.
 #[derive(Default)]
-pub(crate) struct Late {
+pub(crate) struct LateChanges {
     under_way: Cell<u32>,
     waited_for: Cell<u32>,
     flushes: Signal,
@@ -28,7 +28,7 @@ pub(crate) struct Late {
 
 /// Counts one while it is held.
 pub(crate) struct Counted<'a> {
-    late: &'a Late,
+    late: &'a LateChanges,
     count: &'a Cell<u32>,
 }
 
@@ -39,7 +39,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-impl Late {
+impl LateChanges {
     /// Begins a change.
     pub fn begin(&self) -> Counted<'_> {
         self.counted(&self.under_way)
@@ -62,10 +62,10 @@ impl Late {
     }
 }
 
-impl Core {
+impl ArrayCore {
     /// Waits until no earlier operation on the device of `member` can land any more, whichever
     /// member it was then.
-    pub async fn late_ended(&self, member: &Member) -> IoResult {
+    pub async fn late_ended(&self, member: &ArrayMember) -> IoResult {
         // An operation that a caller waits for would be given up after the flush, which waits for
         // operations given up before it.
         while self.is_asked(&member.name) {
@@ -82,7 +82,7 @@ impl Core {
     }
 
     /// Registers a member: its answers may be waited for after its eviction.
-    pub fn know(&self, member: &Rc<Member>) {
+    pub fn know(&self, member: &Rc<ArrayMember>) {
         let mut members = self.members.borrow_mut();
         let it = Rc::as_ptr(member);
         members.retain(|known| known.strong_count() > 0 && known.as_ptr() != it);
@@ -90,13 +90,13 @@ impl Core {
     }
 }
 
-impl Member {
+impl ArrayMember {
     /// Waits until no earlier operation on the device can land any more, by a flush, which waits
     /// for that.
     pub async fn late_ended(&self) -> IoResult {
         match self.flush().await {
             // A server that was restarted reports once that it may have forgotten writes.
-            Err(error) if error.kind() != Kind::Timeout => self.flush().await,
+            Err(error) if error.kind() != IoErrorKind::Timeout => self.flush().await,
             result => result,
         }
     }
@@ -109,25 +109,25 @@ pub(crate) async fn ended_on(env: &Env, device: &BoxDevice, timeout: Nanos) -> I
     let deadline = Deadline::new(&env.timer, limit);
     let flushed = deadline.bound(device.flush()).await;
     match flushed {
-        Some(Err(error)) if error.kind() == Kind::Timeout => Err(error),
+        Some(Err(error)) if error.kind() == IoErrorKind::Timeout => Err(error),
         Some(_) => Ok(()),
         None => {
             let what = "no answer in time to a flush, so that what it was asked for before may \
                         still land";
-            Err(device.geometry().error(Kind::Timeout, what))
+            Err(device.geometry().error(IoErrorKind::Timeout, what))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Late;
+    use super::LateChanges;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
     #[test]
     fn only_what_nobody_waits_for_is_late() {
-        let late = Late::default();
+        let late = LateChanges::default();
         let is_late = || {
             let mut context = Context::from_waker(Waker::noop());
             pin!(late.ended()).as_mut().poll(&mut context) == Poll::Pending

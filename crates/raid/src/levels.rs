@@ -19,7 +19,7 @@
 #[cfg(test)]
 mod tests;
 
-use block::{Extent, IoError, IoResult, Kind, Lba, Sectors};
+use block::{Extent, IoError, IoErrorKind, IoResult, Lba, Sectors};
 use layout::array::MEMBERS_MAX;
 
 /// Most copies of a sector.
@@ -36,16 +36,16 @@ pub struct Leg {
 
 /// A run of an array's sectors that is one run on each of its legs.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece {
+pub struct LegPiece {
     /// The sectors of the array.
     pub extent: Extent,
     legs: [Leg; LEGS_MAX],
     copies: usize,
 }
 
-impl Piece {
-    fn new(extent: Extent, legs: impl IntoIterator<Item = Leg>) -> Piece {
-        let mut piece = Piece {
+impl LegPiece {
+    fn new(extent: Extent, legs: impl IntoIterator<Item = Leg>) -> LegPiece {
+        let mut piece = LegPiece {
             extent,
             legs: [Leg::default(); LEGS_MAX],
             copies: 0,
@@ -171,18 +171,18 @@ const COPIES: u64 = 2;
 
 /// The geometry of an array.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Shape {
+pub struct ArrayShape {
     level: Level,
     /// The sectors used of each member, by role.
     sizes: Box<[Sectors]>,
     chunk: Sectors,
 }
 
-impl Shape {
+impl ArrayShape {
     /// Makes an array over members with room for `sizes`; of striped and mirrored levels the
     /// smallest counts. `chunk` matters to striped levels alone.
-    pub fn new(level: Level, sizes: &[Sectors], chunk: Sectors) -> IoResult<Shape> {
-        let invalid = |what: String| Err(IoError::new(Kind::Invalid, what));
+    pub fn new(level: Level, sizes: &[Sectors], chunk: Sectors) -> IoResult<ArrayShape> {
+        let invalid = |what: String| Err(IoError::new(IoErrorKind::Invalid, what));
         let (fewest, most) = level.members();
         if !(fewest..=most).contains(&sizes.len()) {
             return invalid(format!(
@@ -212,7 +212,7 @@ impl Shape {
                 unit / 2
             ));
         }
-        Ok(Shape {
+        Ok(ArrayShape {
             level,
             sizes,
             chunk,
@@ -265,13 +265,13 @@ impl Shape {
     }
 
     /// Returns the longest piece from `extent`'s start on.
-    pub fn first_piece(&self, extent: Extent) -> Piece {
+    pub fn first_piece(&self, extent: Extent) -> LegPiece {
         let (start, members) = (extent.start.0, self.members() as u64);
         let unit = self.unit();
         let (chunk, inside) = (start / unit, start % unit);
         let in_chunk = |legs: &mut dyn Iterator<Item = Leg>| {
             let len = extent.len.0.min(unit - inside);
-            Piece::new(Extent::new(extent.start, Sectors(len)), legs)
+            LegPiece::new(Extent::new(extent.start, Sectors(len)), legs)
         };
         let slot = |slot: u64| Leg {
             member: (slot % members) as usize,
@@ -305,7 +305,7 @@ impl Shape {
         }
     }
 
-    fn first_of_linear(&self, extent: Extent) -> Piece {
+    fn first_of_linear(&self, extent: Extent) -> LegPiece {
         let mut begin = Lba::ZERO;
         for (member, size) in self.sizes.iter().enumerate() {
             if extent.start < begin + *size {
@@ -315,7 +315,7 @@ impl Shape {
                     member,
                     at: Lba(at.0),
                 };
-                return Piece::new(Extent::new(extent.start, Sectors(len)), [leg]);
+                return LegPiece::new(Extent::new(extent.start, Sectors(len)), [leg]);
             }
             begin = begin + *size;
         }
@@ -323,7 +323,7 @@ impl Shape {
     }
 
     /// Returns the pieces of `extent`, in order.
-    pub fn pieces(&self, extent: Extent) -> impl Iterator<Item = Piece> + '_ {
+    pub fn pieces(&self, extent: Extent) -> impl Iterator<Item = LegPiece> + '_ {
         let mut left = extent;
         std::iter::from_fn(move || {
             if left.is_empty() {
@@ -384,14 +384,14 @@ impl Shape {
     }
 
     /// Returns the stripe with parity that holds a sector.
-    pub fn stripe_at(&self, at: Lba) -> Stripe {
+    pub fn stripe_at(&self, at: Lba) -> ParityStripe {
         self.stripe(at.0 / self.width().0)
     }
 
     /// Returns the stripe of a number, with parity.
-    pub fn stripe(&self, number: u64) -> Stripe {
+    pub fn stripe(&self, number: u64) -> ParityStripe {
         let members = self.members();
-        Stripe {
+        ParityStripe {
             number,
             parity: members - 1 - (number % members as u64) as usize,
             members,
@@ -402,7 +402,7 @@ impl Shape {
 
 /// A stripe: one chunk on each member, one of them parity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stripe {
+pub struct ParityStripe {
     /// Number of the stripe, from 0.
     pub number: u64,
     /// The member that holds the parity.
@@ -411,7 +411,7 @@ pub struct Stripe {
     chunk: Sectors,
 }
 
-impl Stripe {
+impl ParityStripe {
     /// Returns the member that holds data chunk `column`.
     pub fn data(&self, column: usize) -> usize {
         (self.parity + 1 + column) % self.members

@@ -50,21 +50,21 @@ mod turn;
 mod update;
 mod xor;
 
-pub use array::{Array, MemberReport, Report};
-pub use assemble::{Start, assemble};
+pub use array::{Array, ArrayCondition, MemberReport};
+pub use assemble::{ArrayStart, assemble};
 pub use core::Options;
-pub use create::{Plan, check_form, create, raw};
-pub use events::Event;
+pub use create::{ArrayPlan, check_form, create, raw};
+pub use events::ArrayEvent;
 pub use examine::examine;
 pub use layout::array::MEMBERS_MAX;
 pub use layout::{BLOCK_BYTES, Uuid};
-pub use levels::{LEGS_MAX, Leg, Level, Piece, Redundancy, Shape, Stripe};
-pub use maintenance::Progress;
-pub use member::{Candidate, Losses, MemberCounts};
+pub use levels::{ArrayShape, LEGS_MAX, Leg, LegPiece, Level, ParityStripe, Redundancy};
+pub use maintenance::MaintenanceProgress;
+pub use member::{Losses, MemberCandidate, MemberCounts};
 pub use place::{order, warnings};
 pub use scrub::ScrubReport;
 pub use superblock::{
-    BAD_MAX, Gap, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE, Scrubbed,
-    Superblock,
+    ArraySuperblock, BAD_MAX, Gap, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE,
+    Scrubbed,
 };
 pub use xor::xor;

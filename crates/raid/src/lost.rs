@@ -4,19 +4,19 @@
 //! the member was filled while no other member could be read there.
 //!
 //! Invariants:
-//!     a member is read in a gap of it       ⟹ the read fails with [`Kind::Media`] (`read_of`), so
+//!     a member is read in a gap of it       ⟹ the read fails with [`IoErrorKind::Media`] (`read_of`), so
 //!                                             that the other members are asked
 //!     a gap is forgotten                    ⟹ the data written there is durable
 //!     a gap is made                         ⟹ nothing is written to any member for it
 
-use crate::core::Core;
-use crate::member::Member;
+use crate::core::ArrayCore;
+use crate::member::ArrayMember;
 use crate::runs::{closest, join_closest, with, without};
 use crate::superblock::{BAD_MAX, Gap};
-use block::{Buf, Extent, IoError, IoResult, Kind, Lba, SECTOR_BYTES, Sectors};
+use block::{Buf, Extent, IoError, IoErrorKind, IoResult, Lba, SECTOR_BYTES, Sectors};
 use std::rc::Rc;
 
-impl Core {
+impl ArrayCore {
     /// Fails if a lost sector lies in `extent`.
     pub fn check_bad(&self, extent: Extent) -> IoResult {
         match self
@@ -28,7 +28,7 @@ impl Core {
         {
             None => Ok(()),
             Some(bad) => Err(self
-                .error(Kind::Media, "these sectors were lost; rewrite them")
+                .error(IoErrorKind::Media, "these sectors were lost; rewrite them")
                 .at(*bad)),
         }
     }
@@ -135,7 +135,10 @@ impl Core {
         let mut gaps = roster.gaps.iter();
         match gaps.any(|gap| gap.role == role && gap.extent.overlaps(extent)) {
             false => Ok(()),
-            true => Err(self.error(Kind::Media, "this member was never given these sectors")),
+            true => Err(self.error(
+                IoErrorKind::Media,
+                "this member was never given these sectors",
+            )),
         }
     }
 
@@ -143,7 +146,7 @@ impl Core {
     pub async fn read_of(
         &self,
         role: usize,
-        member: &Member,
+        member: &ArrayMember,
         at: Lba,
         buf: Buf,
     ) -> (Buf, IoResult) {
@@ -158,7 +161,7 @@ impl Core {
     /// count as lost, or as gaps, until the rewritten data is durable. They stay so, with an `Err`,
     /// if clearing them would leave too many runs.
     pub async fn clear_lost(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         extent: Option<Extent>,
         written: impl Iterator<Item = (usize, Extent)>,
     ) -> IoResult {
@@ -214,7 +217,7 @@ impl Core {
 
     fn too_many_runs(&self) -> IoError {
         let what = "more runs of lost sectors than can be remembered; write one of them as a whole";
-        self.error(Kind::Media, what)
+        self.error(IoErrorKind::Media, what)
     }
 }
 

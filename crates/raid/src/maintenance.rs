@@ -5,13 +5,15 @@
 //! array is in use, the rebuild moves no more than its floor, otherwise as much as the members
 //! give. A rebuild from the start on notes its progress, and continues there after a restart.
 
-use crate::claims::Claim;
-use crate::core::Core;
+use crate::claims::RoleClaim;
+use crate::core::ArrayCore;
 use crate::fill::Filled;
 use crate::levels::Redundancy;
-use crate::member::Member;
+use crate::member::ArrayMember;
 use crate::superblock::MemberState;
-use block::{Access, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
+use block::{
+    Access, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors,
+};
 use std::rc::{Rc, Weak};
 
 /// Interval at which an array looks for work.
@@ -23,7 +25,7 @@ const CHECKPOINTS: usize = 16;
 
 /// Progress of a rebuild or resync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Progress {
+pub struct MaintenanceProgress {
     /// The member that is filled; `None` while copies are compared after a crash.
     pub role: Option<usize>,
     /// Sectors of the array that have been processed.
@@ -34,7 +36,7 @@ pub struct Progress {
     pub began: Nanos,
 }
 
-impl Progress {
+impl MaintenanceProgress {
     /// Returns the remaining time at the rate so far.
     pub fn left(&self, now: Nanos) -> Option<Nanos> {
         let (done, left) = (self.done.0, self.total.0.saturating_sub(self.done.0));
@@ -44,7 +46,7 @@ impl Progress {
 }
 
 /// Maintains an array until its last handle is gone.
-pub(crate) async fn maintain(core: Weak<Core>) {
+pub(crate) async fn maintain(core: Weak<ArrayCore>) {
     let mut cleared = Nanos::ZERO;
     loop {
         let timer = match core.upgrade() {
@@ -58,8 +60,8 @@ pub(crate) async fn maintain(core: Weak<Core>) {
     }
 }
 
-impl Core {
-    async fn maintain_once(self: &Rc<Core>, cleared: &mut Nanos) {
+impl ArrayCore {
+    async fn maintain_once(self: &Rc<ArrayCore>, cleared: &mut Nanos) {
         if self.down.borrow().is_some() || self.bitmap.is_none() {
             return;
         }
@@ -117,7 +119,7 @@ impl Core {
 
     /// Claims a lost role that a spare is to take now. A role that its member is about to take
     /// again needs no spare.
-    fn claim_for_spare(self: &Rc<Core>) -> Option<Claim> {
+    fn claim_for_spare(self: &Rc<ArrayCore>) -> Option<RoleClaim> {
         let now = self.env.timer.now();
         let is_due = |role: &usize| self.slots[*role].spare_at.get() <= now;
         let mut due = (0..self.shape.members()).filter(is_due);
@@ -133,7 +135,7 @@ impl Core {
     }
 
     fn end_of(&self, what: &str, result: IoResult<bool>) {
-        self.progress.set(Progress::default());
+        self.progress.set(MaintenanceProgress::default());
         match result {
             Ok(true) => self.log(format!("{}: {what} done", self.name)),
             Ok(false) => {}
@@ -151,7 +153,7 @@ impl Core {
     }
 
     /// Clears the bits of regions that are idle since `before`.
-    pub async fn clear_bitmap(self: &Rc<Core>, before: Nanos) -> IoResult {
+    pub async fn clear_bitmap(self: &Rc<ArrayCore>, before: Nanos) -> IoResult {
         let Some(bitmap) = self.bitmap.as_ref().filter(|i| !i.is_clear()) else {
             return Ok(());
         };
@@ -183,7 +185,7 @@ impl Core {
 
     /// Processes `regions`, at the permitted rate. Returns `false` if the work was left unfinished.
     pub async fn go_over(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         filled: Option<&Filled>,
         regions: Vec<usize>,
         work: impl AsyncFn(Extent) -> IoResult,
@@ -192,7 +194,7 @@ impl Core {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let all = self.geometry.sectors;
         let total = regions.iter().map(|r| bitmap.extent(*r, all).len.0).sum();
-        let mut progress = Progress {
+        let mut progress = MaintenanceProgress {
             role: filled.map(|filled| filled.role),
             done: Sectors::ZERO,
             total: Sectors(total),
@@ -222,7 +224,7 @@ impl Core {
     }
 
     /// True if the filled member still has its role and is being filled, or is to take a role.
-    pub fn is_filled(self: &Rc<Core>, filled: &Filled) -> bool {
+    pub fn is_filled(self: &Rc<ArrayCore>, filled: &Filled) -> bool {
         let now = self.writable(filled.role);
         let has = now.is_some_and(|now| Rc::ptr_eq(&now, &filled.member));
         let rebuilding = matches!(self.state(filled.role), MemberState::Rebuilding { .. });
@@ -241,7 +243,7 @@ impl Core {
     }
 
     /// Brings the copies of every suspect region into sync.
-    async fn resync(self: &Rc<Core>) -> IoResult<bool> {
+    async fn resync(self: &Rc<ArrayCore>) -> IoResult<bool> {
         self.again.borrow_mut().clear();
         let regions: Vec<usize> = self.unsynced.borrow().iter().copied().collect();
         let done = async |_: usize, region: usize| {
@@ -261,13 +263,17 @@ impl Core {
         .await
     }
 
-    pub fn take_spare(&self) -> Option<Rc<Member>> {
+    pub fn take_spare(&self) -> Option<Rc<ArrayMember>> {
         self.spares.borrow_mut().pop()
     }
 
     /// Puts a spare, taken from the waiting ones, into the claimed role. If other members prevent
     /// that, the spare waits again.
-    pub async fn activate_spare(self: &Rc<Core>, claim: Claim, spare: Rc<Member>) -> IoResult {
+    pub async fn activate_spare(
+        self: &Rc<ArrayCore>,
+        claim: RoleClaim,
+        spare: Rc<ArrayMember>,
+    ) -> IoResult {
         let _joining = self.join(&spare.name)?;
         if let Err(error) = self.commit().await {
             self.spares.borrow_mut().push(spare);
@@ -277,7 +283,12 @@ impl Core {
     }
 
     /// Puts `member` into the claimed role, to be filled.
-    pub async fn adopt(self: &Rc<Core>, claim: Claim, member: Rc<Member>, whole: bool) -> IoResult {
+    pub async fn adopt(
+        self: &Rc<ArrayCore>,
+        claim: RoleClaim,
+        member: Rc<ArrayMember>,
+        whole: bool,
+    ) -> IoResult {
         let role = claim.role;
         // A start that takes the member for one in sync needs the records of its journal.
         self.commit().await?;
@@ -310,7 +321,7 @@ impl Core {
         }
     }
 
-    async fn rebuild(self: &Rc<Core>, role: usize) -> IoResult<bool> {
+    async fn rebuild(self: &Rc<ArrayCore>, role: usize) -> IoResult<bool> {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let Some(member) = self.writable(role) else {
             return Ok(false);
@@ -383,7 +394,7 @@ impl Core {
     /// Makes the error for a role that the array does not have.
     pub fn no_role(&self, role: usize) -> IoError {
         let what = format!("it has no member {role}; see its status");
-        self.error(Kind::Invalid, what)
+        self.error(IoErrorKind::Invalid, what)
     }
 }
 
@@ -393,7 +404,7 @@ mod tests {
 
     #[test]
     fn what_is_left_takes_as_long_for_a_sector_as_before() {
-        let progress = |done| Progress {
+        let progress = |done| MaintenanceProgress {
             role: None,
             done: Sectors(done),
             total: Sectors(1000),

@@ -3,12 +3,12 @@
 //! Not here: its state in the array (`core`), the choice of a leg (`balance`), time limits
 //! (`turn`).
 
-use crate::change::Change;
-use crate::core::Core;
+use crate::change::ExtentChange;
+use crate::core::ArrayCore;
 use crate::turn::{DEPTH, Within};
 use block::{
-    BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES,
-    Sectors, Semaphore, Shared,
+    BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos,
+    SECTOR_BYTES, Sectors, Semaphore, SharedBuf,
 };
 use futures_util::future::join;
 use layout::Uuid;
@@ -22,7 +22,7 @@ pub type Losses = Rc<dyn Fn() -> u64>;
 
 /// A device that is to be, or is found to be, a member.
 #[derive(Clone)]
-pub struct Candidate {
+pub struct MemberCandidate {
     /// The device.
     pub device: BoxDevice,
     /// Failure domain of the device.
@@ -31,10 +31,10 @@ pub struct Candidate {
     pub losses: Losses,
 }
 
-impl Candidate {
+impl MemberCandidate {
     /// Makes a candidate of a device that forgets nothing while it answers.
-    pub fn new(device: BoxDevice, domain: impl Into<Arc<str>>) -> Candidate {
-        Candidate {
+    pub fn new(device: BoxDevice, domain: impl Into<Arc<str>>) -> MemberCandidate {
+        MemberCandidate {
             device,
             domain: domain.into(),
             losses: Rc::new(|| 0),
@@ -65,14 +65,14 @@ const ZERO_STEP_FIRST: Sectors = Sectors::from_mib(4);
 /// The pause before the retry of a write that the medium refused.
 const REWRITE_PAUSE: Nanos = Nanos::from_millis(50);
 
-pub(crate) struct Member {
+pub(crate) struct ArrayMember {
     pub device: BoxDevice,
     pub domain: Arc<str>,
     pub name: Arc<str>,
     pub uuid: Uuid,
     pub counts: Cell<MemberCounts>,
     /// The array of the member, once it belongs to one.
-    pub array: RefCell<Weak<Core>>,
+    pub array: RefCell<Weak<ArrayCore>>,
     /// Operations in flight.
     pub in_flight: Cell<u32>,
     /// Those of them that are waited for beyond their time limit.
@@ -84,7 +84,7 @@ pub(crate) struct Member {
     /// Moving average of the time of reads.
     pub read_time: Cell<Nanos>,
     /// The device that is to replace this one, and gets all changes too.
-    pub successor: RefCell<Option<Rc<Member>>>,
+    pub successor: RefCell<Option<Rc<ArrayMember>>>,
     /// The copy of the superblock that is older, torn or unreadable: the next write goes there.
     pub worse_copy: Cell<usize>,
     pub turns: Semaphore,
@@ -102,18 +102,21 @@ pub(crate) struct Member {
 
 /// True if the device itself is lost, rather than some of its sectors.
 pub(crate) fn is_loss(error: &IoError) -> bool {
-    matches!(error.kind(), Kind::Gone | Kind::Timeout | Kind::Stream)
+    matches!(
+        error.kind(),
+        IoErrorKind::Gone | IoErrorKind::Timeout | IoErrorKind::Stream
+    )
 }
 
-impl Member {
+impl ArrayMember {
     pub fn new(
-        candidate: Candidate,
+        candidate: MemberCandidate,
         uuid: Uuid,
         data_at: Sectors,
         timeout: Option<Nanos>,
         env: Env,
-    ) -> Member {
-        Member {
+    ) -> ArrayMember {
+        ArrayMember {
             name: candidate.device.geometry().name.clone(),
             device: candidate.device,
             domain: candidate.domain,
@@ -161,7 +164,7 @@ impl Member {
         self.head.set(at + Sectors((len / 512) as u64));
         let bytes = len as u64;
         self.reading_bytes.set(self.reading_bytes.get() + bytes);
-        let _done = Done(|| self.reading_bytes.set(self.reading_bytes.get() - bytes));
+        let _done = OnDrop(|| self.reading_bytes.set(self.reading_bytes.get() - bytes));
         let (buf, result) = match self
             .within(bytes, self.device.read(at + self.data_at, buf))
             .await
@@ -189,7 +192,7 @@ impl Member {
             return Ok(());
         }
         let what = "its connection was lost, and it may have forgotten writes";
-        let error = self.device.geometry().error(Kind::Gone, what);
+        let error = self.device.geometry().error(IoErrorKind::Gone, what);
         let array = self.array.borrow().upgrade();
         match array.is_some_and(|array| array.evict(self, &error)) {
             true => Err(error),
@@ -198,7 +201,7 @@ impl Member {
     }
 
     /// Applies a change to the sectors `at`, here and on the successor.
-    pub async fn change(&self, at: Extent, change: Change) -> IoResult {
+    pub async fn change(&self, at: Extent, change: ExtentChange) -> IoResult {
         let Some(successor) = self.successor.borrow().clone() else {
             return self.change_alone(at, change).await;
         };
@@ -214,20 +217,20 @@ impl Member {
     }
 
     /// Drops a successor that has missed a change.
-    fn disinherit(&self, successor: &Rc<Member>) {
+    fn disinherit(&self, successor: &Rc<ArrayMember>) {
         let mut now = self.successor.borrow_mut();
         if now.as_ref().is_some_and(|now| Rc::ptr_eq(now, successor)) {
             *now = None;
         }
     }
 
-    async fn change_alone(&self, at: Extent, change: Change) -> IoResult {
+    async fn change_alone(&self, at: Extent, change: ExtentChange) -> IoResult {
         let there = Extent::new(at.start + self.data_at, at.len);
         let bytes = at.len.bytes();
         let result = match change {
-            Change::Data(data, fua) => self.put(there.start, data, fua).await,
-            Change::Zero => Box::pin(self.zero(there)).await,
-            Change::Discard => {
+            ExtentChange::Data(data, fua) => self.put(there.start, data, fua).await,
+            ExtentChange::Zero => Box::pin(self.zero(there)).await,
+            ExtentChange::Discard => {
                 let work = self.device.discard(there);
                 return self.within(bytes, work).await.and_then(|result| result);
             }
@@ -243,27 +246,30 @@ impl Member {
     /// Refuses changes to an evicted member: earlier operations may still land.
     fn check_here(&self) -> IoResult {
         match self.is_left() {
-            true => Err(self.device.geometry().error(Kind::Gone, "it was lost")),
+            true => Err(self
+                .device
+                .geometry()
+                .error(IoErrorKind::Gone, "it was lost")),
             false => Ok(()),
         }
     }
 
     /// Writes to the sectors from `at` of the device, again if the medium refuses: the device may
     /// find other sectors for them.
-    async fn put(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn put(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.check_here()?;
         let bytes = data.len() as u64;
         let work = self.device.write(at, data.clone(), fua);
         let result = self.within(bytes, work).await.and_then(|result| result);
         match result {
-            Err(error) if error.kind() == Kind::Media => {
+            Err(error) if error.kind() == IoErrorKind::Media => {
                 Box::pin(self.put_again(at, data, fua, error)).await
             }
             result => result,
         }
     }
 
-    async fn put_again(&self, at: Lba, data: Shared, fua: Fua, error: IoError) -> IoResult {
+    async fn put_again(&self, at: Lba, data: SharedBuf, fua: Fua, error: IoError) -> IoResult {
         let array = self.array.borrow().upgrade();
         let rewrites = array.map_or(0, |array| array.options.rewrites);
         let mut result = Err(error);
@@ -313,9 +319,9 @@ impl Member {
     }
 
     /// Writes data.
-    pub async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    pub async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         let sectors = Sectors(data.len() as u64 / SECTOR_BYTES);
-        let change = Change::Data(data, fua);
+        let change = ExtentChange::Data(data, fua);
         self.change(Extent::new(at, sectors), change).await
     }
 
@@ -358,7 +364,7 @@ impl Member {
     }
 
     /// Writes metadata at `at` of the device, durable at once.
-    pub async fn write_meta(&self, at: Sectors, data: Shared) -> IoResult {
+    pub async fn write_meta(&self, at: Sectors, data: SharedBuf) -> IoResult {
         let result = self.put(Lba(at.0), data, Fua::Yes).await;
         if result.is_err() {
             self.count(|c| c.write_errors += 1);
@@ -368,9 +374,9 @@ impl Member {
 }
 
 /// Calls a function when dropped, however the future that holds it ends.
-struct Done<F: FnMut()>(F);
+struct OnDrop<F: FnMut()>(F);
 
-impl<F: FnMut()> Drop for Done<F> {
+impl<F: FnMut()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         (self.0)();
     }

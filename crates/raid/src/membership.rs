@@ -12,7 +12,7 @@
 //!
 //! Not here: reading superblocks (`examine`), the decision that an array can run (`assemble`).
 
-use crate::superblock::{MemberEntry, MemberState, Position, ROLE_SPARE, Superblock};
+use crate::superblock::{ArraySuperblock, MemberEntry, MemberState, Position, ROLE_SPARE};
 use layout::Uuid;
 
 /// Number of starts of a history that are printed.
@@ -20,16 +20,16 @@ const PRINTED_MAX: usize = 3;
 
 /// The sound copies of a device's superblock.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownMember {
     /// With the index of the copy; at least one, the newest first.
-    copies: Vec<(usize, Superblock)>,
+    copies: Vec<(usize, ArraySuperblock)>,
     /// The other copy cannot be read, or is no superblock of this member.
     hidden: bool,
 }
 
 /// Freshness of a member that the newest superblock knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Membership {
+pub(crate) enum ArrayMembership {
     /// The member has everything that was acknowledged.
     Fresh,
     /// The member lacks acknowledged data: the regions marked in the write-intent bitmap, or
@@ -39,9 +39,9 @@ pub(crate) enum Membership {
     Unknown,
 }
 
-impl Known {
+impl KnownMember {
     /// Returns `None` if neither copy is sound.
-    pub fn new(copies: [Option<Superblock>; 2]) -> Option<Known> {
+    pub fn new(copies: [Option<ArraySuperblock>; 2]) -> Option<KnownMember> {
         let mut found: Vec<_> = (0..).zip(copies).collect::<Vec<_>>();
         let hidden = found.iter().any(|(_, copy)| copy.is_none());
         found.sort_by_key(|(_, copy)| std::cmp::Reverse(copy.as_ref().map(|copy| copy.events)));
@@ -50,16 +50,16 @@ impl Known {
             .filter_map(|(index, copy)| Some((index, copy?)))
             .collect();
         let (_, newest) = copies.first()?;
-        let is_same = |s: &Superblock| (s.array, s.member) == (newest.array, newest.member);
+        let is_same = |s: &ArraySuperblock| (s.array, s.member) == (newest.array, newest.member);
         let foreign = copies.iter().any(|(_, copy)| !is_same(copy));
         if foreign {
             copies.truncate(1);
         }
         let hidden = hidden || foreign;
-        Some(Known { copies, hidden })
+        Some(KnownMember { copies, hidden })
     }
 
-    pub fn newest(&self) -> &Superblock {
+    pub fn newest(&self) -> &ArraySuperblock {
         &self.copies[0].1
     }
 
@@ -73,13 +73,13 @@ impl Known {
     }
 
     /// Returns the newest copy that `truth` follows.
-    fn common(&self, truth: &Superblock) -> Option<&(usize, Superblock)> {
+    fn common(&self, truth: &ArraySuperblock) -> Option<&(usize, ArraySuperblock)> {
         let mut copies = self.copies.iter();
         copies.find(|(_, copy)| follows(truth, copy))
     }
 
     /// Returns the copy to be written first: not the one that counts.
-    pub fn worse_copy(&self, truth: &Superblock) -> usize {
+    pub fn worse_copy(&self, truth: &ArraySuperblock) -> usize {
         1 - self.common(truth).unwrap_or(&self.copies[0]).0
     }
 
@@ -91,12 +91,12 @@ impl Known {
     }
 
     /// True if the member has not diverged from `truth`.
-    pub fn is_part_of(&self, truth: &Superblock) -> bool {
+    pub fn is_part_of(&self, truth: &ArraySuperblock) -> bool {
         self.common(truth).is_some()
     }
 
     /// True if this is a copy of the same member from before the last event of `other`.
-    pub fn is_behind(&self, other: &Known) -> bool {
+    pub fn is_behind(&self, other: &KnownMember) -> bool {
         let (this, other) = (self.newest(), other.newest());
         follows(other, this) && !follows(this, other)
     }
@@ -113,24 +113,28 @@ impl Known {
     }
 
     /// Freshness of this member, which has `entry` in the table of `truth`; `None` if it diverged.
-    pub fn membership(&self, truth: &Superblock, entry: &MemberEntry) -> Option<Membership> {
+    pub fn membership(
+        &self,
+        truth: &ArraySuperblock,
+        entry: &MemberEntry,
+    ) -> Option<ArrayMembership> {
         let (_, common) = self.common(truth)?;
         Some(match entry.state {
-            MemberState::Failed { whole } => Membership::Stale {
+            MemberState::Failed { whole } => ArrayMembership::Stale {
                 // The missed regions are marked, unless the member was lost before it was filled,
                 // or is a copy from before the loss.
                 whole: whole || common.events + 1 < entry.failed_at,
             },
-            _ if common.events >= truth.sealed => Membership::Fresh,
-            _ if self.hidden => Membership::Unknown,
-            _ => Membership::Stale { whole: true },
+            _ if common.events >= truth.sealed => ArrayMembership::Fresh,
+            _ if self.hidden => ArrayMembership::Unknown,
+            _ => ArrayMembership::Stale { whole: true },
         })
     }
 }
 
 /// True if the event of `copy` became part of the life that led to `truth`. A spare has no say in
 /// it.
-fn follows(truth: &Superblock, copy: &Superblock) -> bool {
+fn follows(truth: &ArraySuperblock, copy: &ArraySuperblock) -> bool {
     let at = copy.position();
     let mut chain = truth.chain().into_iter();
     let is_in = chain.any(|then| then.generation == at.generation && then.event >= at.event);
@@ -140,22 +144,22 @@ fn follows(truth: &Superblock, copy: &Superblock) -> bool {
 /// Finds the newest superblock of members of one array, which speaks for all of them: each member
 /// that it knows has a copy that it follows. Returns `None` if members diverged from each other, so
 /// that there is none.
-pub(crate) fn newest(found: &[&Known]) -> Option<Superblock> {
+pub(crate) fn newest(found: &[&KnownMember]) -> Option<ArraySuperblock> {
     let copies = found.iter().flat_map(|known| &known.copies);
     let mut copies: Vec<_> = copies.map(|(_, copy)| copy).collect();
     if copies.iter().any(|copy| copy.role != ROLE_SPARE) {
         copies.retain(|copy| copy.role != ROLE_SPARE);
     }
     copies.sort_by_key(|copy| std::cmp::Reverse((copy.events, copy.generation)));
-    let speaks_for_all = |truth: &&&Superblock| {
-        let knows = |k: &&&Known| truth.table.iter().any(|entry| entry.uuid == k.member());
+    let speaks_for_all = |truth: &&&ArraySuperblock| {
+        let knows = |k: &&&KnownMember| truth.table.iter().any(|entry| entry.uuid == k.member());
         let mut known = found.iter().filter(knows);
         known.all(|known| known.is_part_of(truth))
     };
     let truth = *copies.iter().find(speaks_for_all)?;
     let same = copies.iter().filter(|c| c.position() == truth.position());
     let sealed = same.map(|copy| copy.sealed).max();
-    Some(Superblock {
+    Some(ArraySuperblock {
         sealed: sealed.unwrap_or(truth.sealed),
         ..truth.clone()
     })
@@ -163,7 +167,7 @@ pub(crate) fn newest(found: &[&Known]) -> Option<Superblock> {
 
 /// Makes the history of a start that follows `truth`: with its last event, and the starts in which
 /// members were lost that may still return before others.
-pub(crate) fn history_after(truth: &Superblock, most: usize) -> Vec<Position> {
+pub(crate) fn history_after(truth: &ArraySuperblock, most: usize) -> Vec<Position> {
     let chain = truth.chain();
     let failed = truth.table.iter().filter(|entry| entry.state.is_failed());
     let lost_in = |entry: &MemberEntry| {
@@ -180,7 +184,7 @@ pub(crate) fn history_after(truth: &Superblock, most: usize) -> Vec<Position> {
 }
 
 /// Returns the highest event of any of `found`, whether it counts or not.
-pub(crate) fn last_event(found: &[&Known]) -> u64 {
+pub(crate) fn last_event(found: &[&KnownMember]) -> u64 {
     let copies = found.iter().flat_map(|known| &known.copies);
     copies.map(|(_, copy)| copy.events).max().unwrap_or(0)
 }

@@ -8,17 +8,17 @@
 //! Not here: the protection against a loss of power (`journal`), reading without a member
 //! (`reconstruct`).
 
-use crate::change::Change;
-use crate::core::Core;
-use crate::journal::Cover;
-use crate::levels::{Roles, Stripe};
+use crate::change::ExtentChange;
+use crate::core::ArrayCore;
+use crate::journal::StripeCover;
+use crate::levels::{ParityStripe, Roles};
 use crate::scratch;
-use crate::update::{Part, Update};
+use crate::update::{ChunkPart, StripeUpdate};
 use crate::xor::{rebuild_in, xor};
-use block::{Access, Buf, Extent, Fua, Grant, IoError, IoResult, Lba, Proof, Sectors, Shared};
+use block::{Access, Buf, Extent, Fua, Grant, IoError, IoResult, Lba, Proof, Sectors, SharedBuf};
 use futures_util::future::{join_all, try_join_all};
 use layout::BLOCK_BYTES;
-use layout::array::journal::{Entry, Run};
+use layout::array::journal::{ChunkRun, JournalEntry};
 use std::rc::Rc;
 
 fn bytes(sectors: Sectors) -> usize {
@@ -26,7 +26,7 @@ fn bytes(sectors: Sectors) -> usize {
 }
 
 /// A record's headers, the bytes of its runs and the new parity, in one buffer.
-struct Image {
+struct RecordImage {
     block: Buf,
     /// Number of copies of the header.
     headers: u8,
@@ -36,16 +36,20 @@ struct Image {
     parity: Option<usize>,
 }
 
-impl Core {
+impl ArrayCore {
     /// Changes `extent`, stripe by stripe.
-    pub async fn change_parity(self: Rc<Core>, extent: Extent, change: Change) -> IoResult {
+    pub async fn change_parity(
+        self: Rc<ArrayCore>,
+        extent: Extent,
+        change: ExtentChange,
+    ) -> IoResult {
         let _under_way = self.late.begin();
         self.last_use.set(self.env.timer.now());
         match change {
-            Change::Data(data, fua) => self.write_stripes(extent, &data, fua).await,
+            ExtentChange::Data(data, fua) => self.write_stripes(extent, &data, fua).await,
             // Members that forgot bytes would leave the parity of others wrong.
-            Change::Discard => Ok(()),
-            Change::Zero => {
+            ExtentChange::Discard => Ok(()),
+            ExtentChange::Zero => {
                 let step = scratch::zeroes(&self.shape);
                 // A task with zeroes waits for the grants of their stripes: one at a time.
                 let _alone = self.zeroing.lock().await;
@@ -64,7 +68,12 @@ impl Core {
         }
     }
 
-    async fn write_stripes(self: &Rc<Core>, extent: Extent, data: &Shared, fua: Fua) -> IoResult {
+    async fn write_stripes(
+        self: &Rc<ArrayCore>,
+        extent: Extent,
+        data: &SharedBuf,
+        fua: Fua,
+    ) -> IoResult {
         self.check_up()?;
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let marked = bitmap.begin(self, extent).await;
@@ -92,10 +101,10 @@ impl Core {
     }
 
     async fn write_stripe(
-        self: &Rc<Core>,
-        stripe: Stripe,
+        self: &Rc<ArrayCore>,
+        stripe: ParityStripe,
         extent: Extent,
-        data: Shared,
+        data: SharedBuf,
         fua: Fua,
         marked: &Proof,
     ) -> IoResult<Proof> {
@@ -109,14 +118,14 @@ impl Core {
 
     /// Returns `None` if the stripe's parity was given up first.
     async fn try_stripe(
-        self: &Rc<Core>,
-        stripe: Stripe,
+        self: &Rc<ArrayCore>,
+        stripe: ParityStripe,
         extent: Extent,
-        data: &Shared,
+        data: &SharedBuf,
         fua: Fua,
         _marked: &Proof,
     ) -> IoResult<Option<Proof>> {
-        let update = Update::new(self, stripe, extent, data, fua);
+        let update = StripeUpdate::new(self, stripe, extent, data, fua);
         let grant = self
             .grant_update(update.data_bytes(), bytes(update.len))
             .await;
@@ -146,7 +155,7 @@ impl Core {
         let known = put?;
         let runs = update.parts.iter().map(|part| part.run);
         let runs = runs.chain(has_parity.then(|| update.parity_run()));
-        let there = |run: Run| (run.role(), Extent::new(stripe.row() + run.from, run.len));
+        let there = |run: ChunkRun| (run.role(), Extent::new(stripe.row() + run.from, run.len));
         let written: Vec<_> = runs.map(there).collect();
         self.clear_lost(Some(extent), written.into_iter()).await?;
         Ok(Some(known))
@@ -156,12 +165,12 @@ impl Core {
     /// new parity. A parity that follows from complete data is no part of a record. Returns `None`
     /// if the parity cannot be computed, and the old one is of no use.
     async fn new_parity(
-        self: &Rc<Core>,
-        update: &Update,
+        self: &Rc<ArrayCore>,
+        update: &StripeUpdate,
         whole: bool,
         grant: &Grant,
-    ) -> IoResult<Option<Image>> {
-        let parts: &[Part] = if whole { &[] } else { &update.parts };
+    ) -> IoResult<Option<RecordImage>> {
+        let parts: &[ChunkPart] = if whole { &[] } else { &update.parts };
         let data: usize = parts.iter().map(|part| part.data.len()).sum();
         let mut takes_parity = self.writable(update.stripe.parity).is_some();
         let parity_len = if takes_parity { bytes(update.len) } else { 0 };
@@ -192,7 +201,7 @@ impl Core {
             true => Buf::join(vec![head, parity], &self.env.pool),
             false => head,
         };
-        Ok(Some(Image {
+        Ok(Some(RecordImage {
             block,
             headers,
             body,
@@ -202,7 +211,7 @@ impl Core {
 
     /// Gives up the stripe's parity in the band of `update`: nothing is computed from it, and no
     /// record restores it.
-    async fn give_up_parity(self: &Rc<Core>, update: &Update) -> IoResult {
+    async fn give_up_parity(self: &Rc<ArrayCore>, update: &StripeUpdate) -> IoResult {
         self.add_gap(update.stripe.parity, update.band());
         self.flush_members().await?;
         self.journals[update.stripe.parity].retire(self).await
@@ -212,7 +221,7 @@ impl Core {
     /// written. The data of the roles `lost` cannot be read there. Either the parity was given up
     /// before. Or two data chunks cannot be read, of which one is a gap of its member, and one is
     /// overwritten.
-    fn outdates_parity(&self, update: &Update, lost: Roles) -> bool {
+    fn outdates_parity(&self, update: &StripeUpdate, lost: Roles) -> bool {
         let parity = update.stripe.parity;
         let is_gap = |role: usize| self.is_gap(role, update.band());
         let data: Vec<_> = lost.iter().filter(|role| *role != parity).collect();
@@ -226,8 +235,8 @@ impl Core {
     /// Computes the new parity from the old one and the old data; gives the buffer back if these
     /// cannot all be read, or need not be.
     async fn difference(
-        self: &Rc<Core>,
-        update: &Update,
+        self: &Rc<ArrayCore>,
+        update: &StripeUpdate,
         parity: Buf,
         grant: &Grant,
     ) -> Result<Buf, Buf> {
@@ -273,8 +282,8 @@ impl Core {
     /// Computes the new parity from all data of the band, one chunk of which may have to be
     /// computed from the others.
     async fn from_band(
-        self: &Rc<Core>,
-        update: &Update,
+        self: &Rc<ArrayCore>,
+        update: &StripeUpdate,
         mut parity: Buf,
         grant: &Grant,
     ) -> IoResult<Option<Buf>> {
@@ -314,9 +323,14 @@ impl Core {
     }
 
     /// Journals an update and writes it in place.
-    async fn put(self: &Rc<Core>, update: &Update, image: Image, whole: bool) -> IoResult<Proof> {
+    async fn put(
+        self: &Rc<ArrayCore>,
+        update: &StripeUpdate,
+        image: RecordImage,
+        whole: bool,
+    ) -> IoResult<Proof> {
         let (stripe, parity) = (update.stripe, image.parity);
-        let Image {
+        let RecordImage {
             block,
             headers,
             body,
@@ -334,7 +348,7 @@ impl Core {
                         let parity = (!update.is_complete()).then(|| update.parity_run());
                         let runs = update.parts.iter().map(|p| p.run).chain(parity);
                         let head = usize::from(headers) * BLOCK_BYTES;
-                        Entry::Redo {
+                        JournalEntry::Redo {
                             runs: runs.collect(),
                             sum: crc_fast::crc32_iscsi(&block[head..head + body]),
                         }
@@ -363,10 +377,10 @@ impl Core {
         };
         // Without a record, a reader of the data must know that its parity is out of sync.
         let cover = match recorded {
-            Some(recorded) => Ok(Cover::Record(recorded)),
+            Some(recorded) => Ok(StripeCover::Record(recorded)),
             None => {
                 let without = self.commit_without(stripe.parity, update.band()).await;
-                without.map(Cover::NoParity)
+                without.map(StripeCover::NoParity)
             }
         };
         let result = match cover {
@@ -380,20 +394,20 @@ impl Core {
         result
     }
 
-    fn sums(&self, update: &Update, parity: &[u8]) -> Entry {
+    fn sums(&self, update: &StripeUpdate, parity: &[u8]) -> JournalEntry {
         let mut sums = vec![crc_fast::crc32_iscsi(parity); self.shape.members()];
         for part in &update.parts {
             sums[part.run.role()] = crc_fast::crc32_iscsi(&part.data);
         }
-        Entry::Whole(sums)
+        JournalEntry::Whole(sums)
     }
 
     async fn put_in_place(
-        self: &Rc<Core>,
-        update: &Update,
-        block: Shared,
+        self: &Rc<ArrayCore>,
+        update: &StripeUpdate,
+        block: SharedBuf,
         parity: Option<(usize, Fua)>,
-        _cover: Cover,
+        _cover: StripeCover,
     ) -> IoResult<Proof> {
         let row = update.stripe.row();
         let data = update
@@ -432,7 +446,7 @@ impl Core {
 
     /// Gives up the data of missing members in the band of `update`: it can no longer be computed,
     /// since not all of the others have taken the update.
-    async fn lose_missing(self: &Rc<Core>, update: &Update) -> IoResult {
+    async fn lose_missing(self: &Rc<ArrayCore>, update: &StripeUpdate) -> IoResult {
         let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
         for column in missing.filter_map(|role| update.stripe.column(role)) {
             let lost = update.stripe.place(column, update.from, update.len);

@@ -1,6 +1,6 @@
 //! Placing members so that the loss of a failure domain does not stop the array.
 
-use crate::levels::{Level, Shape};
+use crate::levels::{ArrayShape, Level};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ pub fn order(level: Level, domains: &[Arc<str>]) -> Vec<usize> {
 
 /// Returns a sentence for each failure domain that would stop the array if lost, given the domains
 /// of `members`.
-pub fn warnings(shape: &Shape, members: &[(usize, Arc<str>)]) -> Vec<String> {
+pub fn warnings(shape: &ArrayShape, members: &[(usize, Arc<str>)]) -> Vec<String> {
     if !shape.level().is_redundant() {
         return Vec::new();
     }
@@ -71,7 +71,7 @@ mod tests {
     fn placed(level: Level, names: &str) -> (String, usize) {
         let domains = domains(names);
         let order = order(level, &domains);
-        let shape = Shape::new(level, &vec![Sectors(800); names.len()], Sectors(8)).unwrap();
+        let shape = ArrayShape::new(level, &vec![Sectors(800); names.len()], Sectors(8)).unwrap();
         let members: Vec<_> = order
             .iter()
             .map(|i| domains[*i].clone())

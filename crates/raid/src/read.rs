@@ -6,18 +6,18 @@
 //! (`reconstruct`).
 
 use crate::balance;
-use crate::core::Core;
-use crate::levels::{LEGS_MAX, Leg, Piece, Roles};
-use crate::member::{Member, is_loss};
+use crate::core::ArrayCore;
+use crate::levels::{LEGS_MAX, Leg, LegPiece, Roles};
+use crate::member::{ArrayMember, is_loss};
 use arrayvec::ArrayVec;
-use block::{Access, Buf, Extent, Fua, IoError, IoResult, Kind, Lba};
+use block::{Access, Buf, Extent, Fua, IoError, IoErrorKind, IoResult, Lba};
 use futures_util::future::join_all;
 use std::rc::Rc;
 
-impl Core {
+impl ArrayCore {
     /// Reads the data at `at` into `buf`. Rare paths are boxed, so that the future stays small: it
     /// is moved.
-    pub async fn read(self: &Rc<Core>, at: Lba, buf: Buf) -> (Buf, IoResult) {
+    pub async fn read(self: &Rc<ArrayCore>, at: Lba, buf: Buf) -> (Buf, IoResult) {
         self.last_use.set(self.env.timer.now());
         let extent = match self.geometry.transfer(at, buf.len()) {
             Ok(extent) => extent,
@@ -42,13 +42,13 @@ impl Core {
     }
 
     /// Returns the leg that can serve all of `extent` as it is, if there is one.
-    fn pick_whole(&self, extent: Extent) -> Option<(Leg, Rc<Member>)> {
+    fn pick_whole(&self, extent: Extent) -> Option<(Leg, Rc<ArrayMember>)> {
         let first = self.shape.first_piece(extent);
         let whole = first.extent == extent && !self.is_unsynced(extent);
         whole.then(|| self.pick(&first, Roles::default())).flatten()
     }
 
-    async fn read_pieces(self: &Rc<Core>, extent: Extent, buf: Buf) -> (Buf, IoResult) {
+    async fn read_pieces(self: &Rc<ArrayCore>, extent: Extent, buf: Buf) -> (Buf, IoResult) {
         if self.is_unsynced(extent) {
             let resync = Box::pin(self.clone().resync_extent(extent, Fua::Yes));
             if let Err(error) = self.env.spawn.persist(resync).await {
@@ -76,7 +76,7 @@ impl Core {
     }
 
     /// Chooses the leg for a read, of those in sync that are not in `but`.
-    fn pick(&self, piece: &Piece, but: Roles) -> Option<(Leg, Rc<Member>)> {
+    fn pick(&self, piece: &LegPiece, but: Roles) -> Option<(Leg, Rc<ArrayMember>)> {
         let turn = self.turn.get();
         self.turn.set(turn + 1);
         let mut legs = ArrayVec::<_, LEGS_MAX>::new();
@@ -90,9 +90,9 @@ impl Core {
     /// Reads a piece from one leg after the other. `failure` is the result of the first one, if it
     /// has been asked.
     async fn read_piece(
-        self: &Rc<Core>,
-        piece: Piece,
-        mut failure: Option<(usize, Rc<Member>, IoError)>,
+        self: &Rc<ArrayCore>,
+        piece: LegPiece,
+        mut failure: Option<(usize, Rc<ArrayMember>, IoError)>,
         mut buf: Buf,
     ) -> (Buf, IoResult) {
         let (mut to_mend, mut tried) = (Roles::default(), Roles::default());
@@ -137,12 +137,17 @@ impl Core {
                 }
             };
         }
-        let none = || self.error(Kind::Gone, "no member is left that holds these sectors");
+        let none = || {
+            self.error(
+                IoErrorKind::Gone,
+                "no member is left that holds these sectors",
+            )
+        };
         (buf, Err(last.unwrap_or_else(none).at(piece.extent)))
     }
 
     /// Rewrites sectors that some members could not read.
-    fn mend_later(self: &Rc<Core>, piece: Piece, failed: Roles) {
+    fn mend_later(self: &Rc<ArrayCore>, piece: LegPiece, failed: Roles) {
         if failed.is_empty() || self.down.borrow().is_some() {
             return;
         }
@@ -157,7 +162,7 @@ impl Core {
 
     /// Rewrites the sectors of `piece` on `role` from another leg. They are read again under a lock
     /// that keeps writers out.
-    async fn mend(self: &Rc<Core>, piece: Piece, role: usize) -> IoResult {
+    async fn mend(self: &Rc<ArrayCore>, piece: LegPiece, role: usize) -> IoResult {
         let around = match self.shape.level().has_parity() {
             true => self.shape.stripe_at(piece.extent.start).extent(),
             false => piece.extent,
@@ -203,8 +208,8 @@ impl Core {
     }
 
     /// Reads a piece from any leg that is in sync, but for `role`.
-    async fn read_other(&self, piece: &Piece, role: usize, mut buf: Buf) -> (Buf, IoResult) {
-        let mut last = Err(self.error(Kind::Gone, "no other member holds these sectors"));
+    async fn read_other(&self, piece: &LegPiece, role: usize, mut buf: Buf) -> (Buf, IoResult) {
+        let mut last = Err(self.error(IoErrorKind::Gone, "no other member holds these sectors"));
         for (leg, member) in self.readable(piece) {
             if leg.member != role {
                 (buf, last) = self.read_of(leg.member, &member, leg.at, buf).await;

@@ -1,19 +1,19 @@
 //! RAID 5: reading without a member.
 
-use crate::core::Core;
-use crate::levels::{Piece, Roles, Stripe};
-use crate::member::{Member, is_loss};
+use crate::core::ArrayCore;
+use crate::levels::{LegPiece, ParityStripe, Roles};
+use crate::member::{ArrayMember, is_loss};
 use crate::xor::xor;
-use block::{Access, Buf, Grant, IoError, IoResult, Kind, Lba, SECTOR_BYTES, Sectors};
+use block::{Access, Buf, Grant, IoError, IoErrorKind, IoResult, Lba, SECTOR_BYTES, Sectors};
 use futures_util::future::join_all;
 use std::rc::Rc;
 
-impl Core {
+impl ArrayCore {
     /// Reads a piece of a member that cannot be read itself. `missing` means that the member was
     /// not in sync.
     pub async fn read_from_others(
-        self: &Rc<Core>,
-        piece: Piece,
+        self: &Rc<ArrayCore>,
+        piece: LegPiece,
         missing: bool,
         mut buf: Buf,
     ) -> (Buf, IoResult) {
@@ -24,7 +24,7 @@ impl Core {
         // Updates were cut short, which only replaying the journals makes whole.
         if let Some(why) = &*self.down.borrow() {
             let what = format!("what a missing member held cannot be computed: {why}");
-            return (buf, Err(self.error(Kind::Gone, what)));
+            return (buf, Err(self.error(IoErrorKind::Gone, what)));
         }
         // A rebuild may have ended while this waited for it, and another member may have been lost
         // since.
@@ -43,8 +43,8 @@ impl Core {
     /// Computes the data of `role` from `from` on in its chunk of `stripe`. No write to the stripe
     /// may be in flight. Takes memory from `grant` and gives it back.
     pub async fn reconstruct(
-        self: &Rc<Core>,
-        stripe: Stripe,
+        self: &Rc<ArrayCore>,
+        stripe: ParityStripe,
         role: usize,
         from: Sectors,
         mut buf: Buf,
@@ -78,11 +78,23 @@ impl Core {
         let roles = 0..self.shape.members();
         let missing = roles.filter(|role| self.in_sync(*role).is_none()).count();
         let is_lost = missing > 1 || self.down.borrow().is_some();
-        self.error(if is_lost { Kind::Gone } else { Kind::Media }, what)
+        self.error(
+            if is_lost {
+                IoErrorKind::Gone
+            } else {
+                IoErrorKind::Media
+            },
+            what,
+        )
     }
 
     /// Reads the same run of all `roles` into `all`; returns the roles that could not be read.
-    pub async fn read_band(self: &Rc<Core>, at: Lba, roles: &[usize], all: Buf) -> (Buf, Roles) {
+    pub async fn read_band(
+        self: &Rc<ArrayCore>,
+        at: Lba,
+        roles: &[usize],
+        all: Buf,
+    ) -> (Buf, Roles) {
         let len = all.len() / roles.len();
         let (mut reads, mut rest) = (Vec::new(), all);
         for role in roles {
@@ -108,7 +120,7 @@ impl Core {
         (Buf::join(parts, &self.env.pool), lost)
     }
 
-    pub fn judge_read(self: &Rc<Core>, member: &Member, result: &IoResult) {
+    pub fn judge_read(self: &Rc<ArrayCore>, member: &ArrayMember, result: &IoResult) {
         if let Err(error) = result
             && is_loss(error)
         {

@@ -1,7 +1,7 @@
 //! Replacing a member in sync, which serves until the new one holds all of its data.
 //!
 //! The new device is a spare to every superblock until then. Its data is copied region by region;
-//! writes meanwhile go to both ([`Member::change`]). Where the old member cannot be read, the new
+//! writes meanwhile go to both ([`ArrayMember::change`]). Where the old member cannot be read, the new
 //! one gets the data of the others.
 //!
 //! Invariants:
@@ -12,19 +12,19 @@
 //! If the old member is lost meanwhile, the new device takes its place like any spare. If the new
 //! device refuses a write, or the array ends, the replacement is over and the old member stays.
 
-use crate::core::Core;
+use crate::core::ArrayCore;
 use crate::fill::Filled;
-use crate::member::Member;
-use block::{Access, Extent, IoResult, Kind};
+use crate::member::ArrayMember;
+use block::{Access, Extent, IoErrorKind, IoResult};
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// A device that is to take a role.
-pub(crate) struct Replacement {
+pub(crate) struct MemberReplacement {
     pub role: usize,
-    pub member: Rc<Member>,
+    pub member: Rc<ArrayMember>,
     /// The present member of the role.
-    old: Rc<Member>,
+    old: Rc<ArrayMember>,
     /// Regions before this one have been copied.
     done: usize,
     /// Extents that could not be copied.
@@ -33,23 +33,27 @@ pub(crate) struct Replacement {
     cancelled: bool,
 }
 
-impl Core {
+impl ArrayCore {
     /// Begins to replace the member in sync of `role` by `member`.
-    pub fn begin_replacement(self: &Rc<Core>, role: usize, member: Rc<Member>) -> IoResult {
+    pub fn begin_replacement(
+        self: &Rc<ArrayCore>,
+        role: usize,
+        member: Rc<ArrayMember>,
+    ) -> IoResult {
         let mut replacement = self.replacement.borrow_mut();
         let old = self.in_sync(role);
         let Some(old) = old.filter(|_| replacement.is_none()) else {
             self.spares.borrow_mut().push(member);
             let what = "another member is being replaced, or this one was lost; once that is over \
                         give the device, which is a spare until then, again";
-            return Err(self.error(Kind::Busy, what));
+            return Err(self.error(IoErrorKind::Busy, what));
         };
         self.log(format!(
             "{}: member {role} is copied to {}, and serves until then",
             self.name, member.name
         ));
         *old.successor.borrow_mut() = Some(member.clone());
-        *replacement = Some(Replacement {
+        *replacement = Some(MemberReplacement {
             role,
             member,
             old,
@@ -62,9 +66,9 @@ impl Core {
 
     /// Returns the role that is being replaced, with its new device and the first region that is
     /// not copied. Returns `None` if the replacement is over, which is logged.
-    fn replaced(self: &Rc<Core>) -> Option<(Filled, usize)> {
+    fn replaced(self: &Rc<ArrayCore>) -> Option<(Filled, usize)> {
         let replacement = self.replacement.borrow();
-        let Replacement {
+        let MemberReplacement {
             role,
             member,
             old,
@@ -81,7 +85,7 @@ impl Core {
     }
 
     /// True if `filled` is still to take the place of a member in sync.
-    pub fn is_copied(self: &Rc<Core>, filled: &Filled) -> bool {
+    pub fn is_copied(self: &Rc<ArrayCore>, filled: &Filled) -> bool {
         let now = self.replaced();
         now.is_some_and(|(now, _)| {
             now.role == filled.role && Rc::ptr_eq(&now.member, &filled.member)
@@ -89,7 +93,7 @@ impl Core {
     }
 
     /// True if a replacement has begun that cannot go on.
-    pub fn replacement_is_over(self: &Rc<Core>) -> bool {
+    pub fn replacement_is_over(self: &Rc<ArrayCore>) -> bool {
         self.replacement.borrow().is_some() && self.replaced().is_none()
     }
 
@@ -113,7 +117,7 @@ impl Core {
     }
 
     /// Continues a replacement; returns `false` if it was left unfinished.
-    pub async fn replace(self: &Rc<Core>) -> IoResult<bool> {
+    pub async fn replace(self: &Rc<ArrayCore>) -> IoResult<bool> {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let Some((filled, first)) = self.replaced() else {
             return self.end_replacement().await;
@@ -140,7 +144,7 @@ impl Core {
         if !self.is_copied(&filled) {
             return Ok(false);
         }
-        if let Some(Replacement { old, gaps, .. }) = self.replacement.take() {
+        if let Some(MemberReplacement { old, gaps, .. }) = self.replacement.take() {
             old.successor.take();
             self.replace_gaps(role, gaps);
         }
@@ -155,7 +159,7 @@ impl Core {
 
     /// Wipes the journal of a device that is to take `role`, and writes its superblocks: the device
     /// is then at most one event behind if the next commit is cut short.
-    async fn make_ready(&self, role: usize, member: &Member) -> IoResult {
+    async fn make_ready(&self, role: usize, member: &ArrayMember) -> IoResult {
         if let Some(journal) = self.journals.get(role) {
             journal.wipe(self, member).await?;
         }
@@ -163,8 +167,8 @@ impl Core {
     }
 
     /// Ends the replacement: the old member is lost, or the new one has refused an operation.
-    async fn end_replacement(self: &Rc<Core>) -> IoResult<bool> {
-        let Some(Replacement {
+    async fn end_replacement(self: &Rc<ArrayCore>) -> IoResult<bool> {
+        let Some(MemberReplacement {
             role,
             member,
             old,

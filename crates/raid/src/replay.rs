@@ -14,21 +14,23 @@
 //! Replay may be interrupted and start over: records stay until a flush has covered the writes that
 //! they announce.
 
-use crate::core::Core;
-use crate::found::{Damage, Found};
-use crate::levels::Stripe;
-use crate::member::Member;
+use crate::core::ArrayCore;
+use crate::found::{JournalDamage, JournalScan};
+use crate::levels::ParityStripe;
+use crate::member::ArrayMember;
 use crate::runs::without;
 use crate::xor::xor;
-use block::{Buf, Extent, Fua, IoResult, Kind, Lba, Proof, SECTOR_BYTES, Sectors, Shared};
-use layout::array::journal::{Entry, Record, Run};
+use block::{
+    Buf, Extent, Fua, IoErrorKind, IoResult, Lba, Proof, SECTOR_BYTES, Sectors, SharedBuf,
+};
+use layout::array::journal::{ChunkRun, JournalEntry, JournalRecord};
 use std::rc::Rc;
 
 /// A journal that is replayed.
 struct Replayed<'a> {
     role: usize,
-    parity_member: &'a Member,
-    found: &'a Found,
+    parity_member: &'a ArrayMember,
+    found: &'a JournalScan,
     /// A person confirmed a start although the journal cannot be read.
     confirmed: bool,
 }
@@ -45,25 +47,25 @@ enum Redone {
 
 /// The runs that the newer records of a stripe have written.
 #[derive(Default)]
-struct Newer(Vec<Run>);
+struct Newer(Vec<ChunkRun>);
 
 impl Newer {
     fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    fn add(&mut self, runs: &[Run]) {
+    fn add(&mut self, runs: &[ChunkRun]) {
         self.0.extend(runs);
     }
 
     /// Returns the parts of `run` that newer records leave.
-    fn leave(&self, run: &Run) -> Vec<Run> {
-        let extent = |run: &Run| Extent::new(Lba(run.from.0), run.len);
+    fn leave(&self, run: &ChunkRun) -> Vec<ChunkRun> {
+        let extent = |run: &ChunkRun| Extent::new(Lba(run.from.0), run.len);
         let newer = self.0.iter().filter(|newer| newer.member == run.member);
         let left = newer.fold(vec![extent(run)], |left, newer| {
             without(&left, extent(newer))
         });
-        let parts = left.into_iter().map(|part| Run {
+        let parts = left.into_iter().map(|part| ChunkRun {
             from: Sectors(part.start.0),
             len: part.len,
             ..*run
@@ -73,20 +75,20 @@ impl Newer {
 }
 
 /// Returns the run of parity that belongs to data in `runs`.
-fn parity_run(stripe: Stripe, runs: &[Run]) -> Run {
+fn parity_run(stripe: ParityStripe, runs: &[ChunkRun]) -> ChunkRun {
     let from = runs.iter().map(|run| run.from).min().unwrap_or_default();
     let end = runs.iter().map(|run| run.from + run.len).max();
-    Run {
+    ChunkRun {
         member: stripe.parity as u32,
         from,
         len: end.unwrap_or_default() - from,
     }
 }
 
-impl Core {
+impl ArrayCore {
     /// Applies the records of the journals; returns the number of their stripes. `confirmed`: data
     /// that cannot be known is taken as unchanged.
-    pub async fn replay(self: &Rc<Core>, confirmed: bool) -> IoResult<usize> {
+    pub async fn replay(self: &Rc<ArrayCore>, confirmed: bool) -> IoResult<usize> {
         let (mut stripes, mut illegible) = (0, Vec::new());
         for role in 0..self.journals.len() {
             let Some(member) = self.in_sync(role) else {
@@ -128,7 +130,7 @@ impl Core {
         Ok(stripes)
     }
 
-    async fn replay_journal(self: &Rc<Core>, journal: Replayed<'_>) -> IoResult<usize> {
+    async fn replay_journal(self: &Rc<ArrayCore>, journal: Replayed<'_>) -> IoResult<usize> {
         let found = journal.found;
         self.check_known(&journal)?;
         for (stripe, records) in &found.stripes {
@@ -136,7 +138,7 @@ impl Core {
                 .await?;
         }
         let mut stripes = found.stripes.len();
-        if found.damage > Damage::None && self.is_whole() {
+        if found.damage > JournalDamage::None && self.is_whole() {
             for stripe in self.marked_stripes(journal.role) {
                 if !found.stripes.contains_key(&stripe.number) {
                     self.settle(&journal, stripe, &[]).await?;
@@ -149,7 +151,7 @@ impl Core {
 
     /// Refuses a start that would need a guess.
     fn check_known(&self, journal: &Replayed<'_>) -> IoResult {
-        if journal.found.damage < Damage::Unknown || self.is_whole() {
+        if journal.found.damage < JournalDamage::Unknown || self.is_whole() {
             return Ok(());
         }
         let roles = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
@@ -169,11 +171,11 @@ impl Core {
             return Ok(());
         }
         let remedy = "bring them back, or start it degraded and check what was written last";
-        Err(self.error(Kind::Media, format!("{what}; {remedy}")))
+        Err(self.error(IoErrorKind::Media, format!("{what}; {remedy}")))
     }
 
     /// Returns the stripes of marked regions with parity on `role`.
-    fn marked_stripes(&self, role: usize) -> impl Iterator<Item = Stripe> {
+    fn marked_stripes(&self, role: usize) -> impl Iterator<Item = ParityStripe> {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let regions = bitmap.marked_regions().into_iter();
         let numbers = regions.flat_map(|region| {
@@ -187,10 +189,10 @@ impl Core {
 
     /// Makes a stripe whole that `records` name, or might name.
     async fn settle(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         journal: &Replayed<'_>,
-        stripe: Stripe,
-        records: &[Record],
+        stripe: ParityStripe,
+        records: &[JournalRecord],
     ) -> IoResult {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let settled = match bitmap.begin(self, stripe.extent()).await {
@@ -202,10 +204,10 @@ impl Core {
     }
 
     async fn settle_marked(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         journal: &Replayed<'_>,
-        stripe: Stripe,
-        records: &[Record],
+        stripe: ParityStripe,
+        records: &[JournalRecord],
         _marked: Proof,
     ) -> IoResult {
         if self.is_whole()
@@ -214,8 +216,11 @@ impl Core {
             return self.fit_parity(stripe, parity).await;
         }
         self.check_known(journal)?;
-        let unknown = journal.found.damage == Damage::Unknown;
-        let is_whole = matches!(records.last().map(|r| &r.entry), Some(Entry::Whole(_)));
+        let unknown = journal.found.damage == JournalDamage::Unknown;
+        let is_whole = matches!(
+            records.last().map(|r| &r.entry),
+            Some(JournalEntry::Whole(_))
+        );
         if unknown && self.is_whole() && !is_whole {
             return self.lose_unreadable(stripe).await;
         }
@@ -224,10 +229,10 @@ impl Core {
             match &record.entry {
                 // A partial write begins only once an earlier write of the whole stripe has been
                 // flushed.
-                Entry::Whole(sums) if newer.is_empty() => {
+                JournalEntry::Whole(sums) if newer.is_empty() => {
                     return self.settle_whole(stripe, sums).await;
                 }
-                Entry::Redo { runs, sum } => {
+                JournalEntry::Redo { runs, sum } => {
                     let redone = self
                         .redo(journal, stripe, record, (runs, *sum), &newer)
                         .await?;
@@ -242,14 +247,14 @@ impl Core {
                     newer.add(runs);
                     newer.add(&[parity_run(stripe, runs)]);
                 }
-                Entry::Whole(_) | Entry::Retire | Entry::Revoked => {}
+                JournalEntry::Whole(_) | JournalEntry::Retire | JournalEntry::Revoked => {}
             }
         }
         Ok(())
     }
 
     /// Computes the parity of a stripe's data; `None` if not all of the data can be read.
-    async fn parity_of_data(self: &Rc<Core>, stripe: Stripe) -> IoResult<Option<Buf>> {
+    async fn parity_of_data(self: &Rc<ArrayCore>, stripe: ParityStripe) -> IoResult<Option<Buf>> {
         let len = self.shape.chunk().bytes() as usize;
         let mut parity = self.env.pool.take(len);
         parity.fill(0);
@@ -268,7 +273,7 @@ impl Core {
 
     /// Reads data of a member in sync; `None` if these sectors, or the member, cannot be read.
     async fn read_at_start(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         role: usize,
         at: Lba,
         buf: Buf,
@@ -284,7 +289,7 @@ impl Core {
     }
 
     /// Writes the parity of a stripe unless it is right already.
-    async fn fit_parity(self: &Rc<Core>, stripe: Stripe, parity: Buf) -> IoResult {
+    async fn fit_parity(self: &Rc<ArrayCore>, stripe: ParityStripe, parity: Buf) -> IoResult {
         let buf = self.env.pool.take(parity.len());
         let there = self.read_at_start(stripe.parity, stripe.row(), buf).await?;
         if there.is_some_and(|there| there[..] == parity[..]) {
@@ -296,7 +301,7 @@ impl Core {
 
     /// Gives up the unreadable sectors of a stripe with a parity that may not fit. Zeroes take
     /// their place, and the parity is made to fit.
-    async fn lose_unreadable(self: &Rc<Core>, stripe: Stripe) -> IoResult {
+    async fn lose_unreadable(self: &Rc<ArrayCore>, stripe: ParityStripe) -> IoResult {
         let unit = self.geometry.block;
         let bytes = unit.bytes() as usize;
         for from in (0..self.shape.chunk().0).step_by(unit.0 as usize) {
@@ -331,8 +336,8 @@ impl Core {
 
     /// Gives up the data of missing members of the stripe in `runs`: the bytes for `runs` are
     /// unknown, and may have been written or not.
-    async fn lose_band(self: &Rc<Core>, stripe: Stripe, runs: &[Run]) -> IoResult {
-        let Run { from, len, .. } = parity_run(stripe, runs);
+    async fn lose_band(self: &Rc<ArrayCore>, stripe: ParityStripe, runs: &[ChunkRun]) -> IoResult {
+        let ChunkRun { from, len, .. } = parity_run(stripe, runs);
         let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
         for column in missing.filter_map(|role| stripe.column(role)) {
             self.add_bad(stripe.place(column, from, len));
@@ -342,11 +347,11 @@ impl Core {
 
     /// Writes the bytes of a record that no newer record has.
     async fn redo(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         journal: &Replayed<'_>,
-        stripe: Stripe,
-        record: &Record,
-        (runs, sum): (&[Run], u32),
+        stripe: ParityStripe,
+        record: &JournalRecord,
+        (runs, sum): (&[ChunkRun], u32),
         newer: &Newer,
     ) -> IoResult<Redone> {
         let bytes: u64 = runs.iter().map(|run| run.len.bytes()).sum();
@@ -383,8 +388,12 @@ impl Core {
     }
 
     /// Computes the parity of data that is all there, which a record leaves out.
-    async fn parity_of_parts(&self, stripe: Stripe, parts: &[(Run, Shared)]) -> (Run, Shared) {
-        let run = Run {
+    async fn parity_of_parts(
+        &self,
+        stripe: ParityStripe,
+        parts: &[(ChunkRun, SharedBuf)],
+    ) -> (ChunkRun, SharedBuf) {
+        let run = ChunkRun {
             member: stripe.parity as u32,
             ..parts[0].0
         };
@@ -395,11 +404,11 @@ impl Core {
     }
 
     async fn rewrite(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         role: usize,
-        stripe: Stripe,
+        stripe: ParityStripe,
         from: Sectors,
-        data: Shared,
+        data: SharedBuf,
     ) -> IoResult {
         let Some(member) = self.writable(role) else {
             return Ok(());
@@ -417,7 +426,7 @@ impl Core {
 
     /// Completes a stripe that was being written whole. With all chunks there, the parity is
     /// computed. One chunk that cannot be read is computed if all others are new, and lost if not.
-    async fn settle_whole(self: &Rc<Core>, stripe: Stripe, sums: &[u32]) -> IoResult {
+    async fn settle_whole(self: &Rc<ArrayCore>, stripe: ParityStripe, sums: &[u32]) -> IoResult {
         let len = self.shape.chunk().bytes() as usize;
         let mut parity = self.env.pool.take(len);
         let mut absent = self.env.pool.take(len);

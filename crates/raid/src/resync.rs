@@ -3,14 +3,14 @@
 //! Invariant: copies of an extent may differ ⟹ data read from it is the data of all copies from
 //! then on.
 
-use crate::core::Core;
-use crate::levels::{Leg, Piece};
+use crate::core::ArrayCore;
+use crate::levels::{Leg, LegPiece};
 use crate::member::is_loss;
-use block::{Access, Extent, Fua, IoResult, Kind, Lba, Shared};
+use block::{Access, Extent, Fua, IoErrorKind, IoResult, Lba, SharedBuf};
 use futures_util::future::join_all;
 use std::rc::Rc;
 
-impl Core {
+impl ArrayCore {
     /// True if copies of `extent` may differ.
     pub fn is_unsynced(&self, extent: Extent) -> bool {
         let unsynced = self.unsynced.borrow();
@@ -22,7 +22,7 @@ impl Core {
 
     /// Brings the copies of `extent` into agreement: the data of the first leg that can be read
     /// goes to the others. The result is durable at once with `fua`, otherwise with the next flush.
-    pub async fn resync_extent(self: Rc<Core>, extent: Extent, fua: Fua) -> IoResult {
+    pub async fn resync_extent(self: Rc<ArrayCore>, extent: Extent, fua: Fua) -> IoResult {
         let _busy = self.busy.lock(extent, Access::Exclusive).await;
         let pieces = self
             .shape
@@ -32,9 +32,12 @@ impl Core {
         join_all(pieces).await.into_iter().collect()
     }
 
-    async fn resync_piece(self: &Rc<Core>, piece: Piece, fua: Fua) -> IoResult {
+    async fn resync_piece(self: &Rc<ArrayCore>, piece: LegPiece, fua: Fua) -> IoResult {
         let mut buf = self.env.pool.take(piece.extent.len.bytes() as usize);
-        let mut last = Err(self.error(Kind::Gone, "no member is left that holds these sectors"));
+        let mut last = Err(self.error(
+            IoErrorKind::Gone,
+            "no member is left that holds these sectors",
+        ));
         let (mut source, mut tried) = (None, 0);
         let legs = self.readable(&piece);
         if legs.len() == 1 {
@@ -74,7 +77,7 @@ impl Core {
     }
 
     /// Brings the readable blocks of `extent` into agreement, one by one.
-    async fn resync_blocks(self: &Rc<Core>, extent: Extent, fua: Fua) -> IoResult {
+    async fn resync_blocks(self: &Rc<ArrayCore>, extent: Extent, fua: Fua) -> IoResult {
         let block = self.geometry.block;
         for at in (extent.start.0..extent.end().0).step_by(block.0 as usize) {
             let piece = self.shape.first_piece(Extent::new(Lba(at), block));
@@ -85,9 +88,9 @@ impl Core {
 
     /// Writes `data` to the legs of `piece` that `wanted` names.
     pub async fn spread(
-        self: &Rc<Core>,
-        piece: Piece,
-        data: Shared,
+        self: &Rc<ArrayCore>,
+        piece: LegPiece,
+        data: SharedBuf,
         fua: Fua,
         wanted: impl Fn(usize) -> bool,
     ) -> IoResult {
@@ -113,7 +116,7 @@ impl Core {
         let written: Vec<_> = written.map(there).collect();
         match self.clear_lost(None, written.into_iter()).await {
             // The legs have more than before in any case.
-            Err(error) if error.kind() == Kind::Media => self.commit().await,
+            Err(error) if error.kind() == IoErrorKind::Media => self.commit().await,
             cleared => cleared.and(self.commit().await),
         }
     }

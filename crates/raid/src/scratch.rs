@@ -4,8 +4,8 @@
 //! Memory is granted before anything is locked, from the array's reserve; see [`block::Reserve`].
 //! An array over others waits for their grants while it holds its own, never the other way round.
 
-use crate::core::Core;
-use crate::levels::Shape;
+use crate::core::ArrayCore;
+use crate::levels::ArrayShape;
 use block::{BUF_BYTES_MAX, Grant, Nanos, Pool, SECTOR_BYTES, Sectors};
 use layout::BLOCK_BYTES;
 
@@ -37,7 +37,7 @@ fn update(members: usize, data: usize, band: usize) -> usize {
 }
 
 /// Returns the sectors of zeroes that are written at once.
-pub(crate) fn zeroes(shape: &Shape) -> Sectors {
+pub(crate) fn zeroes(shape: &ArrayShape) -> Sectors {
     let width = shape.width().0;
     let step = (SCRATCH_BYTES as u64 / SECTOR_BYTES).max(width) / width * width;
     Sectors(step.min(BUF_BYTES_MAX as u64 / SECTOR_BYTES))
@@ -45,14 +45,14 @@ pub(crate) fn zeroes(shape: &Shape) -> Sectors {
 
 /// Returns the least memory of an array of `shape`: zeroes and the change of a whole stripe, or
 /// filling a chunk.
-pub(crate) fn least(shape: &Shape) -> usize {
+pub(crate) fn least(shape: &ArrayShape) -> usize {
     let (members, chunk) = (shape.members(), bytes(shape.chunk()));
     let change = update(members, chunk * (members - 1), chunk);
     let fill = 2 * Pool::footprint(chunk) + reconstruct(members, chunk);
     Pool::footprint(bytes(zeroes(shape))) + change.max(fill)
 }
 
-impl Core {
+impl ArrayCore {
     async fn grant(&self, bytes: usize) -> Grant {
         let reserve = self.reserve.as_ref().expect("RAID 5 has one");
         reserve.grant(bytes).await

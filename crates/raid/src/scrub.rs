@@ -5,14 +5,15 @@
 //! the one that most legs hold is right. Two that differ, or a parity that does not fit, do not
 //! show which is wrong: a repair then makes them agree, on the first copy or with the data.
 
-use crate::core::Core;
-use crate::levels::{LEGS_MAX, Piece, Stripe};
-use crate::maintenance::Progress;
-use crate::member::Member;
-use crate::superblock::{Gap, Scrubbed, Superblock};
+use crate::core::ArrayCore;
+use crate::levels::{LEGS_MAX, LegPiece, ParityStripe};
+use crate::maintenance::MaintenanceProgress;
+use crate::member::ArrayMember;
+use crate::superblock::{ArraySuperblock, Gap, Scrubbed};
 use crate::xor::xor;
 use block::{
-    Access, Buf, Extent, Fua, Grant, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors, Shared,
+    Access, Buf, Extent, Fua, Grant, IoErrorKind, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors,
+    SharedBuf,
 };
 use layout::BLOCK_BYTES;
 use layout::array::SUPERBLOCKS;
@@ -41,25 +42,25 @@ const PHYSICAL: Sectors = Sectors(8);
 /// The sectors that are compared at once.
 const STEP: Sectors = Sectors(128);
 
-impl Core {
+impl ArrayCore {
     /// Scrubs the whole array, unless the scrub is cancelled.
-    pub async fn scrub(self: &Rc<Core>, repair: bool) -> IoResult<ScrubReport> {
+    pub async fn scrub(self: &Rc<ArrayCore>, repair: bool) -> IoResult<ScrubReport> {
         self.scrub_cancelled.set(false);
         let ended = self.scrub_all(repair).await;
-        self.scrub.set(Progress::default());
+        self.scrub.set(MaintenanceProgress::default());
         ended
     }
 
-    async fn scrub_all(self: &Rc<Core>, repair: bool) -> IoResult<ScrubReport> {
+    async fn scrub_all(self: &Rc<ArrayCore>, repair: bool) -> IoResult<ScrubReport> {
         let mut report = ScrubReport::default();
         if self.bitmap.is_none() {
             let what = format!("{} has no redundancy to scrub", self.shape.level().name());
-            return Err(self.error(Kind::Invalid, what));
+            return Err(self.error(IoErrorKind::Invalid, what));
         }
-        let mut progress = Progress {
+        let mut progress = MaintenanceProgress {
             total: self.geometry.sectors,
             began: self.env.timer.now(),
-            ..Progress::default()
+            ..MaintenanceProgress::default()
         };
         self.scrub.set(progress);
         report.unreadable += self.mend_metadata().await?;
@@ -98,7 +99,7 @@ impl Core {
 
     /// Compares a stripe, or as much of an array of copies. Unreadable sectors are rewritten.
     pub async fn scrub_extent(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         extent: Extent,
         repair: bool,
         report: &mut ScrubReport,
@@ -122,7 +123,7 @@ impl Core {
     }
 
     /// Fills the gaps of members, as far as another member can read the data now.
-    pub async fn fill_gaps(self: &Rc<Core>) -> IoResult {
+    pub async fn fill_gaps(self: &Rc<ArrayCore>) -> IoResult {
         let gaps = self.roster.now().gaps.clone();
         let mut filled = Ok(());
         for extent in gaps.iter().flat_map(|gap| self.around(gap)) {
@@ -161,7 +162,7 @@ impl Core {
     fn check_scrubs(&self) -> IoResult {
         if self.scrub_cancelled.get() {
             let what = "its scrub was cancelled; what it repaired stays, and the next starts over";
-            return Err(self.error(Kind::Other, what));
+            return Err(self.error(IoErrorKind::Other, what));
         }
         self.check_serves()
     }
@@ -174,20 +175,20 @@ impl Core {
             false => Ok(()),
             true => {
                 let what = "it was closed before its scrub ended; scrub it again";
-                Err(self.error(Kind::Gone, what))
+                Err(self.error(IoErrorKind::Gone, what))
             }
         }
     }
 
     /// Records durably the time of the last scrub.
-    pub async fn set_scrubbed(self: &Rc<Core>, scrubbed: Scrubbed) -> IoResult {
+    pub async fn set_scrubbed(self: &Rc<ArrayCore>, scrubbed: Scrubbed) -> IoResult {
         self.check_serves()?;
         self.roster.change(|roster| roster.scrubbed = scrubbed);
         self.until_silent(self.commit()).await
     }
 
     /// Rewrites unreadable metadata of members; returns the number of such blocks and records.
-    async fn mend_metadata(self: &Rc<Core>) -> IoResult<u64> {
+    async fn mend_metadata(self: &Rc<ArrayCore>) -> IoResult<u64> {
         let mut illegible = 0;
         for (_, member) in self.live() {
             self.check_scrubs()?;
@@ -220,7 +221,7 @@ impl Core {
         Ok(illegible)
     }
 
-    async fn illegible_superblocks(self: &Rc<Core>, member: &Member) -> u64 {
+    async fn illegible_superblocks(self: &Rc<ArrayCore>, member: &ArrayMember) -> u64 {
         let mut illegible = 0;
         for copy in SUPERBLOCKS {
             if self.is_superblock(member, copy).await {
@@ -233,10 +234,10 @@ impl Core {
         illegible
     }
 
-    async fn is_superblock(&self, member: &Member, copy: Sectors) -> bool {
+    async fn is_superblock(&self, member: &ArrayMember, copy: Sectors) -> bool {
         let buf = self.env.pool.take(BLOCK_BYTES);
         let (buf, result) = member.read_meta(copy, buf).await;
-        result.is_ok() && Superblock::decode(&buf).is_some()
+        result.is_ok() && ArraySuperblock::decode(&buf).is_some()
     }
 
     /// Returns the size of the parts in which `len` sectors are read again, some of which are
@@ -254,8 +255,8 @@ impl Core {
     /// Compares the copies of `piece`: part by part where one of them cannot be read, so that each
     /// sector comes from a member that can read it.
     async fn scrub_piece(
-        self: &Rc<Core>,
-        piece: Piece,
+        self: &Rc<ArrayCore>,
+        piece: LegPiece,
         repair: bool,
         report: &mut ScrubReport,
     ) -> IoResult {
@@ -279,7 +280,7 @@ impl Core {
             return Ok(());
         }
         report.unreadable += unreadable.len() as u64;
-        let alike = |data: &Shared| copies.iter().filter(|(_, c)| c[..] == data[..]).count();
+        let alike = |data: &SharedBuf| copies.iter().filter(|(_, c)| c[..] == data[..]).count();
         // Among equals the first leg's: `max_by_key` takes the last.
         let best = copies.iter().rev().max_by_key(|(_, data)| alike(data));
         let Some((_, best)) = best else { return Ok(()) };
@@ -299,8 +300,8 @@ impl Core {
     /// Compares a stripe's data with its parity in a band of its chunks: block by block where one
     /// of them cannot be read.
     async fn scrub_band(
-        self: &Rc<Core>,
-        stripe: Stripe,
+        self: &Rc<ArrayCore>,
+        stripe: ParityStripe,
         (from, band): (Sectors, Sectors),
         repair: bool,
         report: &mut ScrubReport,
@@ -355,7 +356,7 @@ impl Core {
 
     /// Writes `data`, which was computed from the others, at `at` of the data of `role`.
     async fn put_again(
-        self: &Rc<Core>,
+        self: &Rc<ArrayCore>,
         role: usize,
         at: Lba,
         mut data: Buf,
@@ -378,7 +379,7 @@ impl Core {
         let cleared = self.clear_lost(None, [(role, there)].into_iter()).await;
         // A gap that cannot be removed for want of room stays.
         cleared.or_else(|error| match error.kind() {
-            Kind::Media => Ok(()),
+            IoErrorKind::Media => Ok(()),
             _ => Err(error),
         })
     }

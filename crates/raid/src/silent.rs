@@ -6,9 +6,9 @@
 //! Invariant: work for an administrator or a start has not ended
 //!     ⟹ no member has been waited for beyond its time limit
 
-use crate::core::Core;
-use crate::member::Member;
-use block::{IoError, IoResult, Kind, Nanos};
+use crate::core::ArrayCore;
+use crate::member::ArrayMember;
+use block::{IoError, IoErrorKind, IoResult, Nanos};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -17,9 +17,9 @@ use std::task::Poll;
 /// Interval of looking for an idle array.
 const RELEASED_PAUSE: Nanos = Nanos::from_millis(1);
 
-impl Core {
+impl ArrayCore {
     /// Notes that the array goes on waiting for `member`, which has not answered in time.
-    pub fn waits_for(&self, member: &Member) {
+    pub fn waits_for(&self, member: &ArrayMember) {
         let overdue = member.overdue.get() + 1;
         member.overdue.set(overdue);
         if overdue == 1 {
@@ -42,12 +42,12 @@ impl Core {
              back, and try again",
             member.name
         );
-        Some(self.error(Kind::Timeout, what))
+        Some(self.error(IoErrorKind::Timeout, what))
     }
 
     /// Waits until no task but the caller's uses the array, and thus its members. The caller has
     /// the last handle. An unresponsive member is given up.
-    pub async fn released(self: &Rc<Core>) {
+    pub async fn released(self: &Rc<ArrayCore>) {
         while Rc::strong_count(self) > 1 {
             if self.silent().is_some() {
                 self.abandon("it was given up");

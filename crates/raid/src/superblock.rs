@@ -2,7 +2,7 @@
 //!
 //! Version 3 is written; version 2, which had no gaps, is read.
 
-use crate::levels::{Level, Shape};
+use crate::levels::{ArrayShape, Level};
 use block::{BUF_BYTES_MAX, Extent, Lba, Sectors};
 use layout::Uuid;
 use layout::array::bitmap::{self, REGIONS_MAX};
@@ -155,7 +155,7 @@ pub struct Gap {
 
 /// A member's record of its array.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Superblock {
+pub struct ArraySuperblock {
     /// Identity of the array.
     pub array: Uuid,
     /// Identity of this member.
@@ -195,7 +195,7 @@ pub struct Superblock {
     pub scrubbed: Scrubbed,
 }
 
-impl Superblock {
+impl ArraySuperblock {
     /// Encodes the superblock into `block`, of 4096 bytes.
     pub fn encode(&self, block: &mut [u8]) {
         let history = self.chain();
@@ -240,7 +240,7 @@ impl Superblock {
     }
 
     /// Decodes a superblock. Returns `None` if `block` holds none, or an impossible one.
-    pub fn decode(block: &[u8]) -> Option<Superblock> {
+    pub fn decode(block: &[u8]) -> Option<ArraySuperblock> {
         let row = open(block)?;
         let fields = row.fields;
         let level = *Level::ALL.get(usize::from(fields.level))?;
@@ -261,7 +261,7 @@ impl Superblock {
                 Some(role) => gaps.push(Gap { role, extent }),
             }
         }
-        let superblock = Superblock {
+        let superblock = ArraySuperblock {
             array: Uuid::from_bytes(fields.array),
             member: Uuid::from_bytes(fields.member),
             role: fields.role,
@@ -312,7 +312,7 @@ impl Superblock {
         if sizes.iter().any(|size| *size >= MEMBER_SECTORS_MAX) {
             return false;
         }
-        let Ok(shape) = Shape::new(self.level, &sizes, self.chunk) else {
+        let Ok(shape) = ArrayShape::new(self.level, &sizes, self.chunk) else {
             return false;
         };
         let of_entry = |entry: &MemberEntry| {
@@ -344,7 +344,7 @@ impl Superblock {
             && self.gaps.iter().all(of_gap)
     }
 
-    fn has_fitting_map(&self, shape: &Shape) -> bool {
+    fn has_fitting_map(&self, shape: &ArrayShape) -> bool {
         let (region, width) = (self.region.0, shape.width().0);
         let can_distinguish = |()| {
             let regions = shape.sectors().0.div_ceil(region);
@@ -356,7 +356,7 @@ impl Superblock {
         region > 0 && redundant.is_none_or(can_distinguish)
     }
 
-    fn has_fitting_journal(&self, shape: &Shape) -> bool {
+    fn has_fitting_journal(&self, shape: &ArrayShape) -> bool {
         if !self.level.has_parity() {
             return self.journal_slots == 0;
         }

@@ -6,8 +6,8 @@
 //!
 //! Not here: the eviction of a member that is late (`core`).
 
-use crate::member::Member;
-use block::{Deadline, Device, IoResult, Kind, Nanos, Permit};
+use crate::member::ArrayMember;
+use block::{Deadline, Device, IoErrorKind, IoResult, Nanos, Permit};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -26,7 +26,7 @@ pub(crate) fn limit(timeout: Nanos, bytes: u64) -> Nanos {
 /// An operation of a member, for as long as the array waits for it; written out, since each request
 /// moves it.
 pub(crate) struct Within<'a, F> {
-    member: &'a Member,
+    member: &'a ArrayMember,
     work: F,
     bytes: u64,
     turn: Permit<'a>,
@@ -39,7 +39,7 @@ pub(crate) struct Within<'a, F> {
 
 impl<'a, F: Future + Unpin> Within<'a, F> {
     /// Makes an operation of `work` on `member`, which moves `bytes`; it has not been polled yet.
-    pub fn new(member: &'a Member, bytes: u64, work: F) -> Within<'a, F> {
+    pub fn new(member: &'a ArrayMember, bytes: u64, work: F) -> Within<'a, F> {
         member.in_flight.set(member.in_flight.get() + 1);
         Within {
             member,
@@ -58,7 +58,7 @@ impl<'a, F: Future + Unpin> Within<'a, F> {
         let error = member
             .device
             .geometry()
-            .error(Kind::Timeout, "no answer in time");
+            .error(IoErrorKind::Timeout, "no answer in time");
         let array = member.array.borrow().upgrade();
         let Some(array) = array.filter(|array| !array.evict(member, &error)) else {
             return Err(error);
@@ -76,7 +76,7 @@ impl<'a, F: Future + Unpin> Within<'a, F> {
         let member = self.member;
         if has_waited && member.is_left() {
             let geometry = member.device.geometry();
-            return Poll::Ready(Err(geometry.error(Kind::Gone, "it was lost")));
+            return Poll::Ready(Err(geometry.error(IoErrorKind::Gone, "it was lost")));
         }
         let limit = member.timeout.map(|span| limit(span, self.bytes));
         self.limit = limit.map(|span| Deadline::new(&member.env.timer, span));

@@ -1,43 +1,49 @@
 //! A change of one stripe of RAID 5, as far as it is arithmetic.
 
-use crate::core::Core;
-use crate::levels::Stripe;
-use block::{Extent, Fua, Sectors, Shared};
-use layout::array::journal::Run;
+use crate::core::ArrayCore;
+use crate::levels::ParityStripe;
+use block::{Extent, Fua, Sectors, SharedBuf};
+use layout::array::journal::ChunkRun;
 
 /// The bytes of a write that fall on one data chunk.
-pub(crate) struct Part {
-    pub run: Run,
-    pub data: Shared,
+pub(crate) struct ChunkPart {
+    pub run: ChunkRun,
+    pub data: SharedBuf,
 }
 
 /// A change of one stripe.
-pub(crate) struct Update {
-    pub stripe: Stripe,
-    pub parts: Vec<Part>,
+pub(crate) struct StripeUpdate {
+    pub stripe: ParityStripe,
+    pub parts: Vec<ChunkPart>,
     /// The band of the chunks that changes: the band in which parity changes.
     pub from: Sectors,
     pub len: Sectors,
     pub fua: Fua,
 }
 
-impl Update {
-    pub fn new(core: &Core, stripe: Stripe, extent: Extent, data: &Shared, fua: Fua) -> Update {
+impl StripeUpdate {
+    pub fn new(
+        core: &ArrayCore,
+        stripe: ParityStripe,
+        extent: Extent,
+        data: &SharedBuf,
+        fua: Fua,
+    ) -> StripeUpdate {
         let parts = core.shape.pieces(extent).map(|piece| {
             let leg = piece.legs()[0];
-            let run = Run {
+            let run = ChunkRun {
                 member: leg.member as u32,
                 from: leg.at - stripe.row(),
                 len: piece.extent.len,
             };
             let data = data.slice(piece.bytes(extent.start));
-            Part { run, data }
+            ChunkPart { run, data }
         });
         let parts: Vec<_> = parts.collect();
         let from = parts.iter().map(|p| p.run.from).min().unwrap_or_default();
         let ends = parts.iter().map(|p| p.run.from + p.run.len);
         let end = ends.max().unwrap_or_default();
-        Update {
+        StripeUpdate {
             stripe,
             parts,
             from,
@@ -52,8 +58,8 @@ impl Update {
         all && self.parts.len() == self.stripe.columns()
     }
 
-    pub fn parity_run(&self) -> Run {
-        Run {
+    pub fn parity_run(&self) -> ChunkRun {
+        ChunkRun {
             member: self.stripe.parity as u32,
             from: self.from,
             len: self.len,
@@ -72,7 +78,7 @@ impl Update {
     }
 
     /// Returns the range of a part's bytes in the band.
-    pub fn inside(&self, part: &Part) -> std::ops::Range<usize> {
+    pub fn inside(&self, part: &ChunkPart) -> std::ops::Range<usize> {
         let from = (part.run.from - self.from).bytes() as usize;
         from..from + part.data.len()
     }

@@ -1,10 +1,10 @@
 //! The leaf device: one disk of the driver.
 
-use crate::executor::Core;
+use crate::executor::ShardCore;
 use crate::perform::Perform;
 use block::{
-    Buf, Content, Device, Driver, Extent, Fua, Geometry, IoError, IoResult, Lba, Op, Payload,
-    Shared, TargetId,
+    Buf, Content, Device, Driver, DriverOp, Extent, Fua, Geometry, IoError, IoResult, Lba, Payload,
+    SharedBuf, TargetId,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -13,27 +13,31 @@ use std::task::{Context, Poll, ready};
 
 /// A disk that the host has opened. Its driver is a type parameter, so that a read is a function
 /// call away from the queue.
-pub struct Disk<D: Driver> {
-    core: Rc<Core<D>>,
+pub struct ShardDisk<D: Driver> {
+    core: Rc<ShardCore<D>>,
     target: TargetId,
     geometry: Geometry,
 }
 
-impl<D: Driver> Disk<D> {
-    pub(crate) fn new(core: Rc<Core<D>>, target: TargetId, geometry: Geometry) -> Disk<D> {
-        Disk {
+impl<D: Driver> ShardDisk<D> {
+    pub(crate) fn new(
+        core: Rc<ShardCore<D>>,
+        target: TargetId,
+        geometry: Geometry,
+    ) -> ShardDisk<D> {
+        ShardDisk {
             core,
             target,
             geometry,
         }
     }
 
-    async fn command(&self, op: Op) -> IoResult {
+    async fn command(&self, op: DriverOp) -> IoResult {
         self.core.perform(self.target, op).await.0.map(drop)
     }
 }
 
-impl<D: Driver> Device for Disk<D> {
+impl<D: Driver> Device for ShardDisk<D> {
     fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -41,29 +45,29 @@ impl<D: Driver> Device for Disk<D> {
     #[inline]
     fn read(&self, at: Lba, buf: Buf) -> impl Future<Output = (Buf, IoResult)> {
         match self.geometry.transfer(at, buf.len()) {
-            Ok(_) => Reading::Begun(self.core.perform(self.target, Op::Read(at, buf))),
+            Ok(_) => Reading::Begun(self.core.perform(self.target, DriverOp::Read(at, buf))),
             Err(error) => Reading::Refused(Some((buf, error))),
         }
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.geometry.transfer(at, data.len())?;
-        self.command(Op::Write(at, data, fua)).await
+        self.command(DriverOp::Write(at, data, fua)).await
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
         self.geometry.check(extent)?;
-        self.command(Op::Zero(extent)).await
+        self.command(DriverOp::Zero(extent)).await
     }
 
     async fn flush(&self) -> IoResult {
         self.core.ops.given_up_ended(self.target).await;
-        self.command(Op::Flush).await
+        self.command(DriverOp::Flush).await
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {
         self.geometry.check(extent)?;
-        self.command(Op::Discard(extent)).await
+        self.command(DriverOp::Discard(extent)).await
     }
 
     /// Reports one run of data: the driver does not report holes.

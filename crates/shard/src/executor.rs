@@ -6,13 +6,14 @@
 //! request for it: time does not pass within a turn.
 
 use crate::local::Local;
-use crate::mesh::{Mailbox, Mesh, Message};
-use crate::ops::Ops;
+use crate::mesh::{Mailbox, Mesh, MeshMessage};
+use crate::ops::ShardOps;
 use crate::perform::Perform;
-use crate::task::{Ready, Running, Tasks};
+use crate::task::{Ready, RunningShard, Tasks};
 use crate::timers::Timers;
 use block::{
-    Completion, Driver, Executor, Nanos, Op, Pool, Progress, ShardId, TargetId, TimerKey, Turn,
+    Completion, Driver, DriverOp, Executor, Nanos, Pool, ShardId, ShardTurn, TargetId, TimerKey,
+    TurnProgress,
 };
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
@@ -41,10 +42,10 @@ impl Default for Config {
 }
 
 /// State that the shard's parts share.
-pub(crate) struct Core<D: Driver> {
+pub(crate) struct ShardCore<D: Driver> {
     pub(crate) id: ShardId,
     pub(crate) mesh: Mesh<D>,
-    pub(crate) ops: Ops<D>,
+    pub(crate) ops: ShardOps<D>,
     pub(crate) pool: Pool,
     pub(crate) locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     home: Arc<Mailbox<D>>,
@@ -59,7 +60,7 @@ pub(crate) struct Core<D: Driver> {
 
 /// One shard, as its host drives it.
 pub struct Shard<D: Driver> {
-    core: Rc<Core<D>>,
+    core: Rc<ShardCore<D>>,
     done: Vec<Completion>,
 }
 
@@ -74,16 +75,16 @@ impl<D: Driver> Shard<D> {
         mesh: Mesh<D>,
         config: Config,
         main: impl FnOnce(Local<D>) -> F,
-    ) -> Box<dyn Turn>
+    ) -> Box<dyn ShardTurn>
     where
         F: Future<Output = ()> + 'static,
     {
         let home = mesh.mailbox(id).clone();
         home.attach(driver.unparker());
-        let core = Rc::new(Core {
+        let core = Rc::new(ShardCore {
             id,
             pool: driver.pool().clone(),
-            ops: Ops::new(driver, config.depth),
+            ops: ShardOps::new(driver, config.depth),
             locals: RefCell::default(),
             tasks: Tasks::new(home.clone()),
             ready: Ready::default(),
@@ -109,13 +110,13 @@ impl<D: Driver> Shard<D> {
     }
 }
 
-impl<D: Driver> Core<D> {
-    pub(crate) fn perform(&self, target: TargetId, op: Op) -> Perform<'_, D> {
+impl<D: Driver> ShardCore<D> {
+    pub(crate) fn perform(&self, target: TargetId, op: DriverOp) -> Perform<'_, D> {
         Perform::new(self, target, op)
     }
 }
 
-impl<D: Driver> Executor for Core<D> {
+impl<D: Driver> Executor for ShardCore<D> {
     fn spawn(&self, task: Pin<Box<dyn Future<Output = ()>>>) {
         if self.closing.get() {
             return;
@@ -141,10 +142,10 @@ impl<D: Driver> Executor for Core<D> {
     }
 }
 
-impl<D: Driver> Turn for Shard<D> {
-    fn turn(&mut self) -> Progress {
+impl<D: Driver> ShardTurn for Shard<D> {
+    fn turn(&mut self) -> TurnProgress {
         let core = &self.core;
-        let _running = Running::enter(&core.home, &core.ready);
+        let _running = RunningShard::enter(&core.home, &core.ready);
         core.home.wake();
         core.now.set(None);
         for completion in self.done.drain(..) {
@@ -153,8 +154,8 @@ impl<D: Driver> Turn for Shard<D> {
         }
         while let Some(message) = core.home.receive() {
             match message {
-                Message::Poll(slot) => core.ready.borrow_mut().push_back(slot),
-                Message::Run(work) => work(&Local(core.clone())),
+                MeshMessage::Poll(slot) => core.ready.borrow_mut().push_back(slot),
+                MeshMessage::Run(work) => work(&Local(core.clone())),
             }
         }
         if core.timers.borrow_mut().next() != Nanos::MAX {
@@ -170,18 +171,18 @@ impl<D: Driver> Turn for Shard<D> {
             let Some(slot) = next else { break };
             core.tasks.poll(slot);
             if core.main_ended.get() {
-                return Progress::Done;
+                return TurnProgress::Done;
             }
         }
         if core.ready.borrow().is_empty() && core.home.sleep() {
-            Progress::Idle(core.timers.borrow_mut().next())
+            TurnProgress::Idle(core.timers.borrow_mut().next())
         } else {
-            Progress::Ready
+            TurnProgress::Ready
         }
     }
 
     fn park(&mut self, deadline: Nanos) {
-        let _running = Running::enter(&self.core.home, &self.core.ready);
+        let _running = RunningShard::enter(&self.core.home, &self.core.ready);
         // A wake from here on lands in `ready`, so the park must not wait.
         let deadline = if self.core.ready.borrow().is_empty() {
             deadline
@@ -198,7 +199,7 @@ impl<D: Driver> Turn for Shard<D> {
 
 impl<D: Driver> Drop for Shard<D> {
     fn drop(&mut self) {
-        let _running = Running::enter(&self.core.home, &self.core.ready);
+        let _running = RunningShard::enter(&self.core.home, &self.core.ready);
         self.core.closing.set(true);
         self.core.home.close();
         self.core.tasks.clear();

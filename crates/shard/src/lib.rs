@@ -21,9 +21,9 @@ mod task;
 mod timers;
 
 pub use alone::run_alone;
-pub use disk::Disk;
+pub use disk::ShardDisk;
 pub use executor::{Config, Shard};
 pub use local::Local;
 pub use mesh::Mesh;
-pub use queue::Queue;
-pub use stream::{Connect, Listen, Socket};
+pub use queue::ShardPort;
+pub use stream::{Listen, ShardSocket, StreamConnector};

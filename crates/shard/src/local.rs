@@ -1,18 +1,18 @@
 //! The reach of code on a shard: its leaves, its handles, other shards.
 
-use crate::disk::Disk;
-use crate::executor::Core;
+use crate::disk::ShardDisk;
+use crate::executor::ShardCore;
 use crate::mesh::Mesh;
-use crate::queue::Queue;
-use crate::stream::{Connect, Listen, Socket};
-use block::{Driver, Env, IoError, IoResult, Kind, ShardId, TargetId};
+use crate::queue::ShardPort;
+use crate::stream::{Listen, ShardSocket, StreamConnector};
+use block::{Driver, Env, IoError, IoErrorKind, IoResult, ShardId, TargetId};
 use futures_channel::oneshot;
 use std::any::TypeId;
 use std::future::Future;
 use std::rc::Rc;
 
 /// A handle to the shard that the code runs on; clones are the same shard.
-pub struct Local<D: Driver>(pub(crate) Rc<Core<D>>);
+pub struct Local<D: Driver>(pub(crate) Rc<ShardCore<D>>);
 
 impl<D: Driver> Clone for Local<D> {
     fn clone(&self) -> Self {
@@ -37,12 +37,12 @@ impl<D: Driver> Local<D> {
     }
 
     /// Returns the leaf device on a disk that the host has opened.
-    pub fn disk(&self, target: TargetId) -> IoResult<Disk<D>> {
+    pub fn disk(&self, target: TargetId) -> IoResult<ShardDisk<D>> {
         let geometry = self.0.ops.driver().borrow().geometry(target);
         match geometry {
-            Some(geometry) => Ok(Disk::new(self.0.clone(), target, geometry)),
+            Some(geometry) => Ok(ShardDisk::new(self.0.clone(), target, geometry)),
             None => Err(IoError::new(
-                Kind::Invalid,
+                IoErrorKind::Invalid,
                 format!("{target:?} is not a disk"),
             )),
         }
@@ -65,25 +65,25 @@ impl<D: Driver> Local<D> {
     }
 
     /// Returns a stream that the host has opened.
-    pub fn stream(&self, target: TargetId) -> Socket<D> {
-        Socket::new(self.0.clone(), target)
+    pub fn stream(&self, target: TargetId) -> ShardSocket<D> {
+        ShardSocket::new(self.0.clone(), target)
     }
 
     /// Returns the port that the host has opened.
-    pub fn port(&self, target: TargetId) -> IoResult<Queue<D>> {
+    pub fn port(&self, target: TargetId) -> IoResult<ShardPort<D>> {
         let tags = self.0.ops.driver().borrow().tags(target);
         match tags {
-            Some(tags) => Ok(Queue::new(self.0.clone(), target, tags)),
+            Some(tags) => Ok(ShardPort::new(self.0.clone(), target, tags)),
             None => {
                 let what = format!("{target:?} is not a port");
-                Err(IoError::new(Kind::Invalid, what))
+                Err(IoError::new(IoErrorKind::Invalid, what))
             }
         }
     }
 
     /// Opens streams from this shard.
-    pub fn connector(&self) -> Connect<D> {
-        Connect::new(self.0.clone())
+    pub fn connector(&self) -> StreamConnector<D> {
+        StreamConnector::new(self.0.clone())
     }
 
     /// Keeps `value` as this shard's one value of its type, for [`Local::get`].
@@ -118,6 +118,6 @@ impl<D: Driver> Local<D> {
         });
         answer
             .await
-            .map_err(|_| IoError::new(Kind::Gone, format!("{to:?} has ended")))
+            .map_err(|_| IoError::new(IoErrorKind::Gone, format!("{to:?} has ended")))
     }
 }

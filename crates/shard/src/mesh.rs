@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 type Work<D> = Box<dyn FnOnce(&Local<D>) + Send>;
 
-pub(crate) enum Message<D: Driver> {
+pub(crate) enum MeshMessage<D: Driver> {
     /// Poll the task in this slot.
     Poll(u32),
     /// Run this on the shard.
@@ -24,14 +24,14 @@ pub(crate) enum Message<D: Driver> {
 }
 
 pub(crate) struct Mailbox<D: Driver> {
-    queue: SegQueue<Message<D>>,
+    queue: SegQueue<MeshMessage<D>>,
     sleeping: AtomicBool,
     closed: AtomicBool,
     unparker: OnceLock<Arc<dyn Unpark>>,
 }
 
 impl<D: Driver> Mailbox<D> {
-    pub(crate) fn send(&self, message: Message<D>) {
+    pub(crate) fn send(&self, message: MeshMessage<D>) {
         self.queue.push(message);
         // Pairs with the fence in `sleep`: either the sleeper sees the message
         // or this sees that it sleeps.
@@ -50,7 +50,7 @@ impl<D: Driver> Mailbox<D> {
     }
 
     #[inline]
-    pub(crate) fn receive(&self) -> Option<Message<D>> {
+    pub(crate) fn receive(&self) -> Option<MeshMessage<D>> {
         // Taking from an empty queue costs a fence; `sleep` has one of its own.
         if self.queue.is_empty() {
             return None;
@@ -124,7 +124,7 @@ impl<D: Driver> Mesh<D> {
 
     /// Runs `work` on shard `to`, from any thread. The work may start tasks there.
     pub fn post(&self, to: ShardId, work: impl FnOnce(&Local<D>) + Send + 'static) {
-        self.mailbox(to).send(Message::Run(Box::new(work)));
+        self.mailbox(to).send(MeshMessage::Run(Box::new(work)));
     }
 
     pub(crate) fn mailbox(&self, shard: ShardId) -> &Arc<Mailbox<D>> {

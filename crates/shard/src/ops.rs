@@ -7,7 +7,7 @@
 //!     `given_up_ended` has ended ⟹ no change that was given up before can still land
 
 use crate::task::Waiter;
-use block::{Completion, Driver, IoResult, Op, Payload, TargetId, Token};
+use block::{Completion, Driver, DriverOp, IoResult, Payload, TargetId, Token};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -15,34 +15,34 @@ use std::task::{Poll, Waker};
 
 pub(crate) type Output = (IoResult<u64>, Payload);
 
-pub(crate) struct Ops<D: Driver> {
+pub(crate) struct ShardOps<D: Driver> {
     driver: RefCell<D>,
-    table: RefCell<Table>,
+    table: RefCell<OpTable>,
     depth: u32,
 }
 
 #[derive(Default)]
-struct Table {
-    slots: Vec<Slot>,
+struct OpTable {
+    slots: Vec<OpSlot>,
     free: Vec<u32>,
-    targets: Vec<Queue>,
-    connects: Queue,
+    targets: Vec<OpQueue>,
+    connects: OpQueue,
 }
 
 #[derive(Default)]
-struct Queue {
+struct OpQueue {
     in_flight: u32,
-    waiting: VecDeque<(Token, Op)>,
+    waiting: VecDeque<(Token, DriverOp)>,
     /// Changes that no task waits for any more and that have not ended.
     given_up: u32,
     /// Flushes that wait for those to end.
     flushes: Vec<Waker>,
 }
 
-struct Slot {
+struct OpSlot {
     generation: u32,
     target: TargetId,
-    stage: Stage,
+    stage: OpStage,
     /// True if success makes a target that must be closed.
     opens: bool,
     /// True if the operation changes the target's data.
@@ -52,35 +52,38 @@ struct Slot {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum OpStage {
     Free,
     Pending,
     Abandoned,
     Done,
 }
 
-impl Table {
+impl OpTable {
     #[inline]
-    fn queue(&mut self, target: TargetId) -> &mut Queue {
+    fn queue(&mut self, target: TargetId) -> &mut OpQueue {
         if target == TargetId::NONE {
             return &mut self.connects;
         }
         let i = target.0 as usize;
         if i >= self.targets.len() {
-            self.targets.resize_with(i + 1, Queue::default);
+            self.targets.resize_with(i + 1, OpQueue::default);
         }
         &mut self.targets[i]
     }
 
     #[inline]
-    fn take_slot(&mut self, target: TargetId, op: &Op, waiter: Waiter) -> Token {
-        let opens = matches!(op, Op::Accept | Op::Connect(_));
-        let changes = matches!(op, Op::Write(..) | Op::Zero(_) | Op::Discard(_));
+    fn take_slot(&mut self, target: TargetId, op: &DriverOp, waiter: Waiter) -> Token {
+        let opens = matches!(op, DriverOp::Accept | DriverOp::Connect(_));
+        let changes = matches!(
+            op,
+            DriverOp::Write(..) | DriverOp::Zero(_) | DriverOp::Discard(_)
+        );
         let i = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot {
+            self.slots.push(OpSlot {
                 generation: 0,
                 target,
-                stage: Stage::Free,
+                stage: OpStage::Free,
                 opens,
                 changes,
                 waiter: Waiter::None,
@@ -91,7 +94,7 @@ impl Table {
         let slot = &mut self.slots[i as usize];
         slot.generation = slot.generation.wrapping_add(1);
         slot.target = target;
-        slot.stage = Stage::Pending;
+        slot.stage = OpStage::Pending;
         slot.opens = opens;
         slot.changes = changes;
         slot.waiter = waiter;
@@ -99,10 +102,10 @@ impl Table {
     }
 
     #[inline]
-    fn slot(&mut self, token: Token) -> &mut Slot {
+    fn slot(&mut self, token: Token) -> &mut OpSlot {
         let slot = &mut self.slots[token.0 as u32 as usize];
         assert!(
-            slot.generation == (token.0 >> 32) as u32 && slot.stage != Stage::Free,
+            slot.generation == (token.0 >> 32) as u32 && slot.stage != OpStage::Free,
             "{token:?} completed twice"
         );
         slot
@@ -110,20 +113,20 @@ impl Table {
 
     #[inline]
     fn free_slot(&mut self, token: Token) {
-        self.slots[token.0 as u32 as usize].stage = Stage::Free;
+        self.slots[token.0 as u32 as usize].stage = OpStage::Free;
         self.free.push(token.0 as u32);
     }
 }
 
-impl<D: Driver> Ops<D> {
+impl<D: Driver> ShardOps<D> {
     /// Counts the operations on `target` that have not ended.
     pub(crate) fn in_flight(&self, target: TargetId) -> u32 {
         self.table.borrow_mut().queue(target).in_flight
     }
 
-    pub(crate) fn new(driver: D, depth: u32) -> Ops<D> {
+    pub(crate) fn new(driver: D, depth: u32) -> ShardOps<D> {
         assert!(depth > 0, "a target needs a depth of at least 1");
-        Ops {
+        ShardOps {
             driver: RefCell::new(driver),
             table: RefCell::default(),
             depth,
@@ -136,13 +139,13 @@ impl<D: Driver> Ops<D> {
 
     /// Submits the operation, or queues it behind its target.
     #[inline]
-    pub(crate) fn start(&self, target: TargetId, op: Op, waiter: Waiter) -> Token {
+    pub(crate) fn start(&self, target: TargetId, op: DriverOp, waiter: Waiter) -> Token {
         let mut table = self.table.borrow_mut();
         let token = table.take_slot(target, &op, waiter);
         let queue = table.queue(target);
         // A tag that waits for a request is an operation in flight; it must keep none from
         // answering.
-        if queue.in_flight < self.depth || matches!(op, Op::Next(..) | Op::Take(..)) {
+        if queue.in_flight < self.depth || matches!(op, DriverOp::Next(..) | DriverOp::Take(..)) {
             queue.in_flight += 1;
             drop(table);
             self.driver.borrow_mut().submit(token, target, op);
@@ -164,12 +167,12 @@ impl<D: Driver> Ops<D> {
         let mut table = self.table.borrow_mut();
         let slot = table.slot(token);
         let (target, stage, opens) = (slot.target, slot.stage, slot.opens);
-        let was_given_up = slot.changes && stage == Stage::Abandoned;
-        assert!(stage != Stage::Done, "{token:?} completed twice");
+        let was_given_up = slot.changes && stage == OpStage::Abandoned;
+        assert!(stage != OpStage::Done, "{token:?} completed twice");
         let waiter = std::mem::take(&mut slot.waiter);
         let mut unwanted = None;
-        if stage == Stage::Pending {
-            slot.stage = Stage::Done;
+        if stage == OpStage::Pending {
+            slot.stage = OpStage::Done;
             slot.output = Some((result, payload));
         } else {
             table.free_slot(token);
@@ -221,7 +224,7 @@ impl<D: Driver> Ops<D> {
         match output {
             Some(_) => table.free_slot(token),
             None => {
-                slot.stage = Stage::Abandoned;
+                slot.stage = OpStage::Abandoned;
                 table.queue(target).given_up += u32::from(changes);
             }
         }

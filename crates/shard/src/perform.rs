@@ -1,8 +1,8 @@
 //! One operation as a future.
 
-use crate::executor::Core;
+use crate::executor::ShardCore;
 use crate::ops::Output;
-use block::{Driver, Op, TargetId, Token};
+use block::{Driver, DriverOp, TargetId, Token};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,15 +10,15 @@ use std::task::{Context, Poll};
 /// An operation. Nothing happens until it is polled; dropped later, the wait is abandoned, never
 /// the operation.
 pub(crate) struct Perform<'a, D: Driver> {
-    core: &'a Core<D>,
+    core: &'a ShardCore<D>,
     target: TargetId,
-    op: Option<Op>,
+    op: Option<DriverOp>,
     in_flight: Option<Token>,
 }
 
 impl<'a, D: Driver> Perform<'a, D> {
     #[inline]
-    pub(crate) fn new(core: &'a Core<D>, target: TargetId, op: Op) -> Perform<'a, D> {
+    pub(crate) fn new(core: &'a ShardCore<D>, target: TargetId, op: DriverOp) -> Perform<'a, D> {
         Perform {
             core,
             target,

@@ -1,43 +1,44 @@
 //! The leaf port: requests of a block device that the driver brings.
 
-use crate::executor::Core;
+use crate::executor::ShardCore;
 use crate::ops::Output;
-use crate::stream::Owned;
+use crate::stream::OwnedTarget;
 use block::{
-    Answer, Buf, Driver, IoError, IoResult, Kind, Op, Payload, Port, Request, Tag, TargetId,
+    Answer, Buf, Driver, DriverOp, IoError, IoErrorKind, IoResult, Payload, Port, Request, Tag,
+    TargetId,
 };
 use std::rc::Rc;
 
 /// A port that the host has opened.
-pub struct Queue<D: Driver> {
-    owned: Owned<D>,
+pub struct ShardPort<D: Driver> {
+    owned: OwnedTarget<D>,
     tags: u16,
 }
 
-impl<D: Driver> Queue<D> {
-    pub(crate) fn new(core: Rc<Core<D>>, target: TargetId, tags: u16) -> Queue<D> {
-        Queue {
-            owned: Owned::new(core, target),
+impl<D: Driver> ShardPort<D> {
+    pub(crate) fn new(core: Rc<ShardCore<D>>, target: TargetId, tags: u16) -> ShardPort<D> {
+        ShardPort {
+            owned: OwnedTarget::new(core, target),
             tags,
         }
     }
 
-    async fn perform(&self, op: Op) -> Output {
+    async fn perform(&self, op: DriverOp) -> Output {
         if self.owned.is_closed() {
-            let error = IoError::new(Kind::Gone, "the port is closed");
+            let error = IoError::new(IoErrorKind::Gone, "the port is closed");
             return (Err(error), op.into_payload());
         }
         self.owned.core.perform(self.owned.target, op).await
     }
 }
 
-impl<D: Driver> Port for Queue<D> {
+impl<D: Driver> Port for ShardPort<D> {
     fn tags(&self) -> u16 {
         self.tags
     }
 
     async fn next(&self, tag: Tag, answer: Option<Answer>) -> IoResult<Request> {
-        match self.perform(Op::Next(tag, answer)).await {
+        match self.perform(DriverOp::Next(tag, answer)).await {
             (Ok(_), Payload::Request(request)) => Ok(request),
             (Err(error), _) => Err(error),
             (Ok(_), other) => panic!("a wait for a request gave {other:?}"),
@@ -45,7 +46,7 @@ impl<D: Driver> Port for Queue<D> {
     }
 
     async fn take(&self, tag: Tag, buf: Buf) -> (Buf, IoResult) {
-        match self.perform(Op::Take(tag, buf)).await {
+        match self.perform(DriverOp::Take(tag, buf)).await {
             (result, Payload::Buf(buf)) => (buf, result.map(drop)),
             (_, other) => panic!("a take gave back {other:?}"),
         }

@@ -1,24 +1,24 @@
 //! The leaf streams: sockets of the driver.
 
-use crate::executor::Core;
+use crate::executor::ShardCore;
 use crate::ops::Output;
 use block::{
-    Address, Buf, Connector, Driver, IoError, IoResult, Kind, Listener, Op, Payload, Shared,
-    Stream, TargetId,
+    Address, Buf, Connector, Driver, DriverOp, IoError, IoErrorKind, IoResult, Listener, Payload,
+    SharedBuf, Stream, TargetId,
 };
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// A target that is closed once: by a call, or when dropped.
-pub(crate) struct Owned<D: Driver> {
-    pub(crate) core: Rc<Core<D>>,
+pub(crate) struct OwnedTarget<D: Driver> {
+    pub(crate) core: Rc<ShardCore<D>>,
     pub(crate) target: TargetId,
     closed: Cell<bool>,
 }
 
-impl<D: Driver> Owned<D> {
-    pub(crate) fn new(core: Rc<Core<D>>, target: TargetId) -> Owned<D> {
-        Owned {
+impl<D: Driver> OwnedTarget<D> {
+    pub(crate) fn new(core: Rc<ShardCore<D>>, target: TargetId) -> OwnedTarget<D> {
+        OwnedTarget {
             core,
             target,
             closed: Cell::new(false),
@@ -36,10 +36,10 @@ impl<D: Driver> Owned<D> {
         }
     }
 
-    async fn perform(&self, op: Op) -> Output {
+    async fn perform(&self, op: DriverOp) -> Output {
         if self.closed.get() {
             return (
-                Err(IoError::new(Kind::Stream, "the stream is closed")),
+                Err(IoError::new(IoErrorKind::Stream, "the stream is closed")),
                 op.into_payload(),
             );
         }
@@ -47,31 +47,31 @@ impl<D: Driver> Owned<D> {
     }
 }
 
-impl<D: Driver> Drop for Owned<D> {
+impl<D: Driver> Drop for OwnedTarget<D> {
     fn drop(&mut self) {
         self.close();
     }
 }
 
 /// One end of a connection.
-pub struct Socket<D: Driver>(Owned<D>);
+pub struct ShardSocket<D: Driver>(OwnedTarget<D>);
 
-impl<D: Driver> Socket<D> {
-    pub(crate) fn new(core: Rc<Core<D>>, target: TargetId) -> Socket<D> {
-        Socket(Owned::new(core, target))
+impl<D: Driver> ShardSocket<D> {
+    pub(crate) fn new(core: Rc<ShardCore<D>>, target: TargetId) -> ShardSocket<D> {
+        ShardSocket(OwnedTarget::new(core, target))
     }
 }
 
-impl<D: Driver> Stream for Socket<D> {
+impl<D: Driver> Stream for ShardSocket<D> {
     async fn recv(&self, buf: Buf) -> (Buf, IoResult<usize>) {
-        match self.0.perform(Op::Recv(buf)).await {
+        match self.0.perform(DriverOp::Recv(buf)).await {
             (result, Payload::Buf(buf)) => (buf, result.map(|n| n as usize)),
             (_, other) => panic!("a receive gave back {other:?}"),
         }
     }
 
-    async fn send(&self, parts: Vec<Shared>) -> (Vec<Shared>, IoResult) {
-        match self.0.perform(Op::Send(parts)).await {
+    async fn send(&self, parts: Vec<SharedBuf>) -> (Vec<SharedBuf>, IoResult) {
+        match self.0.perform(DriverOp::Send(parts)).await {
             (result, Payload::Parts(parts)) => (parts, result.map(drop)),
             (_, other) => panic!("a send gave back {other:?}"),
         }
@@ -88,21 +88,21 @@ impl<D: Driver> Stream for Socket<D> {
 }
 
 /// A listener that the host has opened.
-pub struct Listen<D: Driver>(Owned<D>);
+pub struct Listen<D: Driver>(OwnedTarget<D>);
 
 impl<D: Driver> Listen<D> {
-    pub(crate) fn new(core: Rc<Core<D>>, target: TargetId) -> Listen<D> {
-        Listen(Owned::new(core, target))
+    pub(crate) fn new(core: Rc<ShardCore<D>>, target: TargetId) -> Listen<D> {
+        Listen(OwnedTarget::new(core, target))
     }
 }
 
 impl<D: Driver> Listener for Listen<D> {
-    type Stream = Socket<D>;
+    type Stream = ShardSocket<D>;
 
-    async fn accept(&self) -> IoResult<Socket<D>> {
-        let (result, _) = self.0.perform(Op::Accept).await;
+    async fn accept(&self) -> IoResult<ShardSocket<D>> {
+        let (result, _) = self.0.perform(DriverOp::Accept).await;
         let target = TargetId(result? as u32);
-        Ok(Socket::new(self.0.core.clone(), target))
+        Ok(ShardSocket::new(self.0.core.clone(), target))
     }
 
     fn close(&self) {
@@ -111,20 +111,23 @@ impl<D: Driver> Listener for Listen<D> {
 }
 
 /// Opens streams.
-pub struct Connect<D: Driver>(Rc<Core<D>>);
+pub struct StreamConnector<D: Driver>(Rc<ShardCore<D>>);
 
-impl<D: Driver> Connect<D> {
-    pub(crate) fn new(core: Rc<Core<D>>) -> Connect<D> {
-        Connect(core)
+impl<D: Driver> StreamConnector<D> {
+    pub(crate) fn new(core: Rc<ShardCore<D>>) -> StreamConnector<D> {
+        StreamConnector(core)
     }
 }
 
-impl<D: Driver> Connector for Connect<D> {
-    type Stream = Socket<D>;
+impl<D: Driver> Connector for StreamConnector<D> {
+    type Stream = ShardSocket<D>;
 
-    async fn connect(&self, address: Address) -> IoResult<Socket<D>> {
-        let (result, _) = self.0.perform(TargetId::NONE, Op::Connect(address)).await;
+    async fn connect(&self, address: Address) -> IoResult<ShardSocket<D>> {
+        let (result, _) = self
+            .0
+            .perform(TargetId::NONE, DriverOp::Connect(address))
+            .await;
         let target = TargetId(result? as u32);
-        Ok(Socket::new(self.0.clone(), target))
+        Ok(ShardSocket::new(self.0.clone(), target))
     }
 }

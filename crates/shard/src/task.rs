@@ -8,7 +8,7 @@
 //! A waker outlives its task; then a wake at most polls the slot's next task
 //! once too often.
 
-use crate::mesh::{Mailbox, Message};
+use crate::mesh::{Mailbox, MeshMessage};
 use block::Driver;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -27,16 +27,16 @@ thread_local! {
 }
 
 /// Marks a shard as the running one until dropped.
-pub(crate) struct Running(Option<(*const (), Ready)>);
+pub(crate) struct RunningShard(Option<(*const (), Ready)>);
 
-impl Running {
-    pub(crate) fn enter<D: Driver>(home: &Arc<Mailbox<D>>, ready: &Ready) -> Running {
+impl RunningShard {
+    pub(crate) fn enter<D: Driver>(home: &Arc<Mailbox<D>>, ready: &Ready) -> RunningShard {
         let this = Some((Arc::as_ptr(home).cast(), ready.clone()));
-        Running(CURRENT.with(|current| current.replace(this)))
+        RunningShard(CURRENT.with(|current| current.replace(this)))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningShard {
     fn drop(&mut self) {
         CURRENT.with(|current| current.replace(self.0.take()));
     }
@@ -76,7 +76,7 @@ impl<D: Driver> Wake for TaskWaker<D> {
             _ => false,
         });
         if !local {
-            self.home.send(Message::Poll(self.slot));
+            self.home.send(MeshMessage::Poll(self.slot));
         }
     }
 }

@@ -1,8 +1,9 @@
 //! The executor over a driver that the test works by hand.
 
 use block::{
-    Address, Completion, Connector, Device, Driver, Fua, Gate, Geometry, IoError, Kind, Lba, Nanos,
-    Op, Payload, Pool, Progress, Sectors, ShardId, Stream, TargetId, Token, Turn, Unpark,
+    Address, Completion, Connector, Device, Driver, DriverOp, Fua, Gate, Geometry, IoError,
+    IoErrorKind, Lba, Nanos, Payload, Pool, Sectors, ShardId, ShardTurn, Stream, TargetId, Token,
+    TurnProgress, Unpark,
 };
 use shard::{Config, Local, Mesh, Shard};
 use std::cell::{Cell, RefCell};
@@ -15,7 +16,7 @@ use std::sync::mpsc;
 /// Submitted operations, completions to come, and the time.
 #[derive(Default)]
 struct Bench {
-    submitted: Vec<(Token, Op)>,
+    submitted: Vec<(Token, DriverOp)>,
     due: VecDeque<Completion>,
     closed: Vec<TargetId>,
     now: Nanos,
@@ -56,7 +57,7 @@ impl Driver for Manual {
     fn pool(&self) -> &Pool {
         &self.pool
     }
-    fn submit(&mut self, token: Token, _: TargetId, op: Op) {
+    fn submit(&mut self, token: Token, _: TargetId, op: DriverOp) {
         self.bench.borrow_mut().submitted.push((token, op));
     }
     fn park(&mut self, deadline: Nanos, done: &mut Vec<Completion>) {
@@ -82,7 +83,7 @@ impl Driver for Manual {
 
 struct Rig {
     bench: Rc<RefCell<Bench>>,
-    turn: Box<dyn Turn>,
+    turn: Box<dyn ShardTurn>,
     pool: Pool,
 }
 
@@ -101,16 +102,16 @@ impl Rig {
         Rig { bench, turn, pool }
     }
 
-    fn run(&mut self) -> Progress {
+    fn run(&mut self) -> TurnProgress {
         loop {
             match self.turn.turn() {
-                Progress::Ready => self.turn.park(Nanos::ZERO),
+                TurnProgress::Ready => self.turn.park(Nanos::ZERO),
                 progress => return progress,
             }
         }
     }
 
-    fn deliver(&mut self) -> Progress {
+    fn deliver(&mut self) -> TurnProgress {
         self.turn.park(Nanos::ZERO);
         self.run()
     }
@@ -135,7 +136,7 @@ fn the_clock_is_read_once_a_turn() {
     });
     for _ in 0..3 {
         let before = rig.bench.borrow().clock_reads;
-        let Progress::Idle(at) = rig.run() else {
+        let TurnProgress::Idle(at) = rig.run() else {
             panic!("sleeps")
         };
         assert_eq!(rig.bench.borrow().clock_reads - before, 1);
@@ -167,7 +168,7 @@ fn a_full_target_makes_requests_wait_in_order() {
     for _ in 0..6 {
         let mut bench = rig.bench.borrow_mut();
         assert!(bench.submitted.len() <= 2, "in flight within the depth");
-        let Op::Read(at, _) = &bench.submitted[0].1 else {
+        let DriverOp::Read(at, _) = &bench.submitted[0].1 else {
             panic!("a read")
         };
         submitted.push(at.0);
@@ -192,7 +193,7 @@ fn a_dropped_future_abandons_the_wait_and_not_the_operation() {
         never().await;
     });
     for _ in 0..3 {
-        let Progress::Idle(at) = rig.run() else {
+        let TurnProgress::Idle(at) = rig.run() else {
             panic!("waits for the limit")
         };
         rig.turn.park(at);
@@ -204,7 +205,7 @@ fn a_dropped_future_abandons_the_wait_and_not_the_operation() {
         "held until completion"
     );
     for at in [0, 8, 16] {
-        let Op::Write(lba, ..) = rig.bench.borrow().submitted[0].1 else {
+        let DriverOp::Write(lba, ..) = rig.bench.borrow().submitted[0].1 else {
             panic!("a write")
         };
         assert_eq!(lba, Lba(at));
@@ -229,23 +230,23 @@ fn a_flush_waits_for_changes_that_were_given_up() {
         disk.flush().await.unwrap();
     });
     for _ in 0..2 {
-        let Progress::Idle(at) = rig.run() else {
+        let TurnProgress::Idle(at) = rig.run() else {
             panic!("waits for the limit")
         };
         rig.turn.park(at);
     }
     for _ in 0..2 {
         rig.run();
-        let is_write = matches!(rig.bench.borrow().submitted[..], [(_, Op::Write(..))]);
+        let is_write = matches!(rig.bench.borrow().submitted[..], [(_, DriverOp::Write(..))]);
         assert!(is_write, "the flush waits");
         rig.bench.borrow_mut().finish(0, 0);
         rig.deliver();
     }
     rig.run();
-    let is_flush = matches!(rig.bench.borrow().submitted[..], [(_, Op::Flush)]);
+    let is_flush = matches!(rig.bench.borrow().submitted[..], [(_, DriverOp::Flush)]);
     assert!(is_flush, "nothing is left to wait for");
     rig.bench.borrow_mut().finish(0, 0);
-    assert_eq!(rig.deliver(), Progress::Done);
+    assert_eq!(rig.deliver(), TurnProgress::Done);
 }
 
 #[test]
@@ -259,7 +260,7 @@ fn an_abandoned_write_keeps_later_ones_off_its_range() {
         assert!(env.timer.timeout(Nanos(10), write).await.is_none());
         gate.write(0, second, Fua::No).await.unwrap();
     });
-    let Progress::Idle(at) = rig.run() else {
+    let TurnProgress::Idle(at) = rig.run() else {
         panic!("waits for the limit")
     };
     rig.turn.park(at);
@@ -269,7 +270,7 @@ fn an_abandoned_write_keeps_later_ones_off_its_range() {
     rig.deliver();
     assert_eq!(rig.bench.borrow().submitted.len(), 1);
     rig.bench.borrow_mut().finish(0, 0);
-    assert_eq!(rig.deliver(), Progress::Done);
+    assert_eq!(rig.deliver(), TurnProgress::Done);
     drop(rig.turn);
     assert_eq!(rig.pool.free_bytes(), rig.pool.total_bytes());
 }
@@ -289,7 +290,7 @@ fn a_connection_that_nobody_waits_for_is_closed() {
         );
         never().await;
     });
-    let Progress::Idle(at) = rig.run() else {
+    let TurnProgress::Idle(at) = rig.run() else {
         panic!("waits for the limit")
     };
     rig.turn.park(at);
@@ -310,13 +311,13 @@ fn a_closed_stream_submits_nothing_more() {
         let data = env.pool.get(100).await.share();
         let (parts, sent) = socket.send(vec![data]).await;
         assert!(parts.is_empty());
-        assert_eq!(sent.unwrap_err().kind(), Kind::Stream);
+        assert_eq!(sent.unwrap_err().kind(), IoErrorKind::Stream);
         let (_, received) = socket.recv(env.pool.get(100).await).await;
-        assert_eq!(received.unwrap_err().kind(), Kind::Stream);
+        assert_eq!(received.unwrap_err().kind(), IoErrorKind::Stream);
     });
     rig.run();
     rig.bench.borrow_mut().finish(0, 7);
-    assert_eq!(rig.deliver(), Progress::Done);
+    assert_eq!(rig.deliver(), TurnProgress::Done);
     assert!(rig.bench.borrow().submitted.is_empty());
 }
 
@@ -354,12 +355,12 @@ fn sleeps_end_in_order_and_an_error_reaches_its_caller() {
             });
         }
         let disk = local.disk(TargetId(0)).unwrap();
-        assert_eq!(disk.flush().await.unwrap_err().kind(), Kind::Media);
+        assert_eq!(disk.flush().await.unwrap_err().kind(), IoErrorKind::Media);
         local.env().timer.sleep(Nanos::from_millis(9)).await;
     });
     rig.run();
     let (token, _) = rig.bench.borrow_mut().submitted.remove(0);
-    let result = Err(IoError::new(Kind::Media, "unreadable"));
+    let result = Err(IoError::new(IoErrorKind::Media, "unreadable"));
     rig.bench.borrow_mut().due.push_back(Completion {
         token,
         result,
@@ -367,9 +368,9 @@ fn sleeps_end_in_order_and_an_error_reaches_its_caller() {
     });
     loop {
         match rig.deliver() {
-            Progress::Idle(at) => rig.turn.park(at),
-            Progress::Done => break,
-            Progress::Ready => unreachable!("run goes on until idle"),
+            TurnProgress::Idle(at) => rig.turn.park(at),
+            TurnProgress::Done => break,
+            TurnProgress::Ready => unreachable!("run goes on until idle"),
         }
     }
     assert_eq!(*order.borrow(), [1, 2, 3]);
@@ -399,7 +400,7 @@ impl Driver for Threaded {
     fn pool(&self) -> &Pool {
         &self.pool
     }
-    fn submit(&mut self, _: Token, _: TargetId, op: Op) {
+    fn submit(&mut self, _: Token, _: TargetId, op: DriverOp) {
         panic!("no target performs {op:?}")
     }
     fn park(&mut self, deadline: Nanos, _: &mut Vec<Completion>) {
@@ -442,9 +443,9 @@ fn calls_between_threads_all_arrive_and_wake_sleepers() {
                 });
                 loop {
                     match turn.turn() {
-                        Progress::Ready => turn.park(Nanos::ZERO),
-                        Progress::Idle(at) => turn.park(at),
-                        Progress::Done => break,
+                        TurnProgress::Ready => turn.park(Nanos::ZERO),
+                        TurnProgress::Idle(at) => turn.park(at),
+                        TurnProgress::Done => break,
                     }
                 }
             });
@@ -487,6 +488,6 @@ fn calls_between_threads_all_arrive_and_wake_sleepers() {
         let _ = stopped.await;
         // A call to a shard that has ended fails with `Gone`.
         let last = local.call(next, |_| async {}).await;
-        assert!(last.is_ok() || last.unwrap_err().kind() == Kind::Gone);
+        assert!(last.is_ok() || last.unwrap_err().kind() == IoErrorKind::Gone);
     }
 }

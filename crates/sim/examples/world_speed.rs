@@ -4,11 +4,13 @@
 //!
 //! Run: `cargo run --release -p sim --example world_speed [operations]`
 
-use block::{Buf, Completion, Driver, Fua, Geometry, IoResult, Lba, Nanos, Op, Payload, Sectors};
+use block::{
+    Buf, Completion, Driver, DriverOp, Fua, Geometry, IoResult, Lba, Nanos, Payload, Sectors,
+};
 use block::{TargetId, Token};
 use drives::Hdd;
 use drives::catalogue::hdd::SAS15K;
-use sim::{DiskSpec, Keep, Rng, Service, Sim, SimDriver, World};
+use sim::{DiskSpec, Keep, ServiceTime, SimDriver, SimHost, SimRng, SimWorld};
 use std::time::Instant;
 
 const DEPTH: u64 = 32;
@@ -17,7 +19,7 @@ const ROUNDS: usize = 5;
 struct Load {
     driver: SimDriver,
     disks: Vec<TargetId>,
-    rng: Rng,
+    rng: SimRng,
     blocks: u64,
 }
 
@@ -27,8 +29,8 @@ impl Load {
         let disk = self.disks[(slot / DEPTH) as usize];
         let at = Lba(self.rng.below(self.blocks) * 8);
         let op = match self.rng.below(4) {
-            0 => Op::Write(at, buf.share(), Fua::No),
-            _ => Op::Read(at, buf),
+            0 => DriverOp::Write(at, buf.share(), Fua::No),
+            _ => DriverOp::Read(at, buf),
         };
         self.driver.submit(Token(slot), disk, op);
     }
@@ -66,16 +68,16 @@ fn disk_of(sectors: Sectors) -> DiskSpec {
     spec
 }
 
-fn fixed(world: &mut World) -> IoResult<Vec<TargetId>> {
+fn fixed(world: &mut SimWorld) -> IoResult<Vec<TargetId>> {
     let spec = disk_of(Sectors::from_mib(1 << 20));
     (0..8).map(|_| world.add_disk(spec.clone())).collect()
 }
 
-fn hard_disks(world: &mut World) -> IoResult<Vec<TargetId>> {
+fn hard_disks(world: &mut SimWorld) -> IoResult<Vec<TargetId>> {
     let add = |index| {
         let model = world.add_model(Hdd::new(&SAS15K, f64::from(index) / 16.0)?);
         let mut spec = disk_of(Sectors(SAS15K.capacity().0 / 8 * 8));
-        spec.service = Service::Model { model, unit: 0 };
+        spec.service = ServiceTime::Model { model, unit: 0 };
         world.add_disk(spec)
     };
     (0..16).map(add).collect()
@@ -84,19 +86,19 @@ fn hard_disks(world: &mut World) -> IoResult<Vec<TargetId>> {
 #[allow(clippy::disallowed_methods, reason = "it measures wall-clock speed")]
 fn measure(
     name: &str,
-    disks: impl Fn(&mut World) -> IoResult<Vec<TargetId>>,
+    disks: impl Fn(&mut SimWorld) -> IoResult<Vec<TargetId>>,
     operations: u64,
 ) -> IoResult {
     let mut runs = Vec::new();
     for _ in 0..ROUNDS {
-        let mut world = World::new(1);
+        let mut world = SimWorld::new(1);
         let disks = disks(&mut world)?;
         let shape = world.geometry(disks[0]).expect("a disk");
-        let mut sim = Sim::new(world);
+        let mut sim = SimHost::new(world);
         let mut load = Load {
             driver: sim.driver(),
             disks,
-            rng: Rng::new(2),
+            rng: SimRng::new(2),
             blocks: shape.sectors.0 / 8,
         };
         let start = Instant::now();

@@ -3,11 +3,11 @@
 
 use crate::flight::FlightId;
 use crate::plan::check_span;
-use crate::rng::Rng;
-use crate::service::{ModelId, Service};
-use crate::verb::Verb;
-use block::{Extent, Fua, IoError, IoResult, Kind, Nanos};
-use drives::{Completed, Model, Op, Request};
+use crate::rng::SimRng;
+use crate::service::{ModelId, ServiceTime};
+use crate::verb::SimVerb;
+use block::{Extent, Fua, IoError, IoErrorKind, IoResult, Nanos};
+use drives::{Completed, DriveModel, DriveOp, DriveRequest};
 
 /// The next event for the world to schedule.
 pub(crate) enum Wake {
@@ -19,43 +19,43 @@ pub(crate) enum Wake {
     Nothing,
 }
 
-struct Running {
-    model: Box<dyn Model>,
+struct RunningClock {
+    model: Box<dyn DriveModel>,
     /// Time of the model's next advance; `MAX` if none.
     wake: Nanos,
 }
 
 pub(crate) struct Clockwork {
-    running: Vec<Running>,
-    rng: Rng,
+    running: Vec<RunningClock>,
+    rng: SimRng,
 }
 
 impl Clockwork {
-    pub fn new(rng: Rng) -> Clockwork {
+    pub fn new(rng: SimRng) -> Clockwork {
         Clockwork {
             running: Vec::new(),
             rng,
         }
     }
 
-    pub fn add(&mut self, model: Box<dyn Model>) -> ModelId {
-        self.running.push(Running {
+    pub fn add(&mut self, model: Box<dyn DriveModel>) -> ModelId {
+        self.running.push(RunningClock {
             model,
             wake: Nanos::MAX,
         });
         ModelId(self.running.len() as u32 - 1)
     }
 
-    pub fn check(&self, service: &Service) -> IoResult {
+    pub fn check(&self, service: &ServiceTime) -> IoResult {
         match *service {
-            Service::Fixed { read, write, flush } => [read, write, flush]
+            ServiceTime::Fixed { read, write, flush } => [read, write, flush]
                 .into_iter()
                 .try_for_each(|span| check_span(span, "a service time")),
-            Service::Model { model, .. } if model.0 as usize >= self.running.len() => {
+            ServiceTime::Model { model, .. } if model.0 as usize >= self.running.len() => {
                 let what = "a model of another world; add it to this one";
-                Err(IoError::new(Kind::Invalid, what))
+                Err(IoError::new(IoErrorKind::Invalid, what))
             }
-            Service::Model { .. } => Ok(()),
+            ServiceTime::Model { .. } => Ok(()),
         }
     }
 
@@ -63,35 +63,35 @@ impl Clockwork {
     #[inline]
     pub fn begin(
         &mut self,
-        service: Service,
-        verb: Verb,
+        service: ServiceTime,
+        verb: SimVerb,
         fua: Fua,
         extent: Extent,
         id: FlightId,
         now: Nanos,
     ) -> Wake {
         let (model, unit) = match service {
-            Service::Fixed { read, write, flush } => {
+            ServiceTime::Fixed { read, write, flush } => {
                 let span = match verb {
-                    Verb::Read => read,
-                    Verb::Flush => flush,
+                    SimVerb::Read => read,
+                    SimVerb::Flush => flush,
                     _ => write,
                 };
                 return Wake::Served(now + span.draw(&mut self.rng));
             }
-            Service::Model { model, unit } => (model.0, unit),
+            ServiceTime::Model { model, unit } => (model.0, unit),
         };
         let running = &mut self.running[model as usize];
         running.model.arrive(
             now,
-            Request {
+            DriveRequest {
                 id: id.pack(),
                 unit,
                 op: match verb {
-                    Verb::Read => Op::Read,
-                    Verb::Flush => Op::Flush,
-                    Verb::Discard => Op::Discard,
-                    _ => Op::Write,
+                    SimVerb::Read => DriveOp::Read,
+                    SimVerb::Flush => DriveOp::Flush,
+                    SimVerb::Discard => DriveOp::Discard,
+                    _ => DriveOp::Write,
                 },
                 extent,
                 fua,

@@ -11,8 +11,8 @@
 //!
 //! Not here: when operations happen and how they fail (`disk`).
 
-use crate::pages::{Pages, Piece, WHOLE};
-use crate::rng::Rng;
+use crate::pages::{PageMap, PagePiece, WHOLE};
+use crate::rng::SimRng;
 use block::{Extent, Lba, SECTOR_BYTES, Sectors};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -38,21 +38,21 @@ pub(crate) struct Settled {
     pub taken: Vec<Lba>,
 }
 
-pub(crate) struct Contents {
-    durable: Pages,
-    latest: Pages,
-    unflushed: VecDeque<(u64, Piece)>,
+pub(crate) struct DiskContents {
+    durable: PageMap,
+    latest: PageMap,
+    unflushed: VecDeque<(u64, PagePiece)>,
     unflushed_max: usize,
     /// Count of acknowledged volatile writes: the number of the last.
     acknowledged: u64,
     block: Sectors,
 }
 
-impl Contents {
-    pub fn new(block: Sectors, unflushed_max: usize) -> Contents {
-        Contents {
-            durable: Pages::default(),
-            latest: Pages::default(),
+impl DiskContents {
+    pub fn new(block: Sectors, unflushed_max: usize) -> DiskContents {
+        DiskContents {
+            durable: PageMap::default(),
+            latest: PageMap::default(),
             unflushed: VecDeque::new(),
             unflushed_max,
             acknowledged: 0,
@@ -74,24 +74,24 @@ impl Contents {
         self.unflushed.iter().any(|(_, piece)| piece.mask != 0)
     }
 
-    pub fn image(&self) -> Pages {
+    pub fn image(&self) -> PageMap {
         self.latest.clone()
     }
 
     /// Holds `image` and nothing else, durably.
-    pub fn become_image(&mut self, image: Pages) {
+    pub fn become_image(&mut self, image: PageMap) {
         self.unflushed.clear();
         self.durable = image.clone();
         self.latest = image;
     }
 
     /// The pieces of a zeroing of `extent`.
-    pub fn pieces_of_zero(&self, extent: Extent) -> Vec<Piece> {
+    pub fn pieces_of_zero(&self, extent: Extent) -> Vec<PagePiece> {
         self.latest.pieces_of_zero(extent)
     }
 
     /// Takes a write, durable now or when a flush covers the write.
-    pub fn write(&mut self, pieces: Vec<Piece>, durable: bool) {
+    pub fn write(&mut self, pieces: Vec<PagePiece>, durable: bool) {
         if !durable {
             self.acknowledged += 1;
         }
@@ -122,7 +122,7 @@ impl Contents {
             let mut sector = [0; SECTOR_BYTES as usize];
             pages.read(at, &mut sector);
             sector[(bit / 8) as usize] ^= 1 << (bit % 8);
-            for piece in Pages::pieces_of_write(at, &sector) {
+            for piece in PageMap::pieces_of_write(at, &sector) {
                 pages.apply(&piece);
             }
         }
@@ -142,7 +142,7 @@ impl Contents {
 
     /// Older volatile bytes must not come back over durable ones. The pieces
     /// are in order of their pages.
-    fn supersede(&mut self, newer: &[Piece]) {
+    fn supersede(&mut self, newer: &[PagePiece]) {
         for (_, older) in &mut self.unflushed {
             if let Ok(i) = newer.binary_search_by_key(&older.page, |p| p.page) {
                 older.mask &= !newer[i].mask;
@@ -160,12 +160,12 @@ impl Contents {
     /// seed decide, in any order.
     pub fn cut(
         &mut self,
-        in_flight: Vec<Vec<Piece>>,
+        in_flight: Vec<Vec<PagePiece>>,
         survival: Option<Survival>,
-        rng: &mut Rng,
+        rng: &mut SimRng,
     ) -> Settled {
         let survival = survival.unwrap_or_else(|| draw_survival(rng));
-        let mut writes: Vec<(u64, Vec<Piece>)> = Vec::new();
+        let mut writes: Vec<(u64, Vec<PagePiece>)> = Vec::new();
         for (number, piece) in self.unflushed.drain(..) {
             match writes.last_mut() {
                 Some((n, pieces)) if *n == number => pieces.push(piece),
@@ -229,7 +229,7 @@ impl Contents {
 
 /// Independent fates with moderate odds would never show a long queue wholly
 /// lost or wholly kept, so that the odds themselves are drawn for each cut.
-fn draw_survival(rng: &mut Rng) -> Survival {
+fn draw_survival(rng: &mut SimRng) -> Survival {
     let (kept, torn) = match rng.below(8) {
         0 => (1.0, 0.0),
         1 => (0.0, 0.0),
@@ -241,12 +241,12 @@ fn draw_survival(rng: &mut Rng) -> Survival {
     Survival { kept, torn }
 }
 
-fn start_of(pieces: &[Piece]) -> Lba {
+fn start_of(pieces: &[PagePiece]) -> Lba {
     let first = pieces.iter().find(|p| p.mask != 0).expect("not empty");
     Lba(first.page * 8 + u64::from(first.mask.trailing_zeros()))
 }
 
-fn blocks(pieces: &[Piece], block: Sectors) -> u64 {
+fn blocks(pieces: &[PagePiece], block: Sectors) -> u64 {
     let sectors: u64 = pieces.iter().map(|p| u64::from(p.mask.count_ones())).sum();
     sectors / block.0
 }
@@ -254,10 +254,10 @@ fn blocks(pieces: &[Piece], block: Sectors) -> u64 {
 /// Takes blocks out of a write: some of them if it is `torn`, else all. Returns the number of
 /// blocks left.
 pub(crate) fn survive_partly(
-    pieces: &mut [Piece],
+    pieces: &mut [PagePiece],
     block: Sectors,
     torn: bool,
-    rng: &mut Rng,
+    rng: &mut SimRng,
 ) -> u64 {
     let whole = blocks(pieces, block);
     let shape = rng.below(3);
@@ -267,7 +267,7 @@ pub(crate) fn survive_partly(
         0
     };
     let mut index = 0;
-    let mut survives = |rng: &mut Rng| {
+    let mut survives = |rng: &mut SimRng| {
         index += 1;
         torn && match shape {
             0 => index <= edge,
@@ -297,25 +297,25 @@ mod tests {
 
     const BLOCK: Sectors = Sectors(1);
 
-    fn write(contents: &mut Contents, at: u64, sectors: usize, value: u8, durable: bool) {
+    fn write(contents: &mut DiskContents, at: u64, sectors: usize, value: u8, durable: bool) {
         let data = vec![value; sectors * 512];
-        contents.write(Pages::pieces_of_write(Lba(at), &data), durable);
+        contents.write(PageMap::pieces_of_write(Lba(at), &data), durable);
     }
 
-    fn first_bytes(contents: &Contents, sectors: usize) -> Vec<u8> {
+    fn first_bytes(contents: &DiskContents, sectors: usize) -> Vec<u8> {
         let mut out = vec![0; sectors * 512];
         contents.read(Lba(0), &mut out);
         out.iter().step_by(512).copied().collect()
     }
 
-    fn cut(contents: &mut Contents, kept: f64, torn: f64, seed: u64) -> Settled {
+    fn cut(contents: &mut DiskContents, kept: f64, torn: f64, seed: u64) -> Settled {
         let survival = Some(Survival { kept, torn });
-        contents.cut(Vec::new(), survival, &mut Rng::new(seed))
+        contents.cut(Vec::new(), survival, &mut SimRng::new(seed))
     }
 
     #[test]
     fn a_flush_covers_what_was_acknowledged_before_it() {
-        let mut c = Contents::new(BLOCK, 100);
+        let mut c = DiskContents::new(BLOCK, 100);
         write(&mut c, 0, 1, 1, false);
         let mark = c.acknowledged();
         write(&mut c, 1, 1, 2, false);
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn durable_bytes_are_not_undone_by_older_volatile_ones() {
-        let mut c = Contents::new(BLOCK, 100);
+        let mut c = DiskContents::new(BLOCK, 100);
         write(&mut c, 0, 4, 1, false);
         write(&mut c, 1, 1, 2, true);
         let settled = cut(&mut c, 1.0, 0.0, 1);
@@ -340,7 +340,7 @@ mod tests {
     fn cuts_lose_tear_and_reorder() {
         let (mut torn, mut reordered, mut older_won) = (0, 0, 0);
         for seed in 0..200 {
-            let mut c = Contents::new(BLOCK, 100);
+            let mut c = DiskContents::new(BLOCK, 100);
             write(&mut c, 0, 6, 1, false);
             write(&mut c, 0, 6, 2, false);
             let settled = cut(&mut c, 0.3, 0.4, seed);
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn what_a_cut_takes_is_reported_block_by_block() {
         for seed in 0..50 {
-            let mut c = Contents::new(BLOCK, 100);
+            let mut c = DiskContents::new(BLOCK, 100);
             write(&mut c, 0, 6, 1, false);
             write(&mut c, 2, 2, 2, false);
             let settled = cut(&mut c, 0.3, 0.4, seed);
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_bit_flips_where_it_rests() {
-        let mut c = Contents::new(BLOCK, 100);
+        let mut c = DiskContents::new(BLOCK, 100);
         write(&mut c, 0, 2, 4, true);
         c.flip_bit(Lba(1), 0);
         assert_eq!(first_bytes(&c, 2), [4, 5]);
@@ -380,7 +380,7 @@ mod tests {
     #[test]
     fn a_large_logical_block_is_never_torn() {
         for seed in 0..200 {
-            let mut c = Contents::new(Sectors(8), 100);
+            let mut c = DiskContents::new(Sectors(8), 100);
             write(&mut c, 0, 24, 1, false);
             cut(&mut c, 0.0, 1.0, seed);
             let bytes = first_bytes(&c, 24);
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_full_cache_makes_its_oldest_writes_durable() {
-        let mut c = Contents::new(BLOCK, 2);
+        let mut c = DiskContents::new(BLOCK, 2);
         for at in 0..5 {
             write(&mut c, at * 8, 1, 1, false);
         }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Copy)]
-pub(crate) enum Command {
+pub(crate) enum WorldCommand {
     Kill(TargetId),
     Revive(TargetId),
     Cut(Option<Domain>),
@@ -22,44 +22,44 @@ pub(crate) enum Command {
 /// A handle on the world; takes effect at the next submission of an operation or
 /// when the shard that runs pauses, whichever is first.
 #[derive(Clone, Default)]
-pub struct Control(Arc<Inbox>);
+pub struct WorldControl(Arc<ControlInbox>);
 
 #[derive(Default)]
-struct Inbox {
+struct ControlInbox {
     any: AtomicBool,
-    commands: Mutex<VecDeque<Command>>,
+    commands: Mutex<VecDeque<WorldCommand>>,
 }
 
-impl Control {
+impl WorldControl {
     /// Unplugs a disk; see [`crate::Outage`].
     pub fn kill(&self, disk: TargetId) {
-        self.send(Command::Kill(disk));
+        self.send(WorldCommand::Kill(disk));
     }
 
     /// Plugs a disk in again.
     pub fn revive(&self, disk: TargetId) {
-        self.send(Command::Revive(disk));
+        self.send(WorldCommand::Revive(disk));
     }
 
     /// Cuts the power of one domain, or of all.
     pub fn cut_power(&self, domain: Option<Domain>) {
-        self.send(Command::Cut(domain));
+        self.send(WorldCommand::Cut(domain));
     }
 
     /// Gives the disks of a domain power again; its shards stay dead.
     pub fn power_on(&self, domain: Domain) {
-        self.send(Command::PowerOn(domain));
+        self.send(WorldCommand::PowerOn(domain));
     }
 
     /// Hangs a disk: from now on none of its operations completes, those in flight included, until
     /// the disk is released, loses its power or is unplugged.
     pub fn hang(&self, disk: TargetId) {
-        self.send(Command::Hang(disk));
+        self.send(WorldCommand::Hang(disk));
     }
 
     /// Releases the stuck operations of a disk, or a stalled stream, named by either end.
     pub fn release(&self, target: TargetId) {
-        self.send(Command::Release(target));
+        self.send(WorldCommand::Release(target));
     }
 
     /// Makes a disk lose its volatile writes, as in a power cut, and continue: as a server that is
@@ -67,29 +67,29 @@ impl Control {
     /// out. If any write was lost, the next flush to end fails, and later flushes do not report the
     /// loss.
     pub fn forget(&self, disk: TargetId) {
-        self.send(Command::Forget(disk));
+        self.send(WorldCommand::Forget(disk));
     }
 
     /// Stops all shards for `span`, while the clock runs: a signal, a freezer or a suspended
     /// machine. Of the operations that end meanwhile some wait to be noticed, as those that
     /// hardware carries out. The others are served no further before the shards run.
     pub fn pause(&self, span: Nanos) {
-        self.send(Command::Pause(span));
+        self.send(WorldCommand::Pause(span));
     }
 
     /// Breaks a stream, named by either end.
     pub fn break_stream(&self, end: TargetId) {
-        self.send(Command::Break(end));
+        self.send(WorldCommand::Break(end));
     }
 
-    fn send(&self, command: Command) {
+    fn send(&self, command: WorldCommand) {
         let mut commands = self.0.commands.lock().expect("no panic under this lock");
         commands.push_back(command);
         self.0.any.store(true, Release);
     }
 
     #[inline]
-    pub(crate) fn take(&self) -> Option<Command> {
+    pub(crate) fn take(&self) -> Option<WorldCommand> {
         if !self.0.any.load(Acquire) {
             return None;
         }

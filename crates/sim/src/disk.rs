@@ -6,19 +6,19 @@
 //! Not here: the times at which operations complete (`world` asks the service time), the
 //! volatile cache (`contents`).
 
-use crate::contents::{Contents, Survival, survive_partly};
-use crate::fault::{ActiveRule, Class, Domain, Strike, elsewhere};
-use crate::flight::{Flight, FlightId, Flights};
-use crate::ledger::Ledger;
+use crate::contents::{DiskContents, Survival, survive_partly};
+use crate::fault::{ActiveRule, Domain, FaultClass, FaultStrike, elsewhere};
+use crate::flight::{FlightId, SimOperation, SimOperations};
+use crate::ledger::BufferLedger;
 use crate::medium::Medium;
 use crate::operation::extent_of;
-use crate::pages::{Pages, Piece};
-use crate::rng::Rng;
-use crate::service::{Service, Span};
-use crate::verb::Verb;
+use crate::pages::{PageMap, PagePiece};
+use crate::rng::SimRng;
+use crate::service::{ServiceSpan, ServiceTime};
+use crate::verb::SimVerb;
 use block::{
-    Buf, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Op, Payload, SECTOR_BYTES, Sectors,
-    TargetId,
+    Buf, DriverOp, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, Nanos, Payload, SECTOR_BYTES,
+    Sectors, TargetId,
 };
 use rangemap::RangeSet;
 
@@ -37,7 +37,7 @@ pub struct DiskSpec {
     /// Shape of the disk. A disk that is not `volatile` makes every write durable.
     pub geometry: Geometry,
     /// Service time of operations.
-    pub service: Service,
+    pub service: ServiceTime,
     /// Contents: kept or not.
     pub keep: Keep,
     /// Power domain of the disk.
@@ -50,13 +50,13 @@ impl DiskSpec {
     /// A disk that keeps bytes, with a volatile cache of 16 MiB and operations of
     /// 50 to 150 microseconds.
     pub fn new(geometry: Geometry) -> DiskSpec {
-        let span = Span {
+        let span = ServiceSpan {
             min: Nanos::from_micros(50),
             max: Nanos::from_micros(150),
         };
         DiskSpec {
             geometry,
-            service: Service::uniform(span),
+            service: ServiceTime::uniform(span),
             keep: Keep::Bytes,
             domain: Domain(0),
             cache_pages_max: 4096,
@@ -64,10 +64,10 @@ impl DiskSpec {
     }
 }
 
-pub(crate) struct Disk {
+pub(crate) struct SimDisk {
     pub target: TargetId,
     pub geometry: Geometry,
-    pub service: Service,
+    pub service: ServiceTime,
     pub domain: Domain,
     pub contents: Option<Medium>,
     pub rules: Vec<ActiveRule>,
@@ -87,22 +87,22 @@ pub(crate) struct Disk {
     pub overlaps: u64,
 }
 
-impl Disk {
-    pub fn new(target: TargetId, spec: DiskSpec) -> Disk {
+impl SimDisk {
+    pub fn new(target: TargetId, spec: DiskSpec) -> SimDisk {
         let contents = match spec.keep {
             Keep::Bytes => {
-                let contents = Contents::new(spec.geometry.block, spec.cache_pages_max);
+                let contents = DiskContents::new(spec.geometry.block, spec.cache_pages_max);
                 Some(Medium::new(contents))
             }
             Keep::Nothing => None,
         };
-        Disk::with(target, spec.geometry, spec.service, spec.domain, contents)
+        SimDisk::with(target, spec.geometry, spec.service, spec.domain, contents)
     }
 
     /// The disk after it is plugged in again, under another target.
-    pub fn again(&self, target: TargetId) -> Disk {
+    pub fn again(&self, target: TargetId) -> SimDisk {
         let contents = self.contents.clone();
-        Disk::with(
+        SimDisk::with(
             target,
             self.geometry.clone(),
             self.service,
@@ -114,11 +114,11 @@ impl Disk {
     fn with(
         target: TargetId,
         geometry: Geometry,
-        service: Service,
+        service: ServiceTime,
         domain: Domain,
         contents: Option<Medium>,
-    ) -> Disk {
-        Disk {
+    ) -> SimDisk {
+        SimDisk {
             target,
             geometry,
             service,
@@ -143,23 +143,29 @@ impl Disk {
 
     /// The sectors of `op`, checked.
     #[inline]
-    pub fn check(&self, op: &Op) -> IoResult<Extent> {
+    pub fn check(&self, op: &DriverOp) -> IoResult<Extent> {
         let geometry = &self.geometry;
         let checked = |extent: Extent| geometry.check(extent).map(|()| extent);
         match op {
-            Op::Read(at, buf) => geometry.transfer(*at, buf.len()),
-            Op::Write(at, data, _) => geometry.transfer(*at, data.len()),
-            Op::Zero(extent) | Op::Discard(extent) => checked(*extent),
-            Op::Flush => Ok(geometry.extent()),
-            _ => Err(geometry.error(Kind::Invalid, "a stream operation on a disk")),
+            DriverOp::Read(at, buf) => geometry.transfer(*at, buf.len()),
+            DriverOp::Write(at, data, _) => geometry.transfer(*at, data.len()),
+            DriverOp::Zero(extent) | DriverOp::Discard(extent) => checked(*extent),
+            DriverOp::Flush => Ok(geometry.extent()),
+            _ => Err(geometry.error(IoErrorKind::Invalid, "a stream operation on a disk")),
         }
     }
 
     /// The fault plan's strike on an operation that begins now.
     #[inline]
-    pub fn judge(&mut self, verb: Verb, op: &Op, extent: Extent, rng: &mut Rng) -> Strike {
-        let mut strike = Strike::NONE;
-        let fua = matches!(op, Op::Write(_, _, Fua::Yes));
+    pub fn judge(
+        &mut self,
+        verb: SimVerb,
+        op: &DriverOp,
+        extent: Extent,
+        rng: &mut SimRng,
+    ) -> FaultStrike {
+        let mut strike = FaultStrike::NONE;
+        let fua = matches!(op, DriverOp::Write(_, _, Fua::Yes));
         for rule in &mut self.rules {
             rule.judge(verb, fua, extent, rng, &mut strike);
         }
@@ -167,7 +173,7 @@ impl Disk {
     }
 
     /// Notes a write that begins, and counts an overlap with another in flight.
-    pub fn begin_write(&mut self, id: FlightId, extent: Extent, flights: &Flights) {
+    pub fn begin_write(&mut self, id: FlightId, extent: Extent, flights: &SimOperations) {
         if self.contents.is_none() {
             return;
         }
@@ -191,14 +197,14 @@ impl Disk {
     #[inline]
     pub fn perform(
         &mut self,
-        flight: Flight,
-        flights: &Flights,
-        ledger: &mut Ledger,
+        flight: SimOperation,
+        flights: &SimOperations,
+        ledger: &mut BufferLedger,
     ) -> (IoResult<u64>, Payload) {
         let strike = flight.strike;
-        if strike == Strike::NONE && self.contents.is_none() && self.latent.is_empty() {
+        if strike == FaultStrike::NONE && self.contents.is_none() && self.latent.is_empty() {
             return match flight.op {
-                Op::Read(_, mut buf) => {
+                DriverOp::Read(_, mut buf) => {
                     buf.fill(0);
                     (Ok(0), Payload::Buf(buf))
                 }
@@ -206,20 +212,20 @@ impl Disk {
             };
         }
         match flight.op {
-            Op::Read(at, mut buf) => {
+            DriverOp::Read(at, mut buf) => {
                 let result = self.read(at, &mut buf, strike, flights, ledger);
                 (result.map(|()| 0), Payload::Buf(buf))
             }
-            Op::Write(at, data, fua) => {
+            DriverOp::Write(at, data, fua) => {
                 let extent = Extent::new(at, Sectors(data.len() as u64 / SECTOR_BYTES));
                 let result = self.write(extent, Some(&data), fua, strike, ledger);
                 (result.map(|()| 0), Payload::None)
             }
-            Op::Zero(extent) => {
+            DriverOp::Zero(extent) => {
                 let result = self.write(extent, None, Fua::No, strike, ledger);
                 (result.map(|()| 0), Payload::None)
             }
-            Op::Discard(extent) => {
+            DriverOp::Discard(extent) => {
                 let result = self.discard(extent, strike, ledger);
                 (result.map(|()| 0), Payload::None)
             }
@@ -234,9 +240,9 @@ impl Disk {
         &mut self,
         at: Lba,
         buf: &mut Buf,
-        strike: Strike,
-        flights: &Flights,
-        ledger: &mut Ledger,
+        strike: FaultStrike,
+        flights: &SimOperations,
+        ledger: &mut BufferLedger,
     ) -> IoResult {
         let extent = Extent::new(at, Sectors(buf.len() as u64 / SECTOR_BYTES));
         self.fail(strike, extent, ledger)?;
@@ -244,8 +250,10 @@ impl Disk {
         if let Some(bad) = self.latent.overlapping(range).next() {
             let len = Sectors(bad.end - bad.start);
             let bad = Extent::new(Lba(bad.start), len).intersect(extent);
-            ledger.strike(Class::LatentSector, self.target, bad.start.0);
-            let error = self.geometry.error(Kind::Media, "an unreadable sector");
+            ledger.strike(FaultClass::LatentSector, self.target, bad.start.0);
+            let error = self
+                .geometry
+                .error(IoErrorKind::Media, "an unreadable sector");
             return Err(error.at(bad));
         }
         let Some(contents) = &self.contents else {
@@ -259,14 +267,18 @@ impl Disk {
         if strike.flip {
             let bit = ledger.rng.below(buf.len() as u64 * 8);
             buf[(bit / 8) as usize] ^= 1 << (bit % 8);
-            ledger.strike(Class::BitFlip, self.target, at.0 + bit / 8 / SECTOR_BYTES);
+            ledger.strike(
+                FaultClass::BitFlip,
+                self.target,
+                at.0 + bit / 8 / SECTOR_BYTES,
+            );
         }
         Ok(())
     }
 
     /// Mixes a write in flight into a read: of the blocks about to change, the read sees some
     /// already changed.
-    fn mix_in(&self, extent: Extent, buf: &mut [u8], write: &Op, rng: &mut Rng) {
+    fn mix_in(&self, extent: Extent, buf: &mut [u8], write: &DriverOp, rng: &mut SimRng) {
         let both = extent_of(write).intersect(extent);
         let block = self.geometry.block;
         for start in (both.start.0..both.end().0).step_by(block.0 as usize) {
@@ -277,7 +289,7 @@ impl Disk {
             let to = Lba(start - extent.start.0).byte() as usize;
             let out = &mut buf[to..to + bytes];
             match write {
-                Op::Write(at, data, _) => {
+                DriverOp::Write(at, data, _) => {
                     let from = Lba(start - at.0).byte() as usize;
                     out.copy_from_slice(&data[from..from + bytes]);
                 }
@@ -291,8 +303,8 @@ impl Disk {
         extent: Extent,
         data: Option<&[u8]>,
         fua: Fua,
-        strike: Strike,
-        ledger: &mut Ledger,
+        strike: FaultStrike,
+        ledger: &mut BufferLedger,
     ) -> IoResult {
         if let Err(error) = self.fail(strike, extent, ledger) {
             if strike.ruin {
@@ -305,14 +317,14 @@ impl Disk {
             return Err(error);
         }
         if strike.drop {
-            ledger.strike(Class::Dropped, self.target, extent.start.0);
+            ledger.strike(FaultClass::Dropped, self.target, extent.start.0);
             return Ok(());
         }
         let mut to = extent;
         if strike.misdirect {
             let (whole, block) = (self.geometry.extent(), self.geometry.block.0);
             to.start = elsewhere(extent, whole, block, &mut ledger.rng);
-            ledger.strike(Class::Misdirected, self.target, to.start.0);
+            ledger.strike(FaultClass::Misdirected, self.target, to.start.0);
         }
         self.heal(to);
         let mut pieces = self.pieces(to, data);
@@ -321,14 +333,19 @@ impl Disk {
         }
         let lies = strike.ignore_flush && fua == Fua::Yes;
         if lies {
-            ledger.strike(Class::FlushIgnored, self.target, extent.start.0);
+            ledger.strike(FaultClass::FlushIgnored, self.target, extent.start.0);
         }
         let durable = fua == Fua::Yes && !lies;
         self.store(pieces, durable);
         Ok(())
     }
 
-    fn discard(&mut self, extent: Extent, strike: Strike, ledger: &mut Ledger) -> IoResult {
+    fn discard(
+        &mut self,
+        extent: Extent,
+        strike: FaultStrike,
+        ledger: &mut BufferLedger,
+    ) -> IoResult {
         self.fail(strike, extent, ledger)?;
         // The bytes may read as any value from now on: here as zeroes, or as before.
         if ledger.rng.below(2) == 0 {
@@ -339,47 +356,47 @@ impl Disk {
         Ok(())
     }
 
-    fn flush(&mut self, covers: u64, strike: Strike, ledger: &mut Ledger) -> IoResult {
+    fn flush(&mut self, covers: u64, strike: FaultStrike, ledger: &mut BufferLedger) -> IoResult {
         self.fail(strike, self.geometry.extent(), ledger)?;
         if strike.ignore_flush {
-            ledger.strike(Class::FlushIgnored, self.target, 0);
+            ledger.strike(FaultClass::FlushIgnored, self.target, 0);
         } else if std::mem::take(&mut self.lost_writes) {
-            ledger.strike(Class::LossReported, self.target, 0);
+            ledger.strike(FaultClass::LossReported, self.target, 0);
             let what = "writes that were acknowledged are lost";
-            return Err(self.geometry.error(Kind::Gone, what));
+            return Err(self.geometry.error(IoErrorKind::Gone, what));
         } else if let Some(contents) = &self.contents {
             contents.get_mut().flush(covers);
         }
         Ok(())
     }
 
-    fn fail(&self, strike: Strike, extent: Extent, ledger: &mut Ledger) -> IoResult {
+    fn fail(&self, strike: FaultStrike, extent: Extent, ledger: &mut BufferLedger) -> IoResult {
         let Some(kind) = strike.fail else {
             return Ok(());
         };
-        ledger.strike(Class::Error, self.target, extent.start.0);
+        ledger.strike(FaultClass::Error, self.target, extent.start.0);
         Err(self.geometry.error(kind, "an injected fault").at(extent))
     }
 
-    fn flip(&self, pieces: &mut [Piece], ledger: &mut Ledger) {
+    fn flip(&self, pieces: &mut [PagePiece], ledger: &mut BufferLedger) {
         let piece = &mut pieces[ledger.rng.below(pieces.len() as u64) as usize];
         let held: Vec<u64> = (0..8).filter(|i| piece.mask & (1 << i) != 0).collect();
         let sector = held[ledger.rng.below(held.len() as u64) as usize];
         let bit = ledger.rng.below(SECTOR_BYTES * 8);
         let bytes = piece.bytes_mut();
         bytes[(sector * SECTOR_BYTES + bit / 8) as usize] ^= 1 << (bit % 8);
-        ledger.strike(Class::BitFlip, self.target, piece.page * 8 + sector);
+        ledger.strike(FaultClass::BitFlip, self.target, piece.page * 8 + sector);
     }
 
-    fn pieces(&self, extent: Extent, data: Option<&[u8]>) -> Vec<Piece> {
+    fn pieces(&self, extent: Extent, data: Option<&[u8]>) -> Vec<PagePiece> {
         match (&self.contents, data) {
             (None, _) => Vec::new(),
-            (Some(_), Some(data)) => Pages::pieces_of_write(extent.start, data),
+            (Some(_), Some(data)) => PageMap::pieces_of_write(extent.start, data),
             (Some(contents), None) => contents.get().pieces_of_zero(extent),
         }
     }
 
-    fn store(&mut self, pieces: Vec<Piece>, durable: bool) {
+    fn store(&mut self, pieces: Vec<PagePiece>, durable: bool) {
         if let Some(contents) = &self.contents {
             let durable = durable || !self.geometry.volatile;
             contents.get_mut().write(pieces, durable);
@@ -396,10 +413,10 @@ impl Disk {
     /// The disk loses its power with these operations in flight.
     pub fn lose_power(
         &mut self,
-        flights: &Flights,
+        flights: &SimOperations,
         survival: Option<Survival>,
         spoiled: f64,
-        ledger: &mut Ledger,
+        ledger: &mut BufferLedger,
     ) {
         let writing = std::mem::take(&mut self.writing);
         self.stuck.clear();
@@ -408,7 +425,7 @@ impl Disk {
         let landing = ops
             .filter(|f| !f.strike.drop && f.strike.fail.is_none() && !f.strike.misdirect)
             .map(|f| match &f.op {
-                Op::Write(at, data, _) => Pages::pieces_of_write(*at, data),
+                DriverOp::Write(at, data, _) => PageMap::pieces_of_write(*at, data),
                 other => self.pieces(extent_of(other), None),
             })
             .collect();
@@ -416,8 +433,8 @@ impl Disk {
     }
 
     /// Loses the volatile writes; the disk continues.
-    pub fn forget(&mut self, survival: Option<Survival>, ledger: &mut Ledger) {
-        ledger.strike(Class::Forgotten, self.target, 0);
+    pub fn forget(&mut self, survival: Option<Survival>, ledger: &mut BufferLedger) {
+        ledger.strike(FaultClass::Forgotten, self.target, 0);
         if let Some(contents) = &self.contents {
             self.lost_writes |= contents.get().is_volatile();
         }
@@ -426,19 +443,19 @@ impl Disk {
 
     fn settle(
         &mut self,
-        landing: Vec<Vec<Piece>>,
+        landing: Vec<Vec<PagePiece>>,
         survival: Option<Survival>,
         spoiled: f64,
-        ledger: &mut Ledger,
+        ledger: &mut BufferLedger,
     ) {
         let Some(contents) = &self.contents else {
             return;
         };
         let settled = contents.get_mut().cut(landing, survival, &mut ledger.rng);
         for (class, places) in [
-            (Class::CutLost, settled.lost),
-            (Class::CutTorn, settled.torn),
-            (Class::CutReordered, settled.reordered),
+            (FaultClass::CutLost, settled.lost),
+            (FaultClass::CutTorn, settled.torn),
+            (FaultClass::CutReordered, settled.reordered),
         ] {
             for place in places {
                 ledger.strike(class, self.target, place.0);
@@ -448,7 +465,7 @@ impl Disk {
             // No number is drawn if no block can be spoiled.
             if spoiled > 0.0 && ledger.rng.chance(spoiled) {
                 self.latent.insert(at.0..(at + self.geometry.block).0);
-                ledger.strike(Class::CutSpoiled, self.target, at.0);
+                ledger.strike(FaultClass::CutSpoiled, self.target, at.0);
             }
         }
     }

@@ -4,22 +4,22 @@
 //! `park` is a poll. Driven without a host, `park` lets the world move until
 //! an event is due for this shard.
 
-use crate::world::{Flag, World};
-use block::{Completion, Driver, Geometry, Nanos, Op, Pool, TargetId, Token, Unpark};
+use crate::world::{Flag, SimWorld};
+use block::{Completion, Driver, DriverOp, Geometry, Nanos, Pool, TargetId, Token, Unpark};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// One shard's queue pair in a simulated world.
 pub struct SimDriver {
-    world: Rc<RefCell<World>>,
+    world: Rc<RefCell<SimWorld>>,
     seat: usize,
     pool: Pool,
     unparked: Arc<Flag>,
 }
 
 impl SimDriver {
-    pub(crate) fn new(world: Rc<RefCell<World>>, seat: usize, pool: Pool) -> SimDriver {
+    pub(crate) fn new(world: Rc<RefCell<SimWorld>>, seat: usize, pool: Pool) -> SimDriver {
         let unparked = world.borrow().seats[seat].unparked.clone();
         SimDriver {
             world,
@@ -45,7 +45,7 @@ impl Driver for SimDriver {
         &self.pool
     }
 
-    fn submit(&mut self, token: Token, target: TargetId, op: Op) {
+    fn submit(&mut self, token: Token, target: TargetId, op: DriverOp) {
         self.world.borrow_mut().submit(self.seat, token, target, op);
     }
 

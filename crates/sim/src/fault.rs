@@ -6,9 +6,9 @@
 //! Not here: the effect of a fault on a disk (`disk`) or a stream (`stream`).
 
 use crate::contents::Survival;
-use crate::rng::Rng;
-use crate::verb::Verb;
-use block::{Extent, Kind, Lba, Nanos, TargetId};
+use crate::rng::SimRng;
+use crate::verb::SimVerb;
+use block::{Extent, IoErrorKind, Lba, Nanos, TargetId};
 use std::fmt;
 
 /// A power domain: disks and shards that lose power together.
@@ -17,7 +17,7 @@ pub struct Domain(pub u32);
 
 /// The class of a fault that struck, for counting.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Class {
+pub enum FaultClass {
     /// An operation took longer.
     Delay,
     /// An operation failed by a rule.
@@ -66,38 +66,38 @@ pub enum Class {
     Paused,
 }
 
-impl Class {
+impl FaultClass {
     /// Every class.
-    pub const ALL: [Class; 23] = [
-        Class::Delay,
-        Class::Error,
-        Class::LatentSector,
-        Class::BitFlip,
-        Class::Misdirected,
-        Class::Dropped,
-        Class::Stuck,
-        Class::FlushIgnored,
-        Class::PowerCut,
-        Class::CutLost,
-        Class::CutTorn,
-        Class::CutReordered,
-        Class::DeviceGone,
-        Class::DeviceBack,
-        Class::StreamCut,
-        Class::StreamStalled,
-        Class::StreamSplit,
-        Class::CutSpoiled,
-        Class::Rot,
-        Class::LateWrite,
-        Class::Forgotten,
-        Class::LossReported,
-        Class::Paused,
+    pub const ALL: [FaultClass; 23] = [
+        FaultClass::Delay,
+        FaultClass::Error,
+        FaultClass::LatentSector,
+        FaultClass::BitFlip,
+        FaultClass::Misdirected,
+        FaultClass::Dropped,
+        FaultClass::Stuck,
+        FaultClass::FlushIgnored,
+        FaultClass::PowerCut,
+        FaultClass::CutLost,
+        FaultClass::CutTorn,
+        FaultClass::CutReordered,
+        FaultClass::DeviceGone,
+        FaultClass::DeviceBack,
+        FaultClass::StreamCut,
+        FaultClass::StreamStalled,
+        FaultClass::StreamSplit,
+        FaultClass::CutSpoiled,
+        FaultClass::Rot,
+        FaultClass::LateWrite,
+        FaultClass::Forgotten,
+        FaultClass::LossReported,
+        FaultClass::Paused,
     ];
 }
 
 /// A moment of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Point {
+pub enum RunMoment {
     /// This time on the world's clock.
     At(Nanos),
     /// Right after the n-th disk step, counted from 1 over the world's life: each
@@ -108,12 +108,12 @@ pub enum Point {
 
 /// Operations of a disk that a rule looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ops {
+pub enum OpFilter {
     /// Reads.
     Reads,
     /// Writes and zeroing.
     Writes,
-    /// Flushes, and for [`Effect::IgnoreFlush`] also writes that force unit access.
+    /// Flushes, and for [`FaultEffect::IgnoreFlush`] also writes that force unit access.
     Flushes,
     /// Discards.
     Discards,
@@ -121,14 +121,14 @@ pub enum Ops {
     All,
 }
 
-impl Ops {
-    fn include(self, verb: Verb) -> bool {
+impl OpFilter {
+    fn include(self, verb: SimVerb) -> bool {
         match self {
-            Ops::Reads => verb == Verb::Read,
-            Ops::Writes => matches!(verb, Verb::Write | Verb::Zero),
-            Ops::Flushes => verb == Verb::Flush,
-            Ops::Discards => verb == Verb::Discard,
-            Ops::All => true,
+            OpFilter::Reads => verb == SimVerb::Read,
+            OpFilter::Writes => matches!(verb, SimVerb::Write | SimVerb::Zero),
+            OpFilter::Flushes => verb == SimVerb::Flush,
+            OpFilter::Discards => verb == SimVerb::Discard,
+            OpFilter::All => true,
         }
     }
 }
@@ -146,11 +146,11 @@ pub enum When {
 
 /// The effect of a rule on an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effect {
+pub enum FaultEffect {
     /// The operation completes this much later.
     Delay(Nanos),
     /// The operation fails. A write lands in part if the kind says that data may have changed.
-    Fail(Kind),
+    Fail(IoErrorKind),
     /// The operation fails with `Media`, and its sectors cannot be read until they are written.
     Ruin,
     /// One bit of the read or stored bytes is wrong.
@@ -170,17 +170,17 @@ pub enum Effect {
 
 /// A fault of single disk operations.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Rule {
+pub struct FaultRule {
     /// The disk.
     pub disk: TargetId,
     /// Operations that the rule looks at.
-    pub ops: Ops,
+    pub ops: OpFilter,
     /// Sectors of which such an operation touches some; all if not given.
     pub within: Option<Extent>,
     /// Operations that the rule strikes, of those it looks at.
     pub when: When,
     /// Effect on the struck operations.
-    pub effect: Effect,
+    pub effect: FaultEffect,
 }
 
 /// An unplugged disk. The disk loses its power: its volatile writes are settled as in a power cut.
@@ -189,9 +189,9 @@ pub struct Outage {
     /// The disk.
     pub disk: TargetId,
     /// Time of the unplugging.
-    pub gone: Point,
+    pub gone: RunMoment,
     /// Time of the return, if ever.
-    pub back: Option<Point>,
+    pub back: Option<RunMoment>,
 }
 
 /// One way of a connection.
@@ -234,14 +234,14 @@ pub struct PowerCut {
     /// The domain; `None` is all of them.
     pub domain: Option<Domain>,
     /// Time of the cut.
-    pub at: Point,
+    pub at: RunMoment,
 }
 
 /// All faults of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Plan {
+pub struct FaultPlan {
     /// Faults of single disk operations. An operation may be struck by several.
-    pub rules: Vec<Rule>,
+    pub rules: Vec<FaultRule>,
     /// Sectors that cannot be read until written.
     pub latent: Vec<(TargetId, Extent)>,
     /// Disks that go, and may come back.
@@ -258,9 +258,9 @@ pub struct Plan {
 
 /// The plan's faults for one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Strike {
+pub(crate) struct FaultStrike {
     pub delay: Nanos,
-    pub fail: Option<Kind>,
+    pub fail: Option<IoErrorKind>,
     pub ruin: bool,
     pub flip: bool,
     pub misdirect: bool,
@@ -271,8 +271,8 @@ pub(crate) struct Strike {
     pub late: Option<Nanos>,
 }
 
-impl Strike {
-    pub const NONE: Strike = Strike {
+impl FaultStrike {
+    pub const NONE: FaultStrike = FaultStrike {
         delay: Nanos::ZERO,
         fail: None,
         ruin: false,
@@ -288,26 +288,26 @@ impl Strike {
 
 /// A rule at work on its disk.
 pub(crate) struct ActiveRule {
-    rule: Rule,
+    rule: FaultRule,
     matched: u64,
 }
 
 impl ActiveRule {
-    pub fn new(rule: Rule) -> ActiveRule {
+    pub fn new(rule: FaultRule) -> ActiveRule {
         ActiveRule { rule, matched: 0 }
     }
 
     /// Adds the effect of this rule on an operation to `strike`.
     pub fn judge(
         &mut self,
-        verb: Verb,
+        verb: SimVerb,
         fua: bool,
         extent: Extent,
-        rng: &mut Rng,
-        strike: &mut Strike,
+        rng: &mut SimRng,
+        strike: &mut FaultStrike,
     ) {
         let rule = &self.rule;
-        let lies = rule.effect == Effect::IgnoreFlush && fua;
+        let lies = rule.effect == FaultEffect::IgnoreFlush && fua;
         let outside = rule.within.is_some_and(|w| !w.overlaps(extent));
         if !(rule.ops.include(verb) || lies) || outside {
             return;
@@ -322,18 +322,18 @@ impl ActiveRule {
             return;
         }
         match rule.effect {
-            Effect::Delay(span) => strike.delay += span,
-            Effect::Fail(kind) => strike.fail = Some(kind),
-            Effect::Ruin => {
-                strike.fail = Some(Kind::Media);
+            FaultEffect::Delay(span) => strike.delay += span,
+            FaultEffect::Fail(kind) => strike.fail = Some(kind),
+            FaultEffect::Ruin => {
+                strike.fail = Some(IoErrorKind::Media);
                 strike.ruin = true;
             }
-            Effect::FlipBit => strike.flip = true,
-            Effect::Misdirect => strike.misdirect = true,
-            Effect::Drop => strike.drop = true,
-            Effect::IgnoreFlush => strike.ignore_flush = true,
-            Effect::Late(span) => strike.late = Some(span),
-            Effect::Stick(until) => {
+            FaultEffect::FlipBit => strike.flip = true,
+            FaultEffect::Misdirect => strike.misdirect = true,
+            FaultEffect::Drop => strike.drop = true,
+            FaultEffect::IgnoreFlush => strike.ignore_flush = true,
+            FaultEffect::Late(span) => strike.late = Some(span),
+            FaultEffect::Stick(until) => {
                 strike.stick = true;
                 strike.stick_until = until;
             }
@@ -347,7 +347,7 @@ pub struct Landed {
     /// Time of the fault.
     pub at: Nanos,
     /// Class of the fault.
-    pub class: Class,
+    pub class: FaultClass,
     /// The disk, or the end of the stream; of a power cut of all domains
     /// [`TargetId::NONE`].
     pub target: TargetId,
@@ -357,21 +357,21 @@ pub struct Landed {
 
 /// Every fault that struck, counted, and where.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
-    counts: [u64; Class::ALL.len()],
+pub struct FaultTally {
+    counts: [u64; FaultClass::ALL.len()],
     landed: Vec<Landed>,
 }
 
-impl Tally {
+impl FaultTally {
     /// Number of places remembered; the counts have no limit.
     pub const LANDED_MAX: usize = 1 << 16;
 
     /// Count of the faults of this class.
-    pub fn count(&self, class: Class) -> u64 {
+    pub fn count(&self, class: FaultClass) -> u64 {
         self.counts[class as usize]
     }
 
-    /// Places of the first [`Tally::LANDED_MAX`] faults, in order of time.
+    /// Places of the first [`FaultTally::LANDED_MAX`] faults, in order of time.
     pub fn landed(&self) -> &[Landed] {
         &self.landed
     }
@@ -384,10 +384,10 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for FaultTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut any = false;
-        for class in Class::ALL.into_iter().filter(|c| self.count(*c) > 0) {
+        for class in FaultClass::ALL.into_iter().filter(|c| self.count(*c) > 0) {
             write!(
                 f,
                 "{}{class:?} {}",
@@ -405,7 +405,7 @@ impl fmt::Display for Tally {
 }
 
 /// Place of a misdirected write of `extent`: other sectors of the same disk.
-pub(crate) fn elsewhere(extent: Extent, disk: Extent, block: u64, rng: &mut Rng) -> Lba {
+pub(crate) fn elsewhere(extent: Extent, disk: Extent, block: u64, rng: &mut SimRng) -> Lba {
     let places = (disk.len.0 - extent.len.0) / block + 1;
     let here = extent.start.0 / block;
     Lba((here + rng.between(1, places - 1)) % places * block)

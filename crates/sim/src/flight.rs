@@ -1,7 +1,7 @@
 //! Operations in flight: a slab with slots used again, so that steady traffic allocates nothing.
 
-use crate::fault::Strike;
-use block::{Op, Token};
+use crate::fault::FaultStrike;
+use block::{DriverOp, Token};
 
 /// Identifier of an operation in flight; stale once the operation has completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,16 +26,16 @@ impl FlightId {
 }
 
 /// An operation that has been submitted and has not completed.
-pub(crate) struct Flight {
+pub(crate) struct SimOperation {
     pub shard: u32,
     /// Index of the disk, listener or stream end among those of its kind.
     pub unit: u32,
     pub token: Token,
     /// Number of the operation, in order of submission.
     pub number: u64,
-    pub op: Op,
+    pub op: DriverOp,
     /// The fault plan's strike on the operation.
-    pub strike: Strike,
+    pub strike: FaultStrike,
     /// Number of the last acknowledged write that a flush covers.
     pub covers: u64,
     /// The shard has had its answer; the bytes have not landed.
@@ -43,14 +43,14 @@ pub(crate) struct Flight {
 }
 
 #[derive(Default)]
-pub(crate) struct Flights {
-    slots: Vec<(u32, Option<Flight>)>,
+pub(crate) struct SimOperations {
+    slots: Vec<(u32, Option<SimOperation>)>,
     free: Vec<u32>,
 }
 
-impl Flights {
+impl SimOperations {
     #[inline]
-    pub fn insert(&mut self, flight: Flight) -> FlightId {
+    pub fn insert(&mut self, flight: SimOperation) -> FlightId {
         if let Some(slot) = self.free.pop() {
             let entry = &mut self.slots[slot as usize];
             entry.1 = Some(flight);
@@ -67,19 +67,19 @@ impl Flights {
     }
 
     #[inline]
-    pub fn get_mut(&mut self, id: FlightId) -> Option<&mut Flight> {
+    pub fn get_mut(&mut self, id: FlightId) -> Option<&mut SimOperation> {
         let (generation, flight) = self.slots.get_mut(id.slot as usize)?;
         flight.as_mut().filter(|_| *generation == id.generation)
     }
 
     #[inline]
-    pub fn get(&self, id: FlightId) -> Option<&Flight> {
+    pub fn get(&self, id: FlightId) -> Option<&SimOperation> {
         let (generation, flight) = self.slots.get(id.slot as usize)?;
         flight.as_ref().filter(|_| *generation == id.generation)
     }
 
     #[inline]
-    pub fn remove(&mut self, id: FlightId) -> Option<Flight> {
+    pub fn remove(&mut self, id: FlightId) -> Option<SimOperation> {
         let (generation, flight) = self.slots.get_mut(id.slot as usize)?;
         if *generation != id.generation {
             return None;
@@ -91,7 +91,7 @@ impl Flights {
     }
 
     /// Every operation in flight, in the order of the slots.
-    pub fn iter(&self) -> impl Iterator<Item = (FlightId, &Flight)> {
+    pub fn iter(&self) -> impl Iterator<Item = (FlightId, &SimOperation)> {
         self.slots.iter().enumerate().filter_map(|(slot, entry)| {
             let id = FlightId {
                 slot: slot as u32,

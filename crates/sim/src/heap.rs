@@ -7,7 +7,7 @@ use block::Nanos;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-struct Entry<E> {
+struct HeapEntry<E> {
     at: Nanos,
     /// Random in the high half; the low half numbers the entries, so that the
     /// order is total.
@@ -17,7 +17,7 @@ struct Entry<E> {
 
 /// The events to come.
 pub(crate) struct EventHeap<E> {
-    entries: BinaryHeap<Entry<E>>,
+    entries: BinaryHeap<HeapEntry<E>>,
     pushed: u32,
 }
 
@@ -34,7 +34,7 @@ impl<E> EventHeap<E> {
     pub fn push(&mut self, at: Nanos, random: u64, event: E) {
         self.pushed = self.pushed.wrapping_add(1);
         let tie = (random & !0xffff_ffff) | u64::from(self.pushed);
-        self.entries.push(Entry { at, tie, event });
+        self.entries.push(HeapEntry { at, tie, event });
     }
 
     /// Time of the first event.
@@ -53,7 +53,7 @@ impl<E> EventHeap<E> {
     }
 }
 
-impl<E> Ord for Entry<E> {
+impl<E> Ord for HeapEntry<E> {
     #[inline]
     fn cmp(&self, other: &Self) -> Ordering {
         // Reversed: `BinaryHeap` gives its greatest first.
@@ -61,20 +61,20 @@ impl<E> Ord for Entry<E> {
     }
 }
 
-impl<E> PartialOrd for Entry<E> {
+impl<E> PartialOrd for HeapEntry<E> {
     #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<E> PartialEq for Entry<E> {
+impl<E> PartialEq for HeapEntry<E> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<E> Eq for Entry<E> {}
+impl<E> Eq for HeapEntry<E> {}
 
 #[cfg(test)]
 mod tests {

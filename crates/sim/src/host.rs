@@ -5,17 +5,17 @@
 
 use crate::driver::SimDriver;
 use crate::operation::place_of;
-use crate::rng::Rng;
-use crate::trace_hash::Event;
-use crate::world::World;
-use block::{Host, Nanos, Pool, Progress, ShardId, Turn};
+use crate::rng::SimRng;
+use crate::trace_hash::TraceEvent;
+use crate::world::SimWorld;
+use block::{Host, Nanos, Pool, ShardId, ShardTurn, TurnProgress};
 use std::cell::{Ref, RefCell, RefMut};
 use std::fmt::Write;
 use std::rc::Rc;
 
 /// Limits of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Budget {
+pub struct RunBudget {
     /// The world's clock, in absolute time.
     pub time_max: Nanos,
     /// Turns of shards in one run.
@@ -24,10 +24,10 @@ pub struct Budget {
     pub turns_per_instant_max: u64,
 }
 
-impl Default for Budget {
+impl Default for RunBudget {
     /// No limit, but for a million turns in one instant.
-    fn default() -> Budget {
-        Budget {
+    fn default() -> RunBudget {
+        RunBudget {
             time_max: Nanos::MAX,
             turns_max: u64::MAX,
             turns_per_instant_max: 1_000_000,
@@ -37,7 +37,7 @@ impl Default for Budget {
 
 /// The end of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum RunOutcome {
     /// Every shard that kept its power is done.
     Done,
     /// No shard is left that has power.
@@ -46,9 +46,9 @@ pub enum Outcome {
     Deadlock(String),
     /// Shards run without end and time does not pass.
     Livelock,
-    /// [`Budget::time_max`] is reached.
+    /// [`RunBudget::time_max`] is reached.
     OutOfTime,
-    /// [`Budget::turns_max`] is reached.
+    /// [`RunBudget::turns_max`] is reached.
     OutOfTurns,
 }
 
@@ -57,48 +57,48 @@ pub enum Outcome {
 const POOL_BYTES: usize = 40 << 20;
 
 /// A simulated world as a host of shards.
-pub struct Sim {
-    world: Rc<RefCell<World>>,
+pub struct SimHost {
+    world: Rc<RefCell<SimWorld>>,
     pool_bytes: usize,
-    budget: Budget,
-    outcome: Option<Outcome>,
+    budget: RunBudget,
+    outcome: Option<RunOutcome>,
 }
 
-struct Resident {
+struct ShardResident {
     seat: usize,
-    turn: Option<Box<dyn Turn>>,
-    progress: Progress,
+    turn: Option<Box<dyn ShardTurn>>,
+    progress: TurnProgress,
 }
 
-impl Sim {
+impl SimHost {
     /// A host for `world`, with 40 MiB of buffers a shard and no limits.
-    pub fn new(world: World) -> Sim {
-        Sim {
+    pub fn new(world: SimWorld) -> SimHost {
+        SimHost {
             world: Rc::new(RefCell::new(world)),
             pool_bytes: POOL_BYTES,
-            budget: Budget::default(),
+            budget: RunBudget::default(),
             outcome: None,
         }
     }
 
     /// Gives each shard `bytes` of buffers.
-    pub fn pool_bytes(mut self, bytes: usize) -> Sim {
+    pub fn pool_bytes(mut self, bytes: usize) -> SimHost {
         self.pool_bytes = bytes;
         self
     }
 
     /// Limits later runs.
-    pub fn set_budget(&mut self, budget: Budget) {
+    pub fn set_budget(&mut self, budget: RunBudget) {
         self.budget = budget;
     }
 
     /// The world, between runs.
-    pub fn world(&self) -> Ref<'_, World> {
+    pub fn world(&self) -> Ref<'_, SimWorld> {
         self.world.borrow()
     }
 
     /// The world, to be changed between runs.
-    pub fn world_mut(&mut self) -> RefMut<'_, World> {
+    pub fn world_mut(&mut self) -> RefMut<'_, SimWorld> {
         self.world.borrow_mut()
     }
 
@@ -111,7 +111,7 @@ impl Sim {
     }
 
     /// Outcome of the last [`Host::run`].
-    pub fn outcome(&self) -> Option<&Outcome> {
+    pub fn outcome(&self) -> Option<&RunOutcome> {
         self.outcome.as_ref()
     }
 
@@ -119,9 +119,9 @@ impl Sim {
     ///
     /// After a power cut the shards are dropped at once, and a later run finds the surviving bytes
     /// on the disks.
-    pub fn drive<B>(&mut self, shards: u32, boot: B) -> Outcome
+    pub fn drive<B>(&mut self, shards: u32, boot: B) -> RunOutcome
     where
-        B: Fn(ShardId, SimDriver) -> Box<dyn Turn>,
+        B: Fn(ShardId, SimDriver) -> Box<dyn ShardTurn>,
     {
         self.world.borrow_mut().boot(shards);
         let first = self.world.borrow().boot;
@@ -130,10 +130,10 @@ impl Sim {
             let seat = first + shard as usize;
             let pool = Pool::new(self.pool_bytes);
             let driver = SimDriver::new(self.world.clone(), seat, pool);
-            residents.push(Resident {
+            residents.push(ShardResident {
                 seat,
                 turn: Some(boot(ShardId(shard), driver)),
-                progress: Progress::Ready,
+                progress: TurnProgress::Ready,
             });
         }
         let outcome = self.step_to_end(&mut residents);
@@ -146,7 +146,7 @@ impl Sim {
         outcome
     }
 
-    fn step_to_end(&mut self, residents: &mut [Resident]) -> Outcome {
+    fn step_to_end(&mut self, residents: &mut [ShardResident]) -> RunOutcome {
         let mut turns = 0;
         let mut instant = (Nanos::ZERO, 0);
         let mut runnable = Vec::with_capacity(residents.len());
@@ -164,10 +164,10 @@ impl Sim {
             instant.1 += 1;
             turns += 1;
             if instant.1 > self.budget.turns_per_instant_max {
-                return Outcome::Livelock;
+                return RunOutcome::Livelock;
             }
             if turns > self.budget.turns_max {
-                return Outcome::OutOfTurns;
+                return RunOutcome::OutOfTurns;
             }
             let resident = &mut residents[index];
             let turn = resident.turn.as_mut().expect("chosen among the live");
@@ -180,9 +180,9 @@ impl Sim {
     /// again.
     fn choose(
         &self,
-        residents: &mut [Resident],
+        residents: &mut [ShardResident],
         runnable: &mut Vec<usize>,
-    ) -> Result<Option<usize>, Outcome> {
+    ) -> Result<Option<usize>, RunOutcome> {
         let mut world = self.world.borrow_mut();
         world.obey();
         // Now and then a shard runs between two events of one instant.
@@ -202,12 +202,12 @@ impl Sim {
                     deadline = paused;
                     false
                 }
-                Progress::Ready => true,
-                Progress::Idle(at) => {
+                TurnProgress::Ready => true,
+                TurnProgress::Idle(at) => {
                     deadline = deadline.min(at);
                     at <= now || !seat.ready.is_empty() || seat.unparked.is_set()
                 }
-                Progress::Done => continue,
+                TurnProgress::Done => continue,
             };
             waiting = true;
             if due {
@@ -222,30 +222,30 @@ impl Sim {
         if !waiting {
             let any = residents.iter().any(|r| world.seats[r.seat].live);
             return Err(if any || residents.is_empty() {
-                Outcome::Done
+                RunOutcome::Done
             } else {
-                Outcome::PowerCut
+                RunOutcome::PowerCut
             });
         }
         if runnable.is_empty() {
             let next = world.next_at().unwrap_or(Nanos::MAX).min(deadline);
             if next == Nanos::MAX {
-                return Err(Outcome::Deadlock(deadlock(&world)));
+                return Err(RunOutcome::Deadlock(deadlock(&world)));
             }
             if next > self.budget.time_max {
-                return Err(Outcome::OutOfTime);
+                return Err(RunOutcome::OutOfTime);
             }
             world.ledger.now = next;
             return Ok(None);
         }
         let index = runnable[pick(&mut world.order, runnable.len())];
         let shard = world.seats[residents[index].seat].shard;
-        world.ledger.record(Event::Turn { shard });
+        world.ledger.record(TraceEvent::Turn { shard });
         Ok(Some(index))
     }
 
     /// Drops the shards that have lost their power.
-    fn bury(&self, residents: &mut [Resident]) {
+    fn bury(&self, residents: &mut [ShardResident]) {
         for resident in residents {
             let live = self.world.borrow().seats[resident.seat].live;
             if !live {
@@ -255,7 +255,7 @@ impl Sim {
     }
 }
 
-fn pick(rng: &mut Rng, len: usize) -> usize {
+fn pick(rng: &mut SimRng, len: usize) -> usize {
     if len == 1 {
         return 0;
     }
@@ -263,7 +263,7 @@ fn pick(rng: &mut Rng, len: usize) -> usize {
 }
 
 /// The operations in flight of a deadlock, one a line.
-fn deadlock(world: &World) -> String {
+fn deadlock(world: &SimWorld) -> String {
     let mut text = format!(
         "seed {}, at {}: no shard can run and nothing is left to happen; in flight:",
         world.seed(),
@@ -298,18 +298,18 @@ fn deadlock(world: &World) -> String {
     text
 }
 
-impl Host for Sim {
+impl Host for SimHost {
     type Driver = SimDriver;
 
     /// # Panics
     /// If the shards stall or the budget is spent: a program that is the same on
-    /// every host could not report. [`Sim::drive`] returns these instead.
+    /// every host could not report. [`SimHost::drive`] returns these instead.
     fn run<B>(&mut self, shards: u32, boot: B)
     where
-        B: Fn(ShardId, SimDriver) -> Box<dyn Turn> + Send + Sync + 'static,
+        B: Fn(ShardId, SimDriver) -> Box<dyn ShardTurn> + Send + Sync + 'static,
     {
         let outcome = self.drive(shards, boot);
-        let ended = matches!(outcome, Outcome::Done | Outcome::PowerCut);
+        let ended = matches!(outcome, RunOutcome::Done | RunOutcome::PowerCut);
         assert!(ended, "seed {}: {outcome:?}", self.world.borrow().seed());
         self.outcome = Some(outcome);
     }

@@ -1,27 +1,27 @@
 //! The clock and the books that every part of the world writes to.
 
-use crate::fault::{Class, Landed, Tally};
-use crate::rng::Rng;
-use crate::trace_hash::{Event, Trace};
+use crate::fault::{FaultClass, FaultTally, Landed};
+use crate::rng::SimRng;
+use crate::trace_hash::{TraceEvent, WorldTrace};
 use block::{Nanos, TargetId};
 
-pub(crate) struct Ledger {
+pub(crate) struct BufferLedger {
     pub now: Nanos,
-    pub trace: Trace,
-    pub tally: Tally,
+    pub trace: WorldTrace,
+    pub tally: FaultTally,
     /// Randomness of the faults' effects.
-    pub rng: Rng,
+    pub rng: SimRng,
 }
 
-impl Ledger {
+impl BufferLedger {
     #[inline]
-    pub fn record(&mut self, event: Event) {
+    pub fn record(&mut self, event: TraceEvent) {
         self.trace.record(self.now, event);
     }
 
     /// Notes a fault that struck.
-    pub fn strike(&mut self, class: Class, target: TargetId, place: u64) {
-        self.record(Event::Fault {
+    pub fn strike(&mut self, class: FaultClass, target: TargetId, place: u64) {
+        self.record(TraceEvent::Fault {
             class,
             target,
             place,

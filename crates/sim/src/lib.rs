@@ -1,7 +1,7 @@
 //! The driver in virtual time: one seeded world of disks and streams, with all shards
 //! on one thread, faults by plan, and power cuts. Disks may be as slow as a model of `drives`.
 //!
-//! Same seed, same program, same [`World::trace_hash`], on any machine.
+//! Same seed, same program, same [`SimWorld::trace_hash`], on any machine.
 //!
 //! Not here, on purpose: clocks, threads, files and system randomness.
 
@@ -30,19 +30,19 @@ mod verb;
 mod world;
 
 pub use contents::Survival;
-pub use control::Control;
+pub use control::WorldControl;
 pub use disk::{DiskSpec, Keep};
 pub use driver::SimDriver;
 pub use fault::{
-    Class, Direction, Domain, Effect, Landed, Ops, Outage, Plan, Point, PowerCut, Rule,
-    StreamEffect, StreamRule, Tally, When,
+    Direction, Domain, FaultClass, FaultEffect, FaultPlan, FaultRule, FaultTally, Landed, OpFilter,
+    Outage, PowerCut, RunMoment, StreamEffect, StreamRule, When,
 };
-pub use host::{Budget, Outcome, Sim};
-pub use medium::{Image, Medium};
-pub use port::{Asked, Client, PortSpec};
-pub use rng::Rng;
-pub use service::{ModelId, Service, Span};
+pub use host::{RunBudget, RunOutcome, SimHost};
+pub use medium::{Medium, MediumImage};
+pub use port::{PortClient, PortRequest, PortSpec};
+pub use rng::SimRng;
+pub use service::{ModelId, ServiceSpan, ServiceTime};
 pub use stream::LinkSpec;
-pub use trace_hash::{Event, Log};
-pub use verb::Verb;
-pub use world::World;
+pub use trace_hash::{TraceEvent, TraceLog};
+pub use verb::SimVerb;
+pub use world::SimWorld;

@@ -4,32 +4,32 @@
 //! An action here takes no time, meets no fault and is no event of the world:
 //! a caller that changes bytes ensures that no operations are in flight there.
 
-use crate::contents::Contents;
-use crate::pages::Pages;
+use crate::contents::DiskContents;
+use crate::pages::PageMap;
 use block::Lba;
 use std::cell::{Ref, RefCell, RefMut};
 use std::rc::Rc;
 
 /// The bytes of a disk; clones are the same.
 #[derive(Clone)]
-pub struct Medium(Rc<RefCell<Contents>>);
+pub struct Medium(Rc<RefCell<DiskContents>>);
 
 /// The bytes of a disk at one moment.
 #[derive(Clone)]
-pub struct Image(Pages);
+pub struct MediumImage(PageMap);
 
 impl Medium {
-    pub(crate) fn new(contents: Contents) -> Medium {
+    pub(crate) fn new(contents: DiskContents) -> Medium {
         Medium(Rc::new(RefCell::new(contents)))
     }
 
     #[inline]
-    pub(crate) fn get(&self) -> Ref<'_, Contents> {
+    pub(crate) fn get(&self) -> Ref<'_, DiskContents> {
         self.0.borrow()
     }
 
     #[inline]
-    pub(crate) fn get_mut(&self) -> RefMut<'_, Contents> {
+    pub(crate) fn get_mut(&self) -> RefMut<'_, DiskContents> {
         self.0.borrow_mut()
     }
 
@@ -45,17 +45,17 @@ impl Medium {
 
     /// Puts `data` at `at`, durably.
     pub fn write(&self, at: Lba, data: &[u8]) {
-        let pieces = Pages::pieces_of_write(at, data);
+        let pieces = PageMap::pieces_of_write(at, data);
         self.get_mut().write(pieces, true);
     }
 
     /// All bytes as a read would return them.
-    pub fn save(&self) -> Image {
-        Image(self.get().image())
+    pub fn save(&self) -> MediumImage {
+        MediumImage(self.get().image())
     }
 
     /// Makes the disk equal to `image`, durably.
-    pub fn restore(&self, image: &Image) {
+    pub fn restore(&self, image: &MediumImage) {
         self.get_mut().become_image(image.0.clone());
     }
 }

@@ -6,20 +6,20 @@
 //!     an operation takes effect at its completion, in `Disk::perform`
 
 use crate::clockwork::Wake;
-use crate::fault::{Class, Strike};
-use crate::flight::{Flight, FlightId};
-use crate::trace_hash::{Event, ends};
-use crate::verb::Verb;
-use crate::world::{Due, Target, World};
+use crate::fault::{FaultClass, FaultStrike};
+use crate::flight::{FlightId, SimOperation};
+use crate::trace_hash::{TraceEvent, ends};
+use crate::verb::SimVerb;
+use crate::world::{SimTarget, SimWorld, WorldEvent};
 use block::{
-    Completion, Extent, Fua, IoError, IoResult, Kind, Nanos, Op, Payload, SECTOR_BYTES, Sectors,
-    TargetId, Token,
+    Completion, DriverOp, Extent, Fua, IoError, IoErrorKind, IoResult, Nanos, Payload,
+    SECTOR_BYTES, Sectors, TargetId, Token,
 };
 
-impl World {
+impl SimWorld {
     /// Begins an operation for the shard in `seat`.
     #[inline]
-    pub(crate) fn submit(&mut self, seat: usize, token: Token, target: TargetId, op: Op) {
+    pub(crate) fn submit(&mut self, seat: usize, token: Token, target: TargetId, op: DriverOp) {
         self.obey();
         if !self.seats[seat].live {
             return;
@@ -27,11 +27,11 @@ impl World {
         let number = self.submitted;
         self.submitted += 1;
         match self.targets.get(target.0 as usize) {
-            Some(Target::Disk(disk)) => {
+            Some(SimTarget::Disk(disk)) => {
                 let disk = *disk;
                 self.submit_to_disk(seat, token, disk, number, op);
             }
-            Some(Target::Port(port)) => {
+            Some(SimTarget::Port(port)) => {
                 let port = *port;
                 self.submit_to_port(seat, token, port, number, op);
             }
@@ -39,11 +39,11 @@ impl World {
         }
     }
 
-    fn submit_to_disk(&mut self, seat: usize, token: Token, unit: u32, number: u64, op: Op) {
+    fn submit_to_disk(&mut self, seat: usize, token: Token, unit: u32, number: u64, op: DriverOp) {
         let disk = &mut self.disks[unit as usize];
-        let (verb, checked) = (Verb::of(&op), disk.check(&op));
+        let (verb, checked) = (SimVerb::of(&op), disk.check(&op));
         let extent = *checked.as_ref().unwrap_or(&Extent::default());
-        self.ledger.record(Event::Submit {
+        self.ledger.record(TraceEvent::Submit {
             op: number,
             shard: self.seats[seat].shard,
             target: disk.target,
@@ -51,15 +51,15 @@ impl World {
             start: extent.start.0,
             len: extent.len.0,
         });
-        if let Op::Write(_, data, _) = &op {
+        if let DriverOp::Write(_, data, _) = &op {
             let ends = ends(data);
-            self.ledger.record(Event::Data { op: number, ends });
+            self.ledger.record(TraceEvent::Data { op: number, ends });
         }
         let refused = match checked {
             Ok(_) if disk.is_up() => None,
             Ok(_) => Some(
                 disk.geometry
-                    .error(Kind::Gone, "the disk is gone")
+                    .error(IoErrorKind::Gone, "the disk is gone")
                     .at(extent),
             ),
             Err(error) => Some(error),
@@ -70,11 +70,11 @@ impl World {
             return;
         }
         let strike = match disk.rules.is_empty() {
-            true => Strike::NONE,
+            true => FaultStrike::NONE,
             false => disk.judge(verb, &op, extent, &mut self.ledger.rng),
         };
         let (service, fua) = (disk.service, fua_of(&op));
-        let id = self.flights.insert(Flight {
+        let id = self.flights.insert(SimOperation {
             shard: seat as u32,
             unit,
             token,
@@ -84,15 +84,15 @@ impl World {
             covers: disk.contents.as_ref().map_or(0, |c| c.get().acknowledged()),
             answered: false,
         });
-        if matches!(verb, Verb::Write | Verb::Zero) {
+        if matches!(verb, SimVerb::Write | SimVerb::Zero) {
             disk.begin_write(id, extent, &self.flights);
         }
         match self
             .clockwork
             .begin(service, verb, fua, extent, id, self.ledger.now)
         {
-            Wake::Served(at) => self.push(at, Due::Served(id)),
-            Wake::Model(at, model) => self.push(at, Due::Model(model)),
+            Wake::Served(at) => self.push(at, WorldEvent::Served(id)),
+            Wake::Model(at, model) => self.push(at, WorldEvent::Model(model)),
             Wake::Nothing => {}
         }
         self.step();
@@ -103,7 +103,7 @@ impl World {
         let mut served = std::mem::take(&mut self.served);
         let wake = self.clockwork.advance(model, self.ledger.now, &mut served);
         if let Some(at) = wake {
-            self.push(at, Due::Model(model));
+            self.push(at, WorldEvent::Model(model));
         }
         for id in served.drain(..) {
             self.served(FlightId::unpack(id.id));
@@ -115,7 +115,7 @@ impl World {
     #[inline]
     pub(crate) fn served(&mut self, id: FlightId) {
         if let Some(at) = self.after_pause() {
-            return self.push(at, Due::Served(id));
+            return self.push(at, WorldEvent::Served(id));
         }
         let Some(flight) = self.flights.get(id) else {
             return;
@@ -132,22 +132,22 @@ impl World {
     }
 
     #[cold]
-    fn hold(&mut self, id: FlightId, strike: Strike) {
+    fn hold(&mut self, id: FlightId, strike: FaultStrike) {
         let flight = self.flights.get_mut(id).expect("in flight");
         let disk = &mut self.disks[flight.unit as usize];
         let place = place_of(&flight.op);
         flight.strike.delay = Nanos::ZERO;
         if strike.delay != Nanos::ZERO {
-            self.ledger.strike(Class::Delay, disk.target, place);
-            self.push(self.ledger.now + strike.delay, Due::Served(id));
+            self.ledger.strike(FaultClass::Delay, disk.target, place);
+            self.push(self.ledger.now + strike.delay, WorldEvent::Served(id));
             return;
         }
         if strike.stick {
-            self.ledger.strike(Class::Stuck, disk.target, place);
+            self.ledger.strike(FaultClass::Stuck, disk.target, place);
         }
         disk.stuck.push(id);
         if let Some(until) = strike.stick_until {
-            self.push(until.max(self.ledger.now), Due::Released(id));
+            self.push(until.max(self.ledger.now), WorldEvent::Released(id));
         }
     }
 
@@ -161,10 +161,13 @@ impl World {
         let disk = &mut self.disks[flight.unit as usize];
         disk.end_write(id);
         let place = place_of(&flight.op);
-        self.ledger.strike(Class::LateWrite, disk.target, place);
-        let error = disk.geometry.error(Kind::Timeout, "no answer in time");
+        self.ledger
+            .strike(FaultClass::LateWrite, disk.target, place);
+        let error = disk
+            .geometry
+            .error(IoErrorKind::Timeout, "no answer in time");
         self.complete(seat, number, token, Err(error), Payload::None);
-        self.push(self.ledger.now + later, Due::Released(id));
+        self.push(self.ledger.now + later, WorldEvent::Released(id));
         self.step();
     }
 
@@ -208,11 +211,11 @@ impl World {
         payload: Payload,
     ) {
         self.ledger.record(match &result {
-            Ok(value) => Event::Complete {
+            Ok(value) => TraceEvent::Complete {
                 op: number,
                 value: *value,
             },
-            Err(error) => Event::Fail {
+            Err(error) => TraceEvent::Fail {
                 op: number,
                 kind: error.kind(),
             },
@@ -238,39 +241,46 @@ impl World {
 }
 
 /// True if the operation is one of a disk.
-pub(crate) fn is_disk_op(op: &Op) -> bool {
+pub(crate) fn is_disk_op(op: &DriverOp) -> bool {
     matches!(
         op,
-        Op::Read(..) | Op::Write(..) | Op::Zero(_) | Op::Flush | Op::Discard(_)
+        DriverOp::Read(..)
+            | DriverOp::Write(..)
+            | DriverOp::Zero(_)
+            | DriverOp::Flush
+            | DriverOp::Discard(_)
     )
 }
 
-fn fua_of(op: &Op) -> Fua {
+fn fua_of(op: &DriverOp) -> Fua {
     match op {
-        Op::Write(_, _, fua) => *fua,
+        DriverOp::Write(_, _, fua) => *fua,
         _ => Fua::No,
     }
 }
 
 /// The sectors that a write or a zeroing changes; of others, none.
-pub(crate) fn extent_of(op: &Op) -> Extent {
+pub(crate) fn extent_of(op: &DriverOp) -> Extent {
     match op {
-        Op::Write(at, data, _) => Extent::new(*at, Sectors(data.len() as u64 / SECTOR_BYTES)),
-        Op::Zero(extent) => *extent,
+        DriverOp::Write(at, data, _) => Extent::new(*at, Sectors(data.len() as u64 / SECTOR_BYTES)),
+        DriverOp::Zero(extent) => *extent,
         _ => Extent::default(),
     }
 }
 
 /// The first sector that an operation of a disk is about.
-pub(crate) fn place_of(op: &Op) -> u64 {
+pub(crate) fn place_of(op: &DriverOp) -> u64 {
     match op {
-        Op::Read(at, _) | Op::Write(at, _, _) => at.0,
-        Op::Zero(extent) | Op::Discard(extent) => extent.start.0,
+        DriverOp::Read(at, _) | DriverOp::Write(at, _, _) => at.0,
+        DriverOp::Zero(extent) | DriverOp::Discard(extent) => extent.start.0,
         _ => 0,
     }
 }
 
 /// The error of an operation on a target that does not exist.
 pub(crate) fn unknown(target: TargetId) -> IoError {
-    IoError::new(Kind::Invalid, format!("no such target: {}", target.0))
+    IoError::new(
+        IoErrorKind::Invalid,
+        format!("no such target: {}", target.0),
+    )
 }

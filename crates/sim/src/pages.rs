@@ -21,7 +21,7 @@ pub(crate) type Page = Option<Rc<Bytes>>;
 
 /// New bytes for some sectors of one page.
 #[derive(Clone)]
-pub(crate) struct Piece {
+pub(crate) struct PagePiece {
     pub page: u64,
     /// Bit `i`: sector `i` of the page is new.
     pub mask: u8,
@@ -29,7 +29,7 @@ pub(crate) struct Piece {
     pub bytes: Page,
 }
 
-impl Piece {
+impl PagePiece {
     /// The bytes, to be changed; no other holder of them notices.
     pub fn bytes_mut(&mut self) -> &mut Bytes {
         Rc::make_mut(self.bytes.get_or_insert_with(|| Rc::new([0; PAGE_BYTES])))
@@ -38,9 +38,9 @@ impl Piece {
 
 /// Page number to bytes.
 #[derive(Clone, Default)]
-pub(crate) struct Pages(HashMap<u64, Rc<Bytes>, BuildHasherDefault<PageHasher>>);
+pub(crate) struct PageMap(HashMap<u64, Rc<Bytes>, BuildHasherDefault<PageHasher>>);
 
-impl Pages {
+impl PageMap {
     pub fn page(&self, page: u64) -> Page {
         self.0.get(&page).cloned()
     }
@@ -58,7 +58,7 @@ impl Pages {
     }
 
     /// Overwrites the sectors that `piece` covers.
-    pub fn apply(&mut self, piece: &Piece) {
+    pub fn apply(&mut self, piece: &PagePiece) {
         match piece.mask {
             0 => {}
             WHOLE => self.set(piece.page, piece.bytes.clone()),
@@ -110,14 +110,14 @@ impl Pages {
     }
 
     /// The changes of a write of `data` at `at`, page by page.
-    pub fn pieces_of_write(at: Lba, data: &[u8]) -> Vec<Piece> {
+    pub fn pieces_of_write(at: Lba, data: &[u8]) -> Vec<PagePiece> {
         let mut pieces = Vec::with_capacity(data.len() / PAGE_BYTES + 2);
         let (mut byte, mut data) = (at.byte(), data);
         while !data.is_empty() {
             let inside = (byte % PAGE_BYTES as u64) as usize;
             let (head, tail) = data.split_at(data.len().min(PAGE_BYTES - inside));
             let sectors = head.len() as u64 / SECTOR_BYTES;
-            let mut piece = Piece {
+            let mut piece = PagePiece {
                 page: byte / PAGE_BYTES as u64,
                 mask: mask_of(inside as u64 / SECTOR_BYTES, sectors),
                 bytes: None,
@@ -134,11 +134,11 @@ impl Pages {
     }
 
     /// The changes of a zeroing of `extent`, page by page; none for pages that hold no bytes here.
-    pub fn pieces_of_zero(&self, extent: Extent) -> Vec<Piece> {
+    pub fn pieces_of_zero(&self, extent: Extent) -> Vec<PagePiece> {
         let piece = |page: u64| {
             let whole = Extent::new(Lba(page * PAGE_SECTORS), block::Sectors(PAGE_SECTORS));
             let part = whole.intersect(extent);
-            Piece {
+            PagePiece {
                 page,
                 mask: mask_of((part.start - whole.start).0, part.len.0),
                 bytes: None,
@@ -195,9 +195,9 @@ mod tests {
 
     #[test]
     fn pieces_cover_what_was_written_and_nothing_else() {
-        let mut pages = Pages::default();
+        let mut pages = PageMap::default();
         let data: Vec<u8> = (0..11 * 512).map(|i| (i / 512 + 1) as u8).collect();
-        for piece in Pages::pieces_of_write(Lba(6), &data) {
+        for piece in PageMap::pieces_of_write(Lba(6), &data) {
             pages.apply(&piece);
         }
         let mut out = vec![9; 24 * 512];
@@ -220,10 +220,10 @@ mod tests {
 
     #[test]
     fn written_zeroes_take_no_memory() {
-        let mut pages = Pages::default();
+        let mut pages = PageMap::default();
         let data = [vec![0; 4096], vec![7; 4096], vec![0; 512]].concat();
         let mut write = |at, data: &[u8]| {
-            let pieces = Pages::pieces_of_write(Lba(at), data);
+            let pieces = PageMap::pieces_of_write(Lba(at), data);
             pieces.iter().for_each(|piece| pages.apply(piece));
             pages.len()
         };
@@ -234,12 +234,12 @@ mod tests {
 
     #[test]
     fn a_copy_diverges_from_its_origin() {
-        let mut a = Pages::default();
-        Pages::pieces_of_write(Lba(0), &[1; 4096])
+        let mut a = PageMap::default();
+        PageMap::pieces_of_write(Lba(0), &[1; 4096])
             .iter()
             .for_each(|p| a.apply(p));
         let b = a.clone();
-        Pages::pieces_of_write(Lba(1), &[2; 512])
+        PageMap::pieces_of_write(Lba(1), &[2; 512])
             .iter()
             .for_each(|p| a.apply(p));
         let mut out = [0; 1024];

@@ -7,17 +7,17 @@
 //!
 //! Not here: the begin and end of connections (`stream`).
 
-use crate::fault::{Class, StreamEffect};
+use crate::fault::{FaultClass, StreamEffect};
 use crate::flight::FlightId;
-use crate::stream::{Due, LinkSpec, Streams, stream_error};
-use crate::trace_hash::Event;
-use crate::world::{self, World};
-use block::{IoError, Kind, Nanos, Op};
+use crate::stream::{LinkSpec, SimStreams, StreamEvent, stream_error};
+use crate::trace_hash::TraceEvent;
+use crate::world::{self, SimWorld};
+use block::{DriverOp, IoError, IoErrorKind, Nanos};
 use std::collections::VecDeque;
 
 /// Progress of a send.
 #[derive(Clone, Copy)]
-pub(crate) struct Sending {
+pub(crate) struct PipeSend {
     pub id: FlightId,
     pub part: usize,
     pub byte: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Pipe {
     pub deaf: bool,
 }
 
-impl Streams {
+impl SimStreams {
     /// Number of bytes, of at most `most`, that a transfer moves.
     fn piece(&mut self, most: usize, split: f64) -> usize {
         if most > 1 && self.rng.chance(split) {
@@ -56,14 +56,14 @@ impl Streams {
     }
 }
 
-impl World {
+impl SimWorld {
     pub(crate) fn begin_recv(&mut self, id: FlightId, end: u32) {
         let it = &mut self.streams.ends[end as usize];
         if it.closed {
             self.end(id, Err(stream_error("the stream is closed")));
         } else if it.receiving.is_some() {
             let what = "a second receive on one stream";
-            self.end(id, Err(IoError::new(Kind::Invalid, what)));
+            self.end(id, Err(IoError::new(IoErrorKind::Invalid, what)));
         } else {
             it.receiving = Some(id);
             self.receive(end);
@@ -81,7 +81,7 @@ impl World {
             self.streams.ends[end as usize].receiving = None;
             return;
         };
-        let Op::Recv(buf) = &mut flight.op else {
+        let DriverOp::Recv(buf) = &mut flight.op else {
             unreachable!("a receive");
         };
         let state = &mut self.streams.pipes[pipe];
@@ -120,9 +120,9 @@ impl World {
             self.end(id, Err(stream_error("the stream is closed")));
         } else if it.sending.is_some() {
             let what = "a second send on one stream";
-            self.end(id, Err(IoError::new(Kind::Invalid, what)));
+            self.end(id, Err(IoError::new(IoErrorKind::Invalid, what)));
         } else {
-            it.sending = Some(Sending {
+            it.sending = Some(PipeSend {
                 id,
                 part: 0,
                 byte: 0,
@@ -142,7 +142,7 @@ impl World {
                 self.streams.ends[end as usize].sending = None;
                 return;
             };
-            let Op::Send(parts) = &flight.op else {
+            let DriverOp::Send(parts) = &flight.op else {
                 unreachable!("a send");
             };
             let Some(part) = parts.get(sending.part) else {
@@ -169,7 +169,7 @@ impl World {
                 true => (sending.part + 1, 0),
                 false => (sending.part, sending.byte + len),
             };
-            self.streams.ends[end as usize].sending = Some(Sending {
+            self.streams.ends[end as usize].sending = Some(PipeSend {
                 part: next.0,
                 byte: next.1,
                 ..sending
@@ -192,7 +192,10 @@ impl World {
         state.sent += len as u64;
         let at = state.arrives_at;
         let bytes = len as u32;
-        self.push(at, world::Due::Stream(Due::Arrive { pipe, bytes }));
+        self.push(
+            at,
+            world::WorldEvent::Stream(StreamEvent::Arrive { pipe, bytes }),
+        );
     }
 
     pub(crate) fn arrive(&mut self, pipe: u32, bytes: u32) {
@@ -201,7 +204,7 @@ impl World {
         if state.broken {
             return;
         }
-        self.ledger.record(Event::Arrive {
+        self.ledger.record(TraceEvent::Arrive {
             stream,
             bytes: u64::from(bytes),
         });
@@ -232,21 +235,21 @@ impl World {
             match effect {
                 StreamEffect::Split => {
                     state.splits.push_back(byte);
-                    self.ledger.strike(Class::StreamSplit, target, byte);
+                    self.ledger.strike(FaultClass::StreamSplit, target, byte);
                 }
                 StreamEffect::Cut => {
                     state.breaking = true;
                     let at = state.arrives_at.max(self.ledger.now);
-                    self.ledger.strike(Class::StreamCut, target, byte);
+                    self.ledger.strike(FaultClass::StreamCut, target, byte);
                     // After the bytes before the cut, which are due by then.
                     let at = at + Nanos(1);
-                    self.push(at, world::Due::Stream(Due::Break { pipe }));
+                    self.push(at, world::WorldEvent::Stream(StreamEvent::Break { pipe }));
                 }
                 StreamEffect::Stall(span) => {
                     state.stalled = true;
-                    self.ledger.strike(Class::StreamStalled, target, byte);
+                    self.ledger.strike(FaultClass::StreamStalled, target, byte);
                     if let Some(span) = span {
-                        self.later(span, Due::Resume { pipe });
+                        self.later(span, StreamEvent::Resume { pipe });
                     }
                 }
             }
@@ -289,7 +292,7 @@ impl World {
         let state = &self.streams.pipes[pipe as usize];
         if !state.stalled {
             let at = state.arrives_at.max(self.ledger.now + latency) + Nanos(1);
-            self.push(at, world::Due::Stream(Due::Fin { pipe }));
+            self.push(at, world::WorldEvent::Stream(StreamEvent::Fin { pipe }));
         }
     }
 }

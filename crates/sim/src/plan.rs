@@ -1,25 +1,27 @@
 //! Checks a fault plan against its world, and keeps its timetable.
 
 use crate::contents::Survival;
-use crate::disk::Disk;
-use crate::fault::{Domain, Effect, Ops, Outage, Plan, Point, Rule, StreamEffect, When};
-use crate::service::Span;
-use crate::world::World;
-use block::{Extent, IoError, IoResult, Kind, Nanos, TargetId};
+use crate::disk::SimDisk;
+use crate::fault::{
+    Domain, FaultEffect, FaultPlan, FaultRule, OpFilter, Outage, RunMoment, StreamEffect, When,
+};
+use crate::service::ServiceSpan;
+use crate::world::SimWorld;
+use block::{Extent, IoError, IoErrorKind, IoResult, Nanos, TargetId};
 
 /// An action of the plan on the world.
 #[derive(Clone, Copy)]
-pub(crate) enum Action {
+pub(crate) enum PlannedAction {
     Gone(TargetId),
     Back(TargetId),
     Cut(Option<Domain>),
 }
 
 /// The plan's actions by time and by step.
-pub(crate) struct Agenda {
-    timed: Vec<(Nanos, Action)>,
+pub(crate) struct PlanAgenda {
+    timed: Vec<(Nanos, PlannedAction)>,
     /// Latest first.
-    stepped: Vec<(u64, Action)>,
+    stepped: Vec<(u64, PlannedAction)>,
     next_step: u64,
     /// Numbers the timed actions, so that those of a plan replaced are void.
     base: u32,
@@ -27,9 +29,9 @@ pub(crate) struct Agenda {
     pub spoiled: f64,
 }
 
-impl Default for Agenda {
-    fn default() -> Agenda {
-        Agenda {
+impl Default for PlanAgenda {
+    fn default() -> PlanAgenda {
+        PlanAgenda {
             timed: Vec::new(),
             stepped: Vec::new(),
             next_step: u64::MAX,
@@ -40,31 +42,31 @@ impl Default for Agenda {
     }
 }
 
-impl Agenda {
-    pub fn replace(&mut self, plan: &Plan) {
+impl PlanAgenda {
+    pub fn replace(&mut self, plan: &FaultPlan) {
         self.base += self.timed.len() as u32;
         self.timed.clear();
         self.stepped.clear();
         self.survival = plan.survival;
         self.spoiled = plan.spoiled;
         for outage in &plan.outages {
-            self.add(outage.gone, Action::Gone(outage.disk));
+            self.add(outage.gone, PlannedAction::Gone(outage.disk));
             if let Some(back) = outage.back {
-                self.add(back, Action::Back(outage.disk));
+                self.add(back, PlannedAction::Back(outage.disk));
             }
         }
         for cut in &plan.cuts {
-            self.add(cut.at, Action::Cut(cut.domain));
+            self.add(cut.at, PlannedAction::Cut(cut.domain));
         }
         self.stepped
             .sort_by_key(|(step, _)| std::cmp::Reverse(*step));
         self.next_step = self.stepped.last().map_or(u64::MAX, |(step, _)| *step);
     }
 
-    fn add(&mut self, at: Point, action: Action) {
+    fn add(&mut self, at: RunMoment, action: PlannedAction) {
         match at {
-            Point::At(time) => self.timed.push((time, action)),
-            Point::Step(step) => self.stepped.push((step, action)),
+            RunMoment::At(time) => self.timed.push((time, action)),
+            RunMoment::Step(step) => self.stepped.push((step, action)),
         }
     }
 
@@ -75,14 +77,14 @@ impl Agenda {
     }
 
     /// The timed action of this number, if still valid.
-    pub fn at_time(&self, number: u32) -> Option<Action> {
+    pub fn at_time(&self, number: u32) -> Option<PlannedAction> {
         let index = number.checked_sub(self.base)?;
         self.timed.get(index as usize).map(|(_, action)| *action)
     }
 
     /// An action due at this step, once.
     #[inline]
-    pub fn at_step(&mut self, step: u64) -> Option<Action> {
+    pub fn at_step(&mut self, step: u64) -> Option<PlannedAction> {
         if step < self.next_step {
             return None;
         }
@@ -93,7 +95,7 @@ impl Agenda {
 }
 
 fn invalid(what: String) -> IoError {
-    IoError::new(Kind::Invalid, format!("fault plan: {what}"))
+    IoError::new(IoErrorKind::Invalid, format!("fault plan: {what}"))
 }
 
 fn probability(p: f64, what: &str) -> IoResult {
@@ -106,7 +108,7 @@ fn probability(p: f64, what: &str) -> IoResult {
 }
 
 /// Refuses an impossible plan.
-pub(crate) fn check(plan: &Plan, world: &World) -> IoResult {
+pub(crate) fn check(plan: &FaultPlan, world: &SimWorld) -> IoResult {
     for rule in &plan.rules {
         check_rule(rule, disk(world, rule.disk)?)?;
     }
@@ -141,7 +143,7 @@ pub(crate) fn check(plan: &Plan, world: &World) -> IoResult {
     Ok(())
 }
 
-fn disk(world: &World, target: TargetId) -> IoResult<&Disk> {
+fn disk(world: &SimWorld, target: TargetId) -> IoResult<&SimDisk> {
     let index = world.disk_index(target);
     index.map(|index| &world.disks[index]).ok_or_else(|| {
         let what = "is no disk of this world; use what `add_disk` returned";
@@ -149,7 +151,7 @@ fn disk(world: &World, target: TargetId) -> IoResult<&Disk> {
     })
 }
 
-fn check_rule(rule: &Rule, disk: &Disk) -> IoResult {
+fn check_rule(rule: &FaultRule, disk: &SimDisk) -> IoResult {
     let name = &disk.geometry.name;
     match rule.when {
         When::Chance(p) => probability(p, &format!("a rule on {name}"))?,
@@ -162,23 +164,27 @@ fn check_rule(rule: &Rule, disk: &Disk) -> IoResult {
     if let Some(extent) = rule.within {
         check_extent(extent, disk)?;
     }
-    let stores = matches!(rule.ops, Ops::Writes | Ops::All);
-    let moves = stores || rule.ops == Ops::Reads;
-    let flushes = matches!(rule.ops, Ops::Flushes | Ops::All);
+    let stores = matches!(rule.ops, OpFilter::Writes | OpFilter::All);
+    let moves = stores || rule.ops == OpFilter::Reads;
+    let flushes = matches!(rule.ops, OpFilter::Flushes | OpFilter::All);
     let keeps = disk.contents.is_some();
     let elsewhere = disk.geometry.sectors > disk.geometry.block;
     let impossible = match rule.effect {
-        Effect::FlipBit if !moves => Some("a bit flip in operations that move no bytes"),
-        Effect::Ruin | Effect::Misdirect | Effect::Drop | Effect::Late(_) if !stores => {
+        FaultEffect::FlipBit if !moves => Some("a bit flip in operations that move no bytes"),
+        FaultEffect::Ruin | FaultEffect::Misdirect | FaultEffect::Drop | FaultEffect::Late(_)
+            if !stores =>
+        {
             Some("a write fault on operations that do not write")
         }
-        Effect::Misdirect if !elsewhere => Some("a misdirected write on a disk of one block"),
-        Effect::IgnoreFlush if !flushes => Some("an ignored flush on operations that do not flush"),
-        Effect::FlipBit
-        | Effect::Misdirect
-        | Effect::Drop
-        | Effect::IgnoreFlush
-        | Effect::Late(_)
+        FaultEffect::Misdirect if !elsewhere => Some("a misdirected write on a disk of one block"),
+        FaultEffect::IgnoreFlush if !flushes => {
+            Some("an ignored flush on operations that do not flush")
+        }
+        FaultEffect::FlipBit
+        | FaultEffect::Misdirect
+        | FaultEffect::Drop
+        | FaultEffect::IgnoreFlush
+        | FaultEffect::Late(_)
             if !keeps =>
         {
             Some("a fault of contents on a disk that keeps none")
@@ -191,19 +197,19 @@ fn check_rule(rule: &Rule, disk: &Disk) -> IoResult {
     }
 }
 
-fn check_extent(extent: Extent, disk: &Disk) -> IoResult {
+fn check_extent(extent: Extent, disk: &SimDisk) -> IoResult {
     disk.geometry.check(extent).map_err(|error| {
         let what = "fault plan: sectors that the disk has not; move them inside";
-        IoError::new(Kind::Invalid, what).because(error)
+        IoError::new(IoErrorKind::Invalid, what).because(error)
     })
 }
 
-fn check_outage(outage: &Outage, world: &World) -> IoResult {
+fn check_outage(outage: &Outage, world: &SimWorld) -> IoResult {
     let name = &disk(world, outage.disk)?.geometry.name;
     check_point(outage.gone, world, &format!("the outage of {name}"))?;
     let backwards = match (outage.gone, outage.back) {
-        (Point::At(gone), Some(Point::At(back))) => back <= gone,
-        (Point::Step(gone), Some(Point::Step(back))) => back <= gone,
+        (RunMoment::At(gone), Some(RunMoment::At(back))) => back <= gone,
+        (RunMoment::Step(gone), Some(RunMoment::Step(back))) => back <= gone,
         _ => false,
     };
     if let Some(back) = outage.back {
@@ -216,10 +222,10 @@ fn check_outage(outage: &Outage, world: &World) -> IoResult {
     Ok(())
 }
 
-fn check_point(point: Point, world: &World, what: &str) -> IoResult {
+fn check_point(point: RunMoment, world: &SimWorld, what: &str) -> IoResult {
     let (passed, now) = match point {
-        Point::At(at) => (at < world.now(), format!("it is {}", world.now())),
-        Point::Step(step) => (
+        RunMoment::At(at) => (at < world.now(), format!("it is {}", world.now())),
+        RunMoment::Step(step) => (
             step <= world.steps(),
             format!("{} steps have been taken", world.steps()),
         ),
@@ -232,10 +238,10 @@ fn check_point(point: Point, world: &World, what: &str) -> IoResult {
 }
 
 /// Refuses a span of time with its end before its begin.
-pub(crate) fn check_span(span: Span, what: &str) -> IoResult {
+pub(crate) fn check_span(span: ServiceSpan, what: &str) -> IoResult {
     if span.min <= span.max {
         return Ok(());
     }
     let what = format!("{what} of {} to {}; swap them", span.min, span.max);
-    Err(IoError::new(Kind::Invalid, what))
+    Err(IoError::new(IoErrorKind::Invalid, what))
 }

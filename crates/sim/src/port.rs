@@ -1,7 +1,7 @@
 //! Ports: a kernel's queue of a block device that a shard serves.
 //!
 //! Invariants:
-//!     a request is with the queue, with one tag, or answered      (`Stage`)
+//!     a request is with the queue, with one tag, or answered      (`SimTagStage`)
 //!     a tag gets a request only while waiting for one
 //!     a shard that dies or closes its port leaves the requests of its tags to the next boot;
 //!     its answers reach the client all the same
@@ -10,19 +10,21 @@
 //! order waits for answers. As with disks, the operations that an earlier boot left in flight
 //! on disks have ended before a port is served again.
 
-use crate::fault::Strike;
-use crate::flight::{Flight, FlightId};
-use crate::rng::Rng;
-use crate::service::Span;
-use crate::trace_hash::{Event, ends};
-use crate::verb::Verb;
-use crate::world::{self, Target, World};
-use block::{Answer, IoError, IoResult, Kind, Nanos, Op, Payload, Request, Tag, TargetId, Token};
+use crate::fault::FaultStrike;
+use crate::flight::{FlightId, SimOperation};
+use crate::rng::SimRng;
+use crate::service::ServiceSpan;
+use crate::trace_hash::{TraceEvent, ends};
+use crate::verb::SimVerb;
+use crate::world::{self, SimTarget, SimWorld};
+use block::{
+    Answer, DriverOp, IoError, IoErrorKind, IoResult, Nanos, Payload, Request, Tag, TargetId, Token,
+};
 use std::collections::BTreeMap;
 
 /// A request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Asked {
+pub struct PortRequest {
     /// The client's name for the request.
     pub id: u64,
     /// The request.
@@ -32,12 +34,12 @@ pub struct Asked {
 }
 
 /// A client of a port. Outlives the shards that serve the port.
-pub trait Client {
+pub trait PortClient {
     /// The next request, if there is one now.
-    fn ask(&mut self, now: Nanos) -> Option<Asked>;
+    fn ask(&mut self, now: Nanos) -> Option<PortRequest>;
 
     /// Takes the answer to a request: success or the kind of its error, and the bytes of a read.
-    fn answered(&mut self, id: u64, result: Result<(), Kind>, data: Vec<u8>);
+    fn answered(&mut self, id: u64, result: Result<(), IoErrorKind>, data: Vec<u8>);
 }
 
 /// Description of a new port.
@@ -45,14 +47,14 @@ pub struct PortSpec {
     /// Number of requests given out at one time.
     pub tags: u16,
     /// Latency of a request, of a write's bytes and of an answer.
-    pub latency: Span,
+    pub latency: ServiceSpan,
     /// The client.
-    pub client: Box<dyn Client>,
+    pub client: Box<dyn PortClient>,
 }
 
 /// A port event that will happen.
 #[derive(Clone, Copy)]
-pub(crate) enum Due {
+pub(crate) enum PortEvent {
     /// A request reaches a tag.
     Given(FlightId),
     /// The bytes of a write do.
@@ -64,90 +66,90 @@ pub(crate) enum Due {
 /// An answer before it reaches its client.
 struct Answered {
     id: u64,
-    result: Result<(), Kind>,
+    result: Result<(), IoErrorKind>,
     data: Vec<u8>,
 }
 
 /// Stage of a tag.
-enum Stage {
+enum SimTagStage {
     New,
     Waiting(FlightId),
-    Coming(FlightId, Asked),
-    Holds(Asked),
-    Taking(Asked),
-    Taken(Asked),
+    Coming(FlightId, PortRequest),
+    Holds(PortRequest),
+    Taking(PortRequest),
+    Taken(PortRequest),
 }
 
-pub(crate) struct Port {
+pub(crate) struct SimPort {
     target: TargetId,
-    latency: Span,
-    client: Box<dyn Client>,
-    queue: Vec<Asked>,
-    tags: Vec<Stage>,
+    latency: ServiceSpan,
+    client: Box<dyn PortClient>,
+    queue: Vec<PortRequest>,
+    tags: Vec<SimTagStage>,
     /// Answers not yet at their clients, by their order.
     answers: BTreeMap<u64, Answered>,
     answered: u64,
     open: bool,
-    rng: Rng,
+    rng: SimRng,
 }
 
-impl Port {
+impl SimPort {
     pub(crate) fn tags(&self) -> u16 {
         self.tags.len() as u16
     }
 
     fn invalid(what: &'static str) -> IoError {
-        IoError::new(Kind::Invalid, what)
+        IoError::new(IoErrorKind::Invalid, what)
     }
 
-    /// Checks that `op` is allowed for its tag; see `block::Port`.
-    fn check(&self, op: &Op) -> IoResult<Tag> {
-        let (Op::Next(tag, _) | Op::Take(tag, _)) = op else {
-            return Err(Port::invalid("not an operation of a port"));
+    /// Checks that `op` is allowed for its tag; see `block::SimPort`.
+    fn check(&self, op: &DriverOp) -> IoResult<Tag> {
+        let (DriverOp::Next(tag, _) | DriverOp::Take(tag, _)) = op else {
+            return Err(SimPort::invalid("not an operation of a port"));
         };
         let Some(stage) = self.tags.get(usize::from(tag.0)) else {
-            return Err(Port::invalid("it has no such tag"));
+            return Err(SimPort::invalid("it has no such tag"));
         };
         if !self.open {
             return Err(gone());
         }
         let is_right = match (op, stage) {
-            (Op::Next(_, None), Stage::New) => true,
-            (Op::Next(_, Some(answer)), Stage::Holds(asked)) => {
+            (DriverOp::Next(_, None), SimTagStage::New) => true,
+            (DriverOp::Next(_, Some(answer)), SimTagStage::Holds(asked)) => {
                 asked.request.is_answered_by(answer, false)
             }
-            (Op::Next(_, Some(_)), Stage::Taken(_)) => true,
-            (Op::Take(_, buf), Stage::Holds(asked)) => {
+            (DriverOp::Next(_, Some(_)), SimTagStage::Taken(_)) => true,
+            (DriverOp::Take(_, buf), SimTagStage::Holds(asked)) => {
                 matches!(asked.request, Request::Write(..)) && buf.len() == asked.request.bytes()
             }
             _ => false,
         };
         match is_right {
             true => Ok(*tag),
-            false => Err(Port::invalid("not what its tag waits for")),
+            false => Err(SimPort::invalid("not what its tag waits for")),
         }
     }
 
-    fn stage(&mut self, tag: Tag) -> &mut Stage {
+    fn stage(&mut self, tag: Tag) -> &mut SimTagStage {
         &mut self.tags[usize::from(tag.0)]
     }
 
     /// Returns all unanswered requests to the queue.
     fn reissue(&mut self) {
         for stage in &mut self.tags {
-            match std::mem::replace(stage, Stage::New) {
-                Stage::Coming(_, asked)
-                | Stage::Holds(asked)
-                | Stage::Taking(asked)
-                | Stage::Taken(asked) => self.queue.push(asked),
-                Stage::New | Stage::Waiting(_) => {}
+            match std::mem::replace(stage, SimTagStage::New) {
+                SimTagStage::Coming(_, asked)
+                | SimTagStage::Holds(asked)
+                | SimTagStage::Taking(asked)
+                | SimTagStage::Taken(asked) => self.queue.push(asked),
+                SimTagStage::New | SimTagStage::Waiting(_) => {}
             }
         }
     }
 
     /// Draws a request to give out, and the tag that gets it.
     fn match_one(&mut self) -> Option<(FlightId, Nanos)> {
-        let waiting = |stage: &Stage| matches!(stage, Stage::Waiting(_));
+        let waiting = |stage: &SimTagStage| matches!(stage, SimTagStage::Waiting(_));
         let free = self.tags.iter().filter(|stage| waiting(stage)).count() as u64;
         if free == 0 || self.queue.is_empty() {
             return None;
@@ -160,33 +162,33 @@ impl Port {
             .iter_mut()
             .filter(|stage| waiting(stage))
             .nth(nth)?;
-        let Stage::Waiting(id) = *stage else {
+        let SimTagStage::Waiting(id) = *stage else {
             return None;
         };
-        *stage = Stage::Coming(id, asked);
+        *stage = SimTagStage::Coming(id, asked);
         Some((id, self.latency.draw(&mut self.rng)))
     }
 }
 
 fn gone() -> IoError {
-    IoError::new(Kind::Gone, "the port has ended")
+    IoError::new(IoErrorKind::Gone, "the port has ended")
 }
 
-impl World {
+impl SimWorld {
     /// Adds a port. `Invalid` if `spec` has no tags.
     pub fn add_port(&mut self, spec: PortSpec) -> IoResult<TargetId> {
         if spec.tags == 0 {
-            return Err(Port::invalid("a port without tags; give it some"));
+            return Err(SimPort::invalid("a port without tags; give it some"));
         }
         let number = self.ports.len() as u32;
-        let target = self.add_target(Target::Port(number));
-        let rng = Rng::fork(self.seed(), 0x706f_7274 + u64::from(number));
-        self.ports.push(Port {
+        let target = self.add_target(SimTarget::Port(number));
+        let rng = SimRng::fork(self.seed(), 0x706f_7274 + u64::from(number));
+        self.ports.push(SimPort {
             target,
             latency: spec.latency,
             client: spec.client,
             queue: Vec::new(),
-            tags: (0..spec.tags).map(|_| Stage::New).collect(),
+            tags: (0..spec.tags).map(|_| SimTagStage::New).collect(),
             answers: BTreeMap::new(),
             answered: 0,
             open: true,
@@ -195,9 +197,9 @@ impl World {
         Ok(target)
     }
 
-    pub(crate) fn port(&self, target: TargetId) -> Option<&Port> {
+    pub(crate) fn port(&self, target: TargetId) -> Option<&SimPort> {
         match self.targets.get(target.0 as usize) {
-            Some(Target::Port(port)) => Some(&self.ports[*port as usize]),
+            Some(SimTarget::Port(port)) => Some(&self.ports[*port as usize]),
             _ => None,
         }
     }
@@ -208,15 +210,15 @@ impl World {
         token: Token,
         unit: u32,
         number: u64,
-        mut op: Op,
+        mut op: DriverOp,
     ) {
         let port = &mut self.ports[unit as usize];
         let checked = port.check(&op);
-        self.ledger.record(Event::Submit {
+        self.ledger.record(TraceEvent::Submit {
             op: number,
             shard: self.seats[seat].shard,
             target: port.target,
-            verb: Verb::of(&op),
+            verb: SimVerb::of(&op),
             start: checked.as_ref().map_or(0, |tag| u64::from(tag.0)),
             len: 0,
         });
@@ -227,33 +229,36 @@ impl World {
                 return;
             }
         };
-        if let Op::Next(_, answer) = &mut op
+        if let DriverOp::Next(_, answer) = &mut op
             && let Some(answer) = answer.take()
         {
             self.answer_request(unit, tag, number, answer);
         }
-        let takes = matches!(op, Op::Take(..));
-        let id = self.flights.insert(Flight {
+        let takes = matches!(op, DriverOp::Take(..));
+        let id = self.flights.insert(SimOperation {
             shard: seat as u32,
             unit,
             token,
             number,
             op,
-            strike: Strike::NONE,
+            strike: FaultStrike::NONE,
             covers: 0,
             answered: false,
         });
         let port = &mut self.ports[unit as usize];
         let stage = port.stage(tag);
         if takes {
-            let Stage::Holds(asked) = std::mem::replace(stage, Stage::New) else {
+            let SimTagStage::Holds(asked) = std::mem::replace(stage, SimTagStage::New) else {
                 unreachable!("checked")
             };
-            *stage = Stage::Taking(asked);
+            *stage = SimTagStage::Taking(asked);
             let after = port.latency.draw(&mut port.rng);
-            self.push(self.ledger.now + after, world::Due::Port(Due::Taken(id)));
+            self.push(
+                self.ledger.now + after,
+                world::WorldEvent::Port(PortEvent::Taken(id)),
+            );
         } else {
-            *stage = Stage::Waiting(id);
+            *stage = SimTagStage::Waiting(id);
             self.pull();
         }
     }
@@ -261,8 +266,8 @@ impl World {
     /// Sends the server's answer to the request that `tag` holds.
     fn answer_request(&mut self, unit: u32, tag: Tag, number: u64, answer: Answer) {
         let port = &mut self.ports[unit as usize];
-        let (Stage::Holds(asked) | Stage::Taken(asked)) =
-            std::mem::replace(port.stage(tag), Stage::New)
+        let (SimTagStage::Holds(asked) | SimTagStage::Taken(asked)) =
+            std::mem::replace(port.stage(tag), SimTagStage::New)
         else {
             unreachable!("checked")
         };
@@ -276,12 +281,12 @@ impl World {
         let id = asked.id;
         port.answers.insert(answered, Answered { id, result, data });
         let after = port.latency.draw(&mut port.rng);
-        self.ledger.record(Event::Data { op: number, ends });
-        let due = Due::Answered {
+        self.ledger.record(TraceEvent::Data { op: number, ends });
+        let due = PortEvent::Answered {
             port: unit,
             number: answered,
         };
-        self.push(self.ledger.now + after, world::Due::Port(due));
+        self.push(self.ledger.now + after, world::WorldEvent::Port(due));
     }
 
     /// Takes in requests of clients, and gives requests out to waiting tags.
@@ -295,21 +300,21 @@ impl World {
                 port.queue.push(asked);
             }
             while let Some((id, after)) = self.ports[unit].match_one() {
-                self.push(now + after, world::Due::Port(Due::Given(id)));
+                self.push(now + after, world::WorldEvent::Port(PortEvent::Given(id)));
             }
         }
     }
 
-    pub(crate) fn port_event(&mut self, due: Due) {
+    pub(crate) fn port_event(&mut self, due: PortEvent) {
         match due {
-            Due::Answered { port, number } => {
+            PortEvent::Answered { port, number } => {
                 let port = &mut self.ports[port as usize];
                 let answer = port.answers.remove(&number).expect("answered once");
                 let Answered { id, result, data } = answer;
                 port.client.answered(id, result, data);
                 self.pull();
             }
-            Due::Given(id) | Due::Taken(id) => self.deliver(id),
+            PortEvent::Given(id) | PortEvent::Taken(id) => self.deliver(id),
         }
     }
 
@@ -319,19 +324,19 @@ impl World {
             return;
         };
         let port = &mut self.ports[flight.unit as usize];
-        let (Op::Next(tag, _) | Op::Take(tag, _)) = &flight.op else {
+        let (DriverOp::Next(tag, _) | DriverOp::Take(tag, _)) = &flight.op else {
             unreachable!("an operation of a port")
         };
         let stage = port.stage(*tag);
-        let payload = match (std::mem::replace(stage, Stage::New), flight.op) {
-            (Stage::Coming(_, asked), Op::Next(..)) => {
+        let payload = match (std::mem::replace(stage, SimTagStage::New), flight.op) {
+            (SimTagStage::Coming(_, asked), DriverOp::Next(..)) => {
                 let request = asked.request;
-                *stage = Stage::Holds(asked);
+                *stage = SimTagStage::Holds(asked);
                 Payload::Request(request)
             }
-            (Stage::Taking(asked), Op::Take(_, mut buf)) => {
+            (SimTagStage::Taking(asked), DriverOp::Take(_, mut buf)) => {
                 buf.copy_from_slice(&asked.data);
-                *stage = Stage::Taken(asked);
+                *stage = SimTagStage::Taken(asked);
                 Payload::Buf(buf)
             }
             _ => unreachable!("a tag has one operation at a time"),
@@ -348,11 +353,11 @@ impl World {
         }
         let target = port.target;
         let ends = port.tags.iter().filter_map(|stage| match stage {
-            Stage::Waiting(id) | Stage::Coming(id, _) => Some(*id),
+            SimTagStage::Waiting(id) | SimTagStage::Coming(id, _) => Some(*id),
             _ => None,
         });
         let ends: Vec<FlightId> = ends.collect();
-        self.ledger.record(Event::Close { target });
+        self.ledger.record(TraceEvent::Close { target });
         for id in ends {
             self.end(id, Err(gone()));
         }

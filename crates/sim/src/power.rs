@@ -1,30 +1,30 @@
 //! Actions of the plan and the test program on the world: disks unplugged and plugged in, power
 //! cuts, releases of operations.
 
-use crate::control::Command;
-use crate::fault::{Class, Domain};
-use crate::flight::{Flight, FlightId};
+use crate::control::WorldCommand;
+use crate::fault::{Domain, FaultClass};
+use crate::flight::{FlightId, SimOperation};
 use crate::operation::is_disk_op;
-use crate::plan::Action;
-use crate::trace_hash::Event;
-use crate::world::{Target, World};
-use block::{Kind, Nanos, TargetId};
+use crate::plan::PlannedAction;
+use crate::trace_hash::TraceEvent;
+use crate::world::{SimTarget, SimWorld};
+use block::{IoErrorKind, Nanos, TargetId};
 
-impl World {
+impl SimWorld {
     /// Carries out the commands of the test program.
     #[inline]
     pub(crate) fn obey(&mut self) {
         while let Some(command) = self.control.take() {
             match command {
-                Command::Kill(disk) => self.act(Action::Gone(disk)),
-                Command::Revive(disk) => self.act(Action::Back(disk)),
-                Command::Cut(domain) => self.act(Action::Cut(domain)),
-                Command::PowerOn(domain) => self.power_on(domain),
-                Command::Hang(target) => self.hang(target),
-                Command::Release(target) => self.release(target),
-                Command::Break(target) => self.break_stream(target),
-                Command::Forget(disk) => self.forget(disk),
-                Command::Pause(span) => self.pause(span),
+                WorldCommand::Kill(disk) => self.act(PlannedAction::Gone(disk)),
+                WorldCommand::Revive(disk) => self.act(PlannedAction::Back(disk)),
+                WorldCommand::Cut(domain) => self.act(PlannedAction::Cut(domain)),
+                WorldCommand::PowerOn(domain) => self.power_on(domain),
+                WorldCommand::Hang(target) => self.hang(target),
+                WorldCommand::Release(target) => self.release(target),
+                WorldCommand::Break(target) => self.break_stream(target),
+                WorldCommand::Forget(disk) => self.forget(disk),
+                WorldCommand::Pause(span) => self.pause(span),
             }
         }
         if !self.ports.is_empty() {
@@ -32,11 +32,11 @@ impl World {
         }
     }
 
-    pub(crate) fn act(&mut self, action: Action) {
+    pub(crate) fn act(&mut self, action: PlannedAction) {
         match action {
-            Action::Gone(target) => self.unplug(target),
-            Action::Back(target) => self.plug_in(target),
-            Action::Cut(domain) => self.cut(domain),
+            PlannedAction::Gone(target) => self.unplug(target),
+            PlannedAction::Back(target) => self.plug_in(target),
+            PlannedAction::Cut(domain) => self.cut(domain),
         }
     }
 
@@ -47,8 +47,8 @@ impl World {
         if !std::mem::replace(&mut self.disks[unit].plugged, false) {
             return;
         }
-        self.ledger.record(Event::Gone { target });
-        self.ledger.strike(Class::DeviceGone, target, 0);
+        self.ledger.record(TraceEvent::Gone { target });
+        self.ledger.strike(FaultClass::DeviceGone, target, 0);
         self.lose_disk(unit);
     }
 
@@ -57,8 +57,8 @@ impl World {
             return;
         };
         if !std::mem::replace(&mut self.disks[unit].plugged, true) {
-            self.ledger.record(Event::Back { target });
-            self.ledger.strike(Class::DeviceBack, target, 0);
+            self.ledger.record(TraceEvent::Back { target });
+            self.ledger.strike(FaultClass::DeviceBack, target, 0);
         }
     }
 
@@ -73,7 +73,7 @@ impl World {
         for id in lost {
             let error = self.disks[unit]
                 .geometry
-                .error(Kind::Gone, "the disk is gone");
+                .error(IoErrorKind::Gone, "the disk is gone");
             self.end(id, Err(error));
         }
     }
@@ -82,9 +82,9 @@ impl World {
     fn cut(&mut self, domain: Option<Domain>) {
         let hit = |d: Domain| domain.is_none_or(|only| only == d);
         let number = domain.map_or(u32::MAX, |d| d.0);
-        self.ledger.record(Event::PowerCut { domain: number });
+        self.ledger.record(TraceEvent::PowerCut { domain: number });
         self.ledger
-            .strike(Class::PowerCut, TargetId::NONE, u64::from(number));
+            .strike(FaultClass::PowerCut, TargetId::NONE, u64::from(number));
         let dying = self.seats.iter_mut().filter(|s| s.live && hit(s.domain));
         for seat in dying {
             seat.live = false;
@@ -100,14 +100,14 @@ impl World {
     }
 
     pub(crate) fn power_on(&mut self, domain: Domain) {
-        self.ledger.record(Event::PowerOn { domain: domain.0 });
+        self.ledger.record(TraceEvent::PowerOn { domain: domain.0 });
         let here = self.disks.iter_mut().filter(|d| d.domain == domain);
         here.for_each(|d| d.powered = true);
     }
 
     /// Ends the operations on disks of dead shards.
     pub(crate) fn settle_orphans(&mut self) {
-        let orphaned = |f: &Flight| is_disk_op(&f.op) && !self.seats[f.shard as usize].live;
+        let orphaned = |f: &SimOperation| is_disk_op(&f.op) && !self.seats[f.shard as usize].live;
         let flights = self.flights.iter().filter(|(_, f)| orphaned(f));
         let orphans: Vec<FlightId> = flights.map(|(id, _)| id).collect();
         for id in orphans {
@@ -124,7 +124,8 @@ impl World {
 
     fn pause(&mut self, span: Nanos) {
         let now = self.ledger.now;
-        self.ledger.strike(Class::Paused, TargetId::NONE, span.0);
+        self.ledger
+            .strike(FaultClass::Paused, TargetId::NONE, span.0);
         self.paused = now..self.paused.end.max(now + span);
     }
 
@@ -150,7 +151,7 @@ impl World {
     /// Releases operations or streams held by a fault.
     fn release(&mut self, target: TargetId) {
         match self.targets.get(target.0 as usize) {
-            Some(Target::Disk(unit)) => {
+            Some(SimTarget::Disk(unit)) => {
                 self.disks[*unit as usize].hung = false;
                 for id in std::mem::take(&mut self.disks[*unit as usize].stuck) {
                     self.finish_disk(id);

@@ -6,20 +6,20 @@
 
 /// A stream of pseudorandom numbers.
 #[derive(Clone, Debug)]
-pub struct Rng([u64; 4]);
+pub struct SimRng([u64; 4]);
 
-impl Rng {
+impl SimRng {
     /// The stream that `seed` names.
-    pub fn new(seed: u64) -> Rng {
+    pub fn new(seed: u64) -> SimRng {
         let mut state = seed;
-        Rng(std::array::from_fn(|_| split_mix(&mut state)))
+        SimRng(std::array::from_fn(|_| split_mix(&mut state)))
     }
 
     /// An independent stream; `purpose` keeps streams of one seed apart, so
     /// that a new kind of choice does not disturb the others.
-    pub fn fork(seed: u64, purpose: u64) -> Rng {
+    pub fn fork(seed: u64, purpose: u64) -> SimRng {
         let mut state = purpose;
-        Rng::new(seed ^ split_mix(&mut state))
+        SimRng::new(seed ^ split_mix(&mut state))
     }
 
     /// The next 64 bits.
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn matches_the_authors_reference() {
         // The reference C program's first outputs from the state 1, 2, 3, 4.
-        let mut rng = Rng([1, 2, 3, 4]);
+        let mut rng = SimRng([1, 2, 3, 4]);
         let first: Vec<u64> = (0..3).map(|_| rng.bits()).collect();
         assert_eq!(first, [41943041, 58720359, 3588806011781223]);
         // The reference SplitMix64's first output from 0.
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn ranges_are_reached_and_kept() {
-        let mut rng = Rng::new(7);
+        let mut rng = SimRng::new(7);
         let mut seen = [0u32; 6];
         for _ in 0..6000 {
             seen[rng.between(0, 5) as usize] += 1;
@@ -101,6 +101,6 @@ mod tests {
         assert!(seen.iter().all(|n| (800..1200).contains(n)), "{seen:?}");
         assert!(!(0..100).any(|_| rng.chance(0.0)));
         assert!((0..100).all(|_| rng.chance(1.0)));
-        assert_ne!(Rng::fork(1, 1).bits(), Rng::fork(1, 2).bits());
+        assert_ne!(SimRng::fork(1, 1).bits(), SimRng::fork(1, 2).bits());
     }
 }

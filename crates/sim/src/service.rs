@@ -1,25 +1,25 @@
 //! Service time of a disk's operations: a span, or a model's decision.
 
-use crate::rng::Rng;
+use crate::rng::SimRng;
 use block::Nanos;
 
 /// A span of time drawn for each operation, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
+pub struct ServiceSpan {
     /// The shortest.
     pub min: Nanos,
     /// The longest.
     pub max: Nanos,
 }
 
-impl Span {
+impl ServiceSpan {
     /// Always `at`.
-    pub const fn exactly(at: Nanos) -> Span {
-        Span { min: at, max: at }
+    pub const fn exactly(at: Nanos) -> ServiceSpan {
+        ServiceSpan { min: at, max: at }
     }
 
     #[inline]
-    pub(crate) fn draw(self, rng: &mut Rng) -> Nanos {
+    pub(crate) fn draw(self, rng: &mut SimRng) -> Nanos {
         if self.min == self.max {
             return self.min;
         }
@@ -29,15 +29,15 @@ impl Span {
 
 /// Service time of operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Service {
+pub enum ServiceTime {
     /// Drawn for each operation alone, with no queue and no limit of parallelism.
     Fixed {
         /// Reads.
-        read: Span,
+        read: ServiceSpan,
         /// Writes, zeroing and discards.
-        write: Span,
+        write: ServiceSpan,
         /// Flushes.
-        flush: Span,
+        flush: ServiceSpan,
     },
     /// Decided by a model of the world, in which the disk is this unit.
     Model {
@@ -52,10 +52,10 @@ pub enum Service {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ModelId(pub(crate) u32);
 
-impl Service {
+impl ServiceTime {
     /// Every operation takes `span`.
-    pub const fn uniform(span: Span) -> Service {
-        Service::Fixed {
+    pub const fn uniform(span: ServiceSpan) -> ServiceTime {
+        ServiceTime::Fixed {
             read: span,
             write: span,
             flush: span,

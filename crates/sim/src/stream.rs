@@ -11,17 +11,17 @@
 //!
 //! Not here: the movement of bytes (`pipe`).
 
-use crate::fault::{Class, Direction, StreamRule};
-use crate::flight::{Flight, FlightId};
+use crate::fault::{Direction, FaultClass, StreamRule};
+use crate::flight::{FlightId, SimOperation};
 use crate::operation::{is_disk_op, unknown};
-use crate::pipe::{Pipe, Sending};
+use crate::pipe::{Pipe, PipeSend};
 use crate::plan::check_span;
-use crate::rng::Rng;
-use crate::service::Span;
-use crate::trace_hash::{Event, ends};
-use crate::verb::Verb;
-use crate::world::{self, Target, World};
-use block::{Address, IoError, IoResult, Kind, Nanos, Op, TargetId, Token};
+use crate::rng::SimRng;
+use crate::service::ServiceSpan;
+use crate::trace_hash::{TraceEvent, ends};
+use crate::verb::SimVerb;
+use crate::world::{self, SimTarget, SimWorld};
+use block::{Address, DriverOp, IoError, IoErrorKind, IoResult, Nanos, TargetId, Token};
 use std::collections::VecDeque;
 
 /// Properties of the connections of a listener.
@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 pub struct LinkSpec {
     /// The time from one end to the other, drawn for each piece; pieces do not
     /// overtake each other.
-    pub latency: Span,
+    pub latency: ServiceSpan,
     /// Each way.
     pub bytes_per_sec: u64,
     /// The bytes that each way holds: in flight, or arrived and not received.
@@ -43,7 +43,7 @@ impl LinkSpec {
     /// in pieces.
     pub fn local() -> LinkSpec {
         LinkSpec {
-            latency: Span {
+            latency: ServiceSpan {
                 min: Nanos::from_micros(10),
                 max: Nanos::from_micros(30),
             },
@@ -56,7 +56,7 @@ impl LinkSpec {
 
 /// A stream event that will happen.
 #[derive(Clone, Copy)]
-pub(crate) enum Due {
+pub(crate) enum StreamEvent {
     /// A connection request reaches the listener, or where one might be.
     Knock { connect: FlightId, listener: u32 },
     /// The answer reaches the end that connects.
@@ -78,7 +78,7 @@ const NO_LISTENER: u32 = u32::MAX;
 /// `listen` in most servers.
 const BACKLOG_MAX: usize = 128;
 
-pub(crate) struct Listener {
+pub(crate) struct SimListener {
     target: TargetId,
     address: Address,
     link: LinkSpec,
@@ -88,27 +88,27 @@ pub(crate) struct Listener {
     backlog: VecDeque<u32>,
 }
 
-pub(crate) struct End {
+pub(crate) struct StreamEnd {
     pub target: TargetId,
     /// The end's holder; none while the end waits to be accepted.
     seat: Option<usize>,
     pub link: LinkSpec,
     pub receiving: Option<FlightId>,
-    pub sending: Option<Sending>,
+    pub sending: Option<PipeSend>,
     pub closed: bool,
 }
 
-pub(crate) struct Streams {
-    listeners: Vec<Listener>,
-    pub ends: Vec<End>,
+pub(crate) struct SimStreams {
+    listeners: Vec<SimListener>,
+    pub ends: Vec<StreamEnd>,
     pub pipes: Vec<Pipe>,
     pub rules: Vec<StreamRule>,
-    pub rng: Rng,
+    pub rng: SimRng,
 }
 
-impl Streams {
-    pub fn new(rng: Rng) -> Streams {
-        Streams {
+impl SimStreams {
+    pub fn new(rng: SimRng) -> SimStreams {
+        SimStreams {
             listeners: Vec::new(),
             ends: Vec::new(),
             pipes: Vec::new(),
@@ -123,7 +123,12 @@ impl Streams {
 
     /// Refuses a second listener at an address, and an impossible link.
     pub fn check(&self, address: &Address, link: &LinkSpec) -> IoResult {
-        let invalid = |what| Err(IoError::new(Kind::Invalid, format!("{address:?}: {what}")));
+        let invalid = |what| {
+            Err(IoError::new(
+                IoErrorKind::Invalid,
+                format!("{address:?}: {what}"),
+            ))
+        };
         if self.listeners.iter().any(|l| l.address == *address) {
             return invalid("taken by another listener; choose another address");
         }
@@ -137,17 +142,17 @@ impl Streams {
     }
 
     /// The target of a waiting operation, for people.
-    pub fn describe(&self, op: &Op, unit: u32) -> String {
+    pub fn describe(&self, op: &DriverOp, unit: u32) -> String {
         match op {
-            Op::Accept => format!("{:?}", self.listeners[unit as usize].address),
-            Op::Connect(address) => format!("{address:?}"),
-            Op::Next(tag, _) | Op::Take(tag, _) => format!("tag {} of a port", tag.0),
+            DriverOp::Accept => format!("{:?}", self.listeners[unit as usize].address),
+            DriverOp::Connect(address) => format!("{address:?}"),
+            DriverOp::Next(tag, _) | DriverOp::Take(tag, _) => format!("tag {} of a port", tag.0),
             _ => format!("stream {}", self.ends[unit as usize].target.0),
         }
     }
 
     pub fn add_listener(&mut self, target: TargetId, address: Address, link: LinkSpec) {
-        self.listeners.push(Listener {
+        self.listeners.push(SimListener {
             target,
             address,
             link,
@@ -159,25 +164,25 @@ impl Streams {
 }
 
 pub(crate) fn stream_error(what: &'static str) -> IoError {
-    IoError::new(Kind::Stream, what)
+    IoError::new(IoErrorKind::Stream, what)
 }
 
-impl World {
+impl SimWorld {
     pub(crate) fn submit_to_stream(
         &mut self,
         seat: usize,
         token: Token,
         target: TargetId,
         number: u64,
-        op: Op,
+        op: DriverOp,
     ) {
-        let verb = Verb::of(&op);
+        let verb = SimVerb::of(&op);
         let len = match &op {
-            Op::Recv(buf) => buf.len() as u64,
-            Op::Send(parts) => parts.iter().map(|p| p.len() as u64).sum(),
+            DriverOp::Recv(buf) => buf.len() as u64,
+            DriverOp::Send(parts) => parts.iter().map(|p| p.len() as u64).sum(),
             _ => 0,
         };
-        self.ledger.record(Event::Submit {
+        self.ledger.record(TraceEvent::Submit {
             op: number,
             shard: self.seats[seat].shard,
             target,
@@ -185,20 +190,20 @@ impl World {
             start: 0,
             len,
         });
-        if let Op::Send(parts) = &op {
+        if let DriverOp::Send(parts) = &op {
             for part in parts {
                 let ends = ends(part);
-                self.ledger.record(Event::Data { op: number, ends });
+                self.ledger.record(TraceEvent::Data { op: number, ends });
             }
         }
         let unit = match (&op, self.targets.get(target.0 as usize)) {
-            (Op::Connect(_), None) if target == TargetId::NONE => Ok(0),
-            (Op::Accept, Some(Target::Listener(listener))) => Ok(*listener),
-            (Op::Recv(buf), Some(Target::End(end))) if !buf.is_empty() => Ok(*end),
-            (Op::Send(_), Some(Target::End(end))) => Ok(*end),
+            (DriverOp::Connect(_), None) if target == TargetId::NONE => Ok(0),
+            (DriverOp::Accept, Some(SimTarget::Listener(listener))) => Ok(*listener),
+            (DriverOp::Recv(buf), Some(SimTarget::End(end))) if !buf.is_empty() => Ok(*end),
+            (DriverOp::Send(_), Some(SimTarget::End(end))) => Ok(*end),
             (_, None) => Err(unknown(target)),
             _ => Err(IoError::new(
-                Kind::Invalid,
+                IoErrorKind::Invalid,
                 "an operation that its target has not",
             )),
         };
@@ -210,47 +215,47 @@ impl World {
             }
         };
         let address = match &op {
-            Op::Connect(address) => Some(address.clone()),
+            DriverOp::Connect(address) => Some(address.clone()),
             _ => None,
         };
-        let id = self.flights.insert(Flight {
+        let id = self.flights.insert(SimOperation {
             shard: seat as u32,
             unit,
             token,
             number,
             op,
-            strike: crate::fault::Strike::NONE,
+            strike: crate::fault::FaultStrike::NONE,
             covers: 0,
             answered: false,
         });
         match (verb, address) {
             (_, Some(address)) => self.connect(id, &address),
-            (Verb::Accept, _) => self.accept(id, unit),
-            (Verb::Recv, _) => self.begin_recv(id, unit),
+            (SimVerb::Accept, _) => self.accept(id, unit),
+            (SimVerb::Recv, _) => self.begin_recv(id, unit),
             _ => self.begin_send(id, unit),
         }
     }
 
-    pub(crate) fn stream_event(&mut self, due: Due) {
+    pub(crate) fn stream_event(&mut self, due: StreamEvent) {
         match due {
-            Due::Knock { connect, listener } => self.knock(connect, listener),
-            Due::Answer { connect, end } => self.answer(connect, end),
-            Due::Arrive { pipe, bytes } => self.arrive(pipe, bytes),
-            Due::Fin { pipe } => {
+            StreamEvent::Knock { connect, listener } => self.knock(connect, listener),
+            StreamEvent::Answer { connect, end } => self.answer(connect, end),
+            StreamEvent::Arrive { pipe, bytes } => self.arrive(pipe, bytes),
+            StreamEvent::Fin { pipe } => {
                 self.streams.pipes[pipe as usize].ended = true;
                 self.receive(pipe ^ 1);
             }
-            Due::Reset { pipe } => {
+            StreamEvent::Reset { pipe } => {
                 self.streams.pipes[pipe as usize].broken = true;
                 self.fail_send(pipe, "the other end has closed the stream");
             }
-            Due::Resume { pipe } => self.resume(pipe),
-            Due::Break { pipe } => self.break_pipes(pipe),
+            StreamEvent::Resume { pipe } => self.resume(pipe),
+            StreamEvent::Break { pipe } => self.break_pipes(pipe),
         }
     }
 
-    pub(crate) fn later(&mut self, span: Nanos, due: Due) {
-        self.push(self.ledger.now + span, world::Due::Stream(due));
+    pub(crate) fn later(&mut self, span: Nanos, due: StreamEvent) {
+        self.push(self.ledger.now + span, world::WorldEvent::Stream(due));
     }
 
     pub(crate) fn latency(&mut self, link: LinkSpec) -> Nanos {
@@ -263,7 +268,7 @@ impl World {
         let link = listener.map_or(LinkSpec::local(), |l| listeners[l].link);
         let span = self.latency(link);
         let listener = listener.map_or(NO_LISTENER, |l| l as u32);
-        self.later(span, Due::Knock { connect, listener });
+        self.later(span, StreamEvent::Knock { connect, listener });
     }
 
     fn knock(&mut self, connect: FlightId, index: u32) {
@@ -280,7 +285,7 @@ impl World {
             client
         });
         let span = self.latency(link);
-        self.later(span, Due::Answer { connect, end });
+        self.later(span, StreamEvent::Answer { connect, end });
         if open {
             self.match_accepts(index);
         }
@@ -309,8 +314,8 @@ impl World {
     fn add_connection(&mut self, link: LinkSpec) -> u32 {
         let client = self.streams.ends.len() as u32;
         for end in [client, client + 1] {
-            let target = self.add_target(Target::End(end));
-            self.streams.ends.push(End {
+            let target = self.add_target(SimTarget::End(end));
+            self.streams.ends.push(StreamEnd {
                 target,
                 seat: None,
                 link,
@@ -369,16 +374,16 @@ impl World {
     }
 
     pub(crate) fn break_stream(&mut self, target: TargetId) {
-        if let Some(Target::End(end)) = self.targets.get(target.0 as usize) {
+        if let Some(SimTarget::End(end)) = self.targets.get(target.0 as usize) {
             let end = *end;
             let sent = self.streams.pipes[end as usize].sent;
-            self.ledger.strike(Class::StreamCut, target, sent);
+            self.ledger.strike(FaultClass::StreamCut, target, sent);
             self.break_pipes(end);
         }
     }
 
     pub(crate) fn release_stream(&mut self, target: TargetId) {
-        if let Some(Target::End(end)) = self.targets.get(target.0 as usize) {
+        if let Some(SimTarget::End(end)) = self.targets.get(target.0 as usize) {
             let end = *end;
             self.resume(end);
             self.resume(end ^ 1);
@@ -387,7 +392,7 @@ impl World {
 
     /// True if the end at the other side of `target` has closed, as far as is known here.
     pub(crate) fn peer_closed(&self, target: TargetId) -> bool {
-        let Some(Target::End(end)) = self.targets.get(target.0 as usize) else {
+        let Some(SimTarget::End(end)) = self.targets.get(target.0 as usize) else {
             return false;
         };
         let incoming = &self.streams.pipes[(*end ^ 1) as usize];
@@ -397,15 +402,15 @@ impl World {
     /// The holder closes a stream, listener or port.
     pub(crate) fn close(&mut self, target: TargetId) {
         match self.targets.get(target.0 as usize) {
-            Some(Target::Listener(listener)) => {
+            Some(SimTarget::Listener(listener)) => {
                 let listener = *listener;
                 self.close_listener(listener);
             }
-            Some(Target::End(end)) => {
+            Some(SimTarget::End(end)) => {
                 let end = *end;
                 self.close_end(end);
             }
-            Some(Target::Port(port)) => {
+            Some(SimTarget::Port(port)) => {
                 let port = *port;
                 self.close_port(port);
             }
@@ -421,7 +426,7 @@ impl World {
         let accepting = std::mem::take(&mut listener.accepting);
         let backlog = std::mem::take(&mut listener.backlog);
         let target = listener.target;
-        self.ledger.record(Event::Close { target });
+        self.ledger.record(TraceEvent::Close { target });
         for id in accepting {
             self.end(id, Err(stream_error("the listener is closed")));
         }
@@ -436,7 +441,7 @@ impl World {
             return;
         }
         let (target, link, receiving) = (it.target, it.link, it.receiving.take());
-        self.ledger.record(Event::Close { target });
+        self.ledger.record(TraceEvent::Close { target });
         if let Some(id) = receiving {
             self.end(id, Err(stream_error("the stream is closed")));
         }
@@ -449,7 +454,7 @@ impl World {
         incoming.arrived = 0;
         incoming.bytes.shrink_to_fit();
         let span = self.latency(link);
-        self.later(span, Due::Reset { pipe: end ^ 1 });
+        self.later(span, StreamEvent::Reset { pipe: end ^ 1 });
         self.pump(end ^ 1);
     }
 

@@ -7,15 +7,15 @@
 //! Of the bytes moved, only the first and the last eight of each write and
 //! send enter the hash: enough to notice a program that is not deterministic.
 
-use crate::verb::Verb;
-use block::{Kind, Nanos, ShardId, TargetId};
+use crate::verb::SimVerb;
+use block::{IoErrorKind, Nanos, ShardId, TargetId};
 use std::collections::VecDeque;
 use std::fmt;
 
 /// An event of the world. Operations are named by their number in order of submission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the fields are named for what they hold")]
-pub enum Event {
+pub enum TraceEvent {
     /// The shard runs.
     Turn { shard: ShardId },
     /// An operation begins: sectors for a disk, bytes for a stream.
@@ -23,7 +23,7 @@ pub enum Event {
         op: u64,
         shard: ShardId,
         target: TargetId,
-        verb: Verb,
+        verb: SimVerb,
         start: u64,
         len: u64,
     },
@@ -32,10 +32,10 @@ pub enum Event {
     /// An operation ends well.
     Complete { op: u64, value: u64 },
     /// An operation fails.
-    Fail { op: u64, kind: Kind },
+    Fail { op: u64, kind: IoErrorKind },
     /// A fault strikes: its class, its target, and its place there.
     Fault {
-        class: crate::fault::Class,
+        class: crate::fault::FaultClass,
         target: TargetId,
         place: u64,
     },
@@ -55,12 +55,12 @@ pub enum Event {
     Boot { shards: u32 },
 }
 
-impl Event {
+impl TraceEvent {
     fn words(self) -> [u64; 5] {
         let id = |t: TargetId| u64::from(t.0);
         match self {
-            Event::Turn { shard } => [1, u64::from(shard.0), 0, 0, 0],
-            Event::Submit {
+            TraceEvent::Turn { shard } => [1, u64::from(shard.0), 0, 0, 0],
+            TraceEvent::Submit {
                 op,
                 shard,
                 target,
@@ -71,54 +71,54 @@ impl Event {
                 let head = 2 | (verb as u64) << 8 | u64::from(shard.0) << 16;
                 [head, op, id(target), start, len]
             }
-            Event::Data { op, ends } => [3, op, ends, 0, 0],
-            Event::Complete { op, value } => [4, op, value, 0, 0],
-            Event::Fail { op, kind } => [5, op, kind_number(kind), 0, 0],
-            Event::Fault {
+            TraceEvent::Data { op, ends } => [3, op, ends, 0, 0],
+            TraceEvent::Complete { op, value } => [4, op, value, 0, 0],
+            TraceEvent::Fail { op, kind } => [5, op, kind_number(kind), 0, 0],
+            TraceEvent::Fault {
                 class,
                 target,
                 place,
             } => [6, class as u64, id(target), place, 0],
-            Event::PowerCut { domain } => [7, u64::from(domain), 0, 0, 0],
-            Event::PowerOn { domain } => [8, u64::from(domain), 0, 0, 0],
-            Event::Gone { target } => [9, id(target), 0, 0, 0],
-            Event::Back { target } => [10, id(target), 0, 0, 0],
-            Event::Arrive { stream, bytes } => [11, id(stream), bytes, 0, 0],
-            Event::Close { target } => [12, id(target), 0, 0, 0],
-            Event::Boot { shards } => [13, u64::from(shards), 0, 0, 0],
+            TraceEvent::PowerCut { domain } => [7, u64::from(domain), 0, 0, 0],
+            TraceEvent::PowerOn { domain } => [8, u64::from(domain), 0, 0, 0],
+            TraceEvent::Gone { target } => [9, id(target), 0, 0, 0],
+            TraceEvent::Back { target } => [10, id(target), 0, 0, 0],
+            TraceEvent::Arrive { stream, bytes } => [11, id(stream), bytes, 0, 0],
+            TraceEvent::Close { target } => [12, id(target), 0, 0, 0],
+            TraceEvent::Boot { shards } => [13, u64::from(shards), 0, 0, 0],
         }
     }
 }
 
 /// Numbered here, so that a kind added in the middle changes no hash.
-fn kind_number(kind: Kind) -> u64 {
+fn kind_number(kind: IoErrorKind) -> u64 {
     match kind {
-        Kind::Invalid => 1,
-        Kind::Media => 2,
-        Kind::Corrupt => 3,
-        Kind::Gone => 4,
-        Kind::Timeout => 5,
-        Kind::NoSpace => 6,
-        Kind::ReadOnly => 7,
-        Kind::Denied => 8,
-        Kind::Busy => 9,
-        Kind::Unsupported => 10,
-        Kind::Stream => 11,
+        IoErrorKind::Invalid => 1,
+        IoErrorKind::Media => 2,
+        IoErrorKind::Corrupt => 3,
+        IoErrorKind::Gone => 4,
+        IoErrorKind::Timeout => 5,
+        IoErrorKind::NoSpace => 6,
+        IoErrorKind::ReadOnly => 7,
+        IoErrorKind::Denied => 8,
+        IoErrorKind::Busy => 9,
+        IoErrorKind::Unsupported => 10,
+        IoErrorKind::Stream => 11,
         _ => 0,
     }
 }
 
 /// The record of a world's events.
-pub(crate) struct Trace {
+pub(crate) struct WorldTrace {
     hash: u64,
     events: u64,
-    log: VecDeque<(Nanos, Event)>,
+    log: VecDeque<(Nanos, TraceEvent)>,
     log_max: usize,
 }
 
-impl Trace {
-    pub fn new() -> Trace {
-        Trace {
+impl WorldTrace {
+    pub fn new() -> WorldTrace {
+        WorldTrace {
             hash: 0,
             events: 0,
             log: VecDeque::new(),
@@ -127,7 +127,7 @@ impl Trace {
     }
 
     #[inline]
-    pub fn record(&mut self, now: Nanos, event: Event) {
+    pub fn record(&mut self, now: Nanos, event: TraceEvent) {
         self.events += 1;
         let words = event.words();
         let mut hash = fold(self.hash ^ now.0, words[0] ^ MIX[0]);
@@ -139,7 +139,7 @@ impl Trace {
     }
 
     #[cold]
-    fn keep(&mut self, now: Nanos, event: Event) {
+    fn keep(&mut self, now: Nanos, event: TraceEvent) {
         if self.log.len() == self.log_max {
             self.log.pop_front();
         }
@@ -159,22 +159,22 @@ impl Trace {
         self.events
     }
 
-    pub fn log(&self) -> Log<'_> {
-        Log(&self.log)
+    pub fn log(&self) -> TraceLog<'_> {
+        TraceLog(&self.log)
     }
 }
 
 /// The last events of a world, one a line when printed.
-pub struct Log<'a>(&'a VecDeque<(Nanos, Event)>);
+pub struct TraceLog<'a>(&'a VecDeque<(Nanos, TraceEvent)>);
 
-impl Log<'_> {
+impl TraceLog<'_> {
     /// The events kept, oldest first.
-    pub fn events(&self) -> impl Iterator<Item = (Nanos, Event)> {
+    pub fn events(&self) -> impl Iterator<Item = (Nanos, TraceEvent)> {
         self.0.iter().copied()
     }
 }
 
-impl fmt::Display for Log<'_> {
+impl fmt::Display for TraceLog<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, event) in self.0 {
             writeln!(f, "{:>15}ns  {event:?}", at.0)?;
@@ -215,8 +215,8 @@ pub(crate) fn ends(data: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn hash(events: &[(u64, Event)]) -> u64 {
-        let mut trace = Trace::new();
+    fn hash(events: &[(u64, TraceEvent)]) -> u64 {
+        let mut trace = WorldTrace::new();
         for &(at, event) in events {
             trace.record(Nanos(at), event);
         }
@@ -225,8 +225,8 @@ mod tests {
 
     #[test]
     fn every_part_of_an_event_counts() {
-        let a = Event::Complete { op: 1, value: 0 };
-        let b = Event::Complete { op: 1, value: 1 };
+        let a = TraceEvent::Complete { op: 1, value: 0 };
+        let b = TraceEvent::Complete { op: 1, value: 1 };
         let base = hash(&[(5, a), (6, b)]);
         assert_eq!(base, hash(&[(5, a), (6, b)]));
         for other in [
@@ -242,10 +242,10 @@ mod tests {
 
     #[test]
     fn the_log_keeps_the_last_events() {
-        let mut trace = Trace::new();
+        let mut trace = WorldTrace::new();
         trace.keep_last(2);
         for op in 0..5 {
-            trace.record(Nanos(op), Event::Complete { op, value: 0 });
+            trace.record(Nanos(op), TraceEvent::Complete { op, value: 0 });
         }
         assert_eq!(trace.events(), 5);
         assert_eq!(trace.log().to_string().lines().count(), 2);

@@ -1,50 +1,50 @@
 //! The operations, as faults choose among them and events name them.
 
-use block::Op;
+use block::DriverOp;
 
 /// The kind of an operation, without its data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Verb {
-    /// `Op::Read`.
+pub enum SimVerb {
+    /// `DriverOp::Read`.
     Read,
-    /// `Op::Write`.
+    /// `DriverOp::Write`.
     Write,
-    /// `Op::Zero`.
+    /// `DriverOp::Zero`.
     Zero,
-    /// `Op::Flush`.
+    /// `DriverOp::Flush`.
     Flush,
-    /// `Op::Discard`.
+    /// `DriverOp::Discard`.
     Discard,
-    /// `Op::Accept`.
+    /// `DriverOp::Accept`.
     Accept,
-    /// `Op::Connect`.
+    /// `DriverOp::Connect`.
     Connect,
-    /// `Op::Recv`.
+    /// `DriverOp::Recv`.
     Recv,
-    /// `Op::Send`.
+    /// `DriverOp::Send`.
     Send,
-    /// `Op::Next`.
+    /// `DriverOp::Next`.
     Next,
-    /// `Op::Take`.
+    /// `DriverOp::Take`.
     Take,
 }
 
-impl Verb {
+impl SimVerb {
     /// The verb of `op`.
     #[inline]
-    pub fn of(op: &Op) -> Verb {
+    pub fn of(op: &DriverOp) -> SimVerb {
         match op {
-            Op::Read(..) => Verb::Read,
-            Op::Write(..) => Verb::Write,
-            Op::Zero(_) => Verb::Zero,
-            Op::Flush => Verb::Flush,
-            Op::Discard(_) => Verb::Discard,
-            Op::Accept => Verb::Accept,
-            Op::Connect(_) => Verb::Connect,
-            Op::Recv(_) => Verb::Recv,
-            Op::Send(_) => Verb::Send,
-            Op::Next(..) => Verb::Next,
-            Op::Take(..) => Verb::Take,
+            DriverOp::Read(..) => SimVerb::Read,
+            DriverOp::Write(..) => SimVerb::Write,
+            DriverOp::Zero(_) => SimVerb::Zero,
+            DriverOp::Flush => SimVerb::Flush,
+            DriverOp::Discard(_) => SimVerb::Discard,
+            DriverOp::Accept => SimVerb::Accept,
+            DriverOp::Connect(_) => SimVerb::Connect,
+            DriverOp::Recv(_) => SimVerb::Recv,
+            DriverOp::Send(_) => SimVerb::Send,
+            DriverOp::Next(..) => SimVerb::Next,
+            DriverOp::Take(..) => SimVerb::Take,
         }
     }
 }

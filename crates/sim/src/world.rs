@@ -10,31 +10,31 @@
 //! (`fault`) and their execution (`power`).
 
 use crate::clockwork::Clockwork;
-use crate::control::Control;
-use crate::disk::{Disk, DiskSpec};
-use crate::fault::{Class, Domain, Plan, Tally};
-use crate::flight::{FlightId, Flights};
+use crate::control::WorldControl;
+use crate::disk::{DiskSpec, SimDisk};
+use crate::fault::{Domain, FaultClass, FaultPlan, FaultTally};
+use crate::flight::{FlightId, SimOperations};
 use crate::heap::EventHeap;
-use crate::ledger::Ledger;
+use crate::ledger::BufferLedger;
 use crate::medium::Medium;
-use crate::plan::Agenda;
-use crate::port::Port;
-use crate::rng::Rng;
+use crate::plan::PlanAgenda;
+use crate::port::SimPort;
+use crate::rng::SimRng;
 use crate::service::ModelId;
-use crate::stream::{LinkSpec, Streams};
-use crate::trace_hash::{Event, Log, Trace};
+use crate::stream::{LinkSpec, SimStreams};
+use crate::trace_hash::{TraceEvent, TraceLog, WorldTrace};
 use block::{
     Address, Completion, Geometry, IoError, IoResult, Lba, Nanos, Sectors, ShardId, TargetId,
     Unpark,
 };
-use drives::{Completed, Model};
+use drives::{Completed, DriveModel};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The kind of a target, and its index among those of its kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum SimTarget {
     Disk(u32),
     Listener(u32),
     /// One end of a connection.
@@ -44,7 +44,7 @@ pub(crate) enum Target {
 
 /// An event to come.
 #[derive(Clone, Copy)]
-pub(crate) enum Due {
+pub(crate) enum WorldEvent {
     /// A disk operation has been served.
     Served(FlightId),
     /// A service-time model asks to be advanced.
@@ -54,9 +54,9 @@ pub(crate) enum Due {
     /// The plan acts.
     Act(u32),
     /// A stream event.
-    Stream(crate::stream::Due),
+    Stream(crate::stream::StreamEvent),
     /// A port event.
-    Port(crate::port::Due),
+    Port(crate::port::PortEvent),
 }
 
 /// A shard's place in the world. Every boot takes new seats: operations that an earlier boot left
@@ -90,23 +90,23 @@ impl Unpark for Flag {
 }
 
 /// The simulated world.
-pub struct World {
+pub struct SimWorld {
     seed: u64,
-    pub(crate) ledger: Ledger,
-    pub(crate) heap: EventHeap<Due>,
-    pub(crate) flights: Flights,
-    pub(crate) targets: Vec<Target>,
-    pub(crate) disks: Vec<Disk>,
-    pub(crate) streams: Streams,
-    pub(crate) ports: Vec<Port>,
+    pub(crate) ledger: BufferLedger,
+    pub(crate) heap: EventHeap<WorldEvent>,
+    pub(crate) flights: SimOperations,
+    pub(crate) targets: Vec<SimTarget>,
+    pub(crate) disks: Vec<SimDisk>,
+    pub(crate) streams: SimStreams,
+    pub(crate) ports: Vec<SimPort>,
     pub(crate) seats: Vec<Seat>,
     /// The first seat of the latest boot.
     pub(crate) boot: usize,
     domains: Vec<(ShardId, Domain)>,
-    pub(crate) agenda: Agenda,
-    pub(crate) control: Control,
+    pub(crate) agenda: PlanAgenda,
+    pub(crate) control: WorldControl,
     /// Order of the events of one instant, and of shards.
-    pub(crate) order: Rng,
+    pub(crate) order: SimRng,
     pub(crate) clockwork: Clockwork,
     /// While no shard runs, or ran.
     pub(crate) paused: Range<Nanos>,
@@ -116,30 +116,30 @@ pub struct World {
     pub(crate) steps: u64,
 }
 
-impl World {
+impl SimWorld {
     /// An empty world.
-    pub fn new(seed: u64) -> World {
-        World {
+    pub fn new(seed: u64) -> SimWorld {
+        SimWorld {
             seed,
-            ledger: Ledger {
+            ledger: BufferLedger {
                 now: Nanos::ZERO,
-                trace: Trace::new(),
-                tally: Tally::default(),
-                rng: Rng::fork(seed, 1),
+                trace: WorldTrace::new(),
+                tally: FaultTally::default(),
+                rng: SimRng::fork(seed, 1),
             },
             heap: EventHeap::new(),
-            flights: Flights::default(),
+            flights: SimOperations::default(),
             targets: Vec::new(),
             disks: Vec::new(),
-            streams: Streams::new(Rng::fork(seed, 2)),
+            streams: SimStreams::new(SimRng::fork(seed, 2)),
             ports: Vec::new(),
             seats: Vec::new(),
             boot: 0,
             domains: Vec::new(),
-            agenda: Agenda::default(),
-            control: Control::default(),
-            order: Rng::fork(seed, 3),
-            clockwork: Clockwork::new(Rng::fork(seed, 4)),
+            agenda: PlanAgenda::default(),
+            control: WorldControl::default(),
+            order: SimRng::fork(seed, 3),
+            clockwork: Clockwork::new(SimRng::fork(seed, 4)),
             paused: Nanos::ZERO..Nanos::ZERO,
             served: Vec::new(),
             submitted: 0,
@@ -149,7 +149,7 @@ impl World {
 
     /// Adds a service-time model, for one disk or for several behind one
     /// controller or link. Each unit must be as large as its disk.
-    pub fn add_model(&mut self, model: impl Model + 'static) -> ModelId {
+    pub fn add_model(&mut self, model: impl DriveModel + 'static) -> ModelId {
         self.clockwork.add(Box::new(model))
     }
 
@@ -157,8 +157,8 @@ impl World {
     pub fn add_disk(&mut self, spec: DiskSpec) -> IoResult<TargetId> {
         let named = |e: IoError| e.on(spec.geometry.name.to_string());
         self.clockwork.check(&spec.service).map_err(named)?;
-        let target = self.add_target(Target::Disk(self.disks.len() as u32));
-        self.disks.push(Disk::new(target, spec));
+        let target = self.add_target(SimTarget::Disk(self.disks.len() as u32));
+        self.disks.push(SimDisk::new(target, spec));
         Ok(target)
     }
 
@@ -166,7 +166,7 @@ impl World {
     /// holder of the first. Only one of the two is to be plugged in at a time.
     pub fn add_again(&mut self, disk: TargetId) -> Option<TargetId> {
         let index = self.disk_index(disk)?;
-        let target = self.add_target(Target::Disk(self.disks.len() as u32));
+        let target = self.add_target(SimTarget::Disk(self.disks.len() as u32));
         let again = self.disks[index].again(target);
         self.disks.push(again);
         Some(target)
@@ -176,7 +176,7 @@ impl World {
     /// boot. `Invalid` if the address is taken or the link impossible.
     pub fn listen(&mut self, address: Address, link: LinkSpec) -> IoResult<TargetId> {
         self.streams.check(&address, &link)?;
-        let target = self.add_target(Target::Listener(self.streams.next_listener()));
+        let target = self.add_target(SimTarget::Listener(self.streams.next_listener()));
         self.streams.add_listener(target, address, link);
         Ok(target)
     }
@@ -190,7 +190,7 @@ impl World {
     /// Sets the faults from now on, in place of an earlier plan. Latent sectors stay until written.
     ///
     /// `Invalid`, and nothing changes, if the plan is impossible.
-    pub fn set_plan(&mut self, plan: Plan) -> IoResult {
+    pub fn set_plan(&mut self, plan: FaultPlan) -> IoResult {
         crate::plan::check(&plan, self)?;
         for disk in &mut self.disks {
             disk.rules.clear();
@@ -208,14 +208,14 @@ impl World {
         }
         self.agenda.replace(&plan);
         for (at, action) in self.agenda.timed() {
-            self.push(at, Due::Act(action));
+            self.push(at, WorldEvent::Act(action));
         }
         self.streams.rules = plan.streams;
         Ok(())
     }
 
     /// A handle by which a test program acts on the world while shards run.
-    pub fn control(&self) -> Control {
+    pub fn control(&self) -> WorldControl {
         self.control.clone()
     }
 
@@ -245,7 +245,7 @@ impl World {
     }
 
     /// The faults that struck.
-    pub fn tally(&self) -> &Tally {
+    pub fn tally(&self) -> &FaultTally {
         &self.ledger.tally
     }
 
@@ -255,7 +255,7 @@ impl World {
     }
 
     /// The events remembered.
-    pub fn log(&self) -> Log<'_> {
+    pub fn log(&self) -> TraceLog<'_> {
         self.ledger.trace.log()
     }
 
@@ -284,7 +284,7 @@ impl World {
         assert!(at < disk.geometry.extent().end() && bit < 8 * block::SECTOR_BYTES);
         if let Some(contents) = &disk.contents {
             contents.get_mut().flip_bit(at, bit);
-            self.ledger.strike(Class::Rot, disk.target, at.0);
+            self.ledger.strike(FaultClass::Rot, disk.target, at.0);
         }
     }
 
@@ -309,7 +309,7 @@ impl World {
 
     pub(crate) fn disk_index(&self, target: TargetId) -> Option<usize> {
         match self.targets.get(target.0 as usize) {
-            Some(Target::Disk(disk)) => Some(*disk as usize),
+            Some(SimTarget::Disk(disk)) => Some(*disk as usize),
             _ => None,
         }
     }
@@ -320,13 +320,13 @@ impl World {
             || self.domains.iter().any(|(_, d)| *d == domain)
     }
 
-    pub(crate) fn add_target(&mut self, target: Target) -> TargetId {
+    pub(crate) fn add_target(&mut self, target: SimTarget) -> TargetId {
         self.targets.push(target);
         TargetId(self.targets.len() as u32 - 1)
     }
 
     #[inline]
-    pub(crate) fn push(&mut self, at: Nanos, due: Due) {
+    pub(crate) fn push(&mut self, at: Nanos, due: WorldEvent) {
         let random = self.order.bits();
         self.heap.push(at, random, due);
     }
@@ -339,7 +339,7 @@ impl World {
         self.settle_orphans();
         // The shards that would get the error of lost writes are gone.
         self.disks.iter_mut().for_each(|d| d.lost_writes = false);
-        self.ledger.record(Event::Boot { shards });
+        self.ledger.record(TraceEvent::Boot { shards });
         let mut dark: Vec<Domain> = Vec::new();
         dark.extend(self.disks.iter().filter(|d| !d.powered).map(|d| d.domain));
         dark.sort_unstable();
@@ -379,16 +379,16 @@ impl World {
     pub(crate) fn happen(&mut self) -> bool {
         match self.heap.pop_due(self.ledger.now) {
             None => return false,
-            Some(Due::Served(id)) => self.served(id),
-            Some(Due::Model(model)) => self.advance_model(model),
-            Some(Due::Released(id)) => self.finish_disk(id),
-            Some(Due::Act(action)) => {
+            Some(WorldEvent::Served(id)) => self.served(id),
+            Some(WorldEvent::Model(model)) => self.advance_model(model),
+            Some(WorldEvent::Released(id)) => self.finish_disk(id),
+            Some(WorldEvent::Act(action)) => {
                 if let Some(action) = self.agenda.at_time(action) {
                     self.act(action);
                 }
             }
-            Some(Due::Stream(due)) => self.stream_event(due),
-            Some(Due::Port(due)) => self.port_event(due),
+            Some(WorldEvent::Stream(due)) => self.stream_event(due),
+            Some(WorldEvent::Port(due)) => self.port_event(due),
         }
         true
     }

@@ -2,16 +2,16 @@
 
 use block::ShardId;
 use shard::{Config, Local, Mesh, Shard};
-use sim::{Outcome, Sim, SimDriver};
+use sim::{RunOutcome, SimDriver, SimHost};
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Runs `work` on the only shard of `sim`. Returns the end of the run, and the result of `work`
 /// unless the run ended first.
 pub fn run_alone<T, F>(
-    sim: &mut Sim,
+    sim: &mut SimHost,
     work: impl FnOnce(Local<SimDriver>) -> F + 'static,
-) -> (Outcome, Option<T>)
+) -> (RunOutcome, Option<T>)
 where
     T: 'static,
     F: Future<Output = T> + 'static,

@@ -2,9 +2,9 @@
 //!
 //! Invariant: a client's requests go through the gate of the volume, as in any frontend.
 
-use block::{Env, Gate, IoError, IoResult, Kind, Nanos};
+use block::{Env, Gate, IoError, IoErrorKind, IoResult, Nanos};
 use control::status::Status;
-use node::{About, Frontend, Later, ServedVolume};
+use node::{Frontend, Later, ServedVolume, VolumeAbout};
 use sim::SimDriver;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -27,9 +27,9 @@ pub struct Direct {
 }
 
 /// A client of a volume, until dropped.
-pub struct Client(Rc<Offered>);
+pub struct DirectClient(Rc<Offered>);
 
-impl Client {
+impl DirectClient {
     /// The gate of the client's reads and writes.
     pub fn gate(&self) -> &Gate<ServedVolume<SimDriver>> {
         &self.0.gate
@@ -41,7 +41,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for DirectClient {
     fn drop(&mut self) {
         self.0.clients.set(self.0.clients.get() - 1);
     }
@@ -57,10 +57,10 @@ impl Direct {
     }
 
     /// A client of the volume `name`, if offered.
-    pub fn client(&self, name: &str) -> Option<Client> {
+    pub fn client(&self, name: &str) -> Option<DirectClient> {
         let offered = self.offered.borrow().get(name)?.clone();
         offered.clients.set(offered.clients.get() + 1);
-        Some(Client(offered))
+        Some(DirectClient(offered))
     }
 
     async fn clients_gone(&self, offered: &Offered, grace: Nanos) {
@@ -73,7 +73,7 @@ impl Direct {
 }
 
 impl Frontend<ServedVolume<SimDriver>> for Direct {
-    fn add(&self, name: &str, gate: Gate<ServedVolume<SimDriver>>, _: &About) -> IoResult {
+    fn add(&self, name: &str, gate: Gate<ServedVolume<SimDriver>>, _: &VolumeAbout) -> IoResult {
         let offered = Rc::new(Offered {
             gate,
             clients: Cell::new(0),
@@ -81,7 +81,9 @@ impl Frontend<ServedVolume<SimDriver>> for Direct {
         });
         match self.offered.borrow_mut().insert(name.into(), offered) {
             None => Ok(()),
-            Some(_) => Err(IoError::new(Kind::Busy, "is offered already").on(name.to_owned())),
+            Some(_) => {
+                Err(IoError::new(IoErrorKind::Busy, "is offered already").on(name.to_owned()))
+            }
         }
     }
 
@@ -89,7 +91,7 @@ impl Frontend<ServedVolume<SimDriver>> for Direct {
         &'a self,
         _: &'a str,
         _: &'a Gate<ServedVolume<SimDriver>>,
-        _: &'a About,
+        _: &'a VolumeAbout,
         _: Nanos,
     ) -> Later<'a, IoResult> {
         // A change of the other frontends leaves the clients of this one unchanged.
@@ -99,7 +101,7 @@ impl Frontend<ServedVolume<SimDriver>> for Direct {
     fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {
         Box::pin(async move {
             let offered = self.offered.borrow_mut().remove(name);
-            let none = || IoError::new(Kind::Invalid, "is not offered").on(name.to_owned());
+            let none = || IoError::new(IoErrorKind::Invalid, "is not offered").on(name.to_owned());
             self.clients_gone(&*offered.ok_or_else(none)?, grace).await;
             Ok(())
         })

@@ -1,8 +1,8 @@
 //! Nodes in the simulated world: the daemon that serves, built from an ordinary
 //! configuration.
 //!
-//! [`Machine`] outlives its nodes: disks by their paths. [`SimPlatform`] is the machine as seen by
-//! the node of one boot, [`Running`] that node, and [`Direct`] a frontend for clients that are
+//! [`SimMachine`] outlives its nodes: disks by their paths. [`SimPlatform`] is the machine as seen by
+//! the node of one boot, [`RunningNode`] that node, and [`Direct`] a frontend for clients that are
 //! tasks beside the node. [`run_alone`] runs one shard of such a world. [`modelled`] makes disks of
 //! models of drives.
 
@@ -18,8 +18,8 @@ mod running;
 
 pub use alone::run_alone;
 #[cfg(feature = "node")]
-pub use direct::{Client, Direct};
+pub use direct::{Direct, DirectClient};
 #[cfg(feature = "node")]
-pub use machine::{Machine, SimPlatform};
+pub use machine::{SimMachine, SimPlatform};
 #[cfg(feature = "node")]
-pub use running::{Running, create_array};
+pub use running::{RunningNode, create_array};

@@ -6,16 +6,16 @@
 //!     a disk is present to its holder ⟺ the disk was not unplugged since the holder opened it
 
 use block::{
-    BoxDevice, Device as _, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, TargetId,
+    BoxDevice, Device as _, Geometry, IoError, IoErrorKind, IoResult, Lba, Nanos, Sectors, TargetId,
 };
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
-use control::memory::Room;
+use control::memory::MemoryRoom;
 use layout::{BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, WITNESS_BLOCKS};
-use node::{Event, LogWitness, Platform, Process, Remembered};
-use origin::Identity;
-use shard::{Disk, Local};
-use sim::{Control, DiskSpec, Medium, Rng, SimDriver, World};
+use node::{LogWitness, NodeEvent, Platform, Remembered, UserProcess};
+use origin::DeviceIdentity;
+use shard::{Local, ShardDisk};
+use sim::{DiskSpec, Medium, SimDriver, SimRng, SimWorld, WorldControl};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +33,7 @@ const BEGAN: u64 = 1_800_000_000;
 const NAMES: u64 = 11;
 
 /// A disk behind a path.
-struct Place {
+struct SimPlace {
     turns: Vec<TargetId>,
     turn: Cell<usize>,
     away: Cell<bool>,
@@ -44,22 +44,22 @@ struct Place {
     openings: Cell<u64>,
 }
 
-impl Place {
+impl SimPlace {
     fn target(&self) -> TargetId {
         self.turns[self.turn.get()]
     }
 }
 
 /// The machine, which outlives its nodes.
-pub struct Machine {
-    control: Control,
-    places: BTreeMap<String, Place>,
+pub struct SimMachine {
+    control: WorldControl,
+    places: BTreeMap<String, SimPlace>,
     /// The witnesses by the names of pools.
     witnesses: BTreeMap<String, (TargetId, Medium)>,
     /// The witnesses of logs by the names of their volumes.
     logs: BTreeMap<String, (TargetId, Medium)>,
-    names: RefCell<Rng>,
-    events: RefCell<Vec<Event>>,
+    names: RefCell<SimRng>,
+    events: RefCell<Vec<NodeEvent>>,
     /// The content of the configuration's file.
     file: RefCell<Config>,
     /// The memory available, if limited.
@@ -68,14 +68,14 @@ pub struct Machine {
     renamed: RefCell<BTreeMap<String, &'static str>>,
 }
 
-impl Machine {
+impl SimMachine {
     /// The disks of `config`, each with the specification of `spec`, a witness for each pool, and a
     /// witness for each log.
     pub fn new(
-        world: &mut World,
+        world: &mut SimWorld,
         config: &Config,
         mut spec: impl FnMut(&config::Device) -> IoResult<DiskSpec>,
-    ) -> IoResult<Rc<Machine>> {
+    ) -> IoResult<Rc<SimMachine>> {
         let mut places = BTreeMap::new();
         for device in &config.devices {
             let Some(path) = &device.path else { continue };
@@ -84,7 +84,7 @@ impl Machine {
             for _ in 1..TURNS {
                 turns.extend(world.add_again(first));
             }
-            let place = Place {
+            let place = SimPlace {
                 turns,
                 turn: Cell::new(0),
                 away: Cell::new(false),
@@ -112,12 +112,12 @@ impl Machine {
         let volumes = config.volumes.iter().filter(|v| !v.log.value.is_empty());
         let logs = volumes.map(|volume| beside(&volume.name.value, LOG_WITNESS_BYTES));
         let logs = logs.collect::<IoResult<_>>()?;
-        Ok(Rc::new(Machine {
+        Ok(Rc::new(SimMachine {
             control: world.control(),
             places,
             witnesses,
             logs,
-            names: RefCell::new(Rng::fork(world.seed(), NAMES)),
+            names: RefCell::new(SimRng::fork(world.seed(), NAMES)),
             events: RefCell::default(),
             file: RefCell::new(config.clone()),
             memory: Cell::new(None),
@@ -130,7 +130,7 @@ impl Machine {
         *self.file.borrow_mut() = config;
     }
 
-    fn place(&self, path: &str) -> &Place {
+    fn place(&self, path: &str) -> &SimPlace {
         &self.places[path]
     }
 
@@ -255,7 +255,7 @@ impl Machine {
     }
 
     /// Returns the events of nodes since the last call.
-    pub fn take_events(&self) -> Vec<Event> {
+    pub fn take_events(&self) -> Vec<NodeEvent> {
         self.events.take()
     }
 }
@@ -263,30 +263,30 @@ impl Machine {
 /// A machine, as seen by the node that runs on the shard `local`.
 #[derive(Clone)]
 pub struct SimPlatform {
-    machine: Rc<Machine>,
+    machine: Rc<SimMachine>,
     local: Local<SimDriver>,
 }
 
 impl SimPlatform {
     /// The machine for a node on `local`.
-    pub fn new(machine: Rc<Machine>, local: Local<SimDriver>) -> SimPlatform {
+    pub fn new(machine: Rc<SimMachine>, local: Local<SimDriver>) -> SimPlatform {
         SimPlatform { machine, local }
     }
 
     /// The witness behind `target`, once no request to the witness is in flight.
-    fn beside(&self, target: TargetId) -> IoResult<(BoxDevice, Hold)> {
+    fn beside(&self, target: TargetId) -> IoResult<(BoxDevice, PathHold)> {
         let disk = self.local.disk(target)?;
         match self.local.in_flight(target) {
-            0 => Ok((BoxDevice::new(disk), Hold(None))),
-            _ => Err(disk.geometry().error(Kind::Busy, "is in use")),
+            0 => Ok((BoxDevice::new(disk), PathHold(None))),
+            _ => Err(disk.geometry().error(IoErrorKind::Busy, "is in use")),
         }
     }
 }
 
 /// A path that cannot be opened again until the hold is dropped; or no path.
-pub struct Hold(Option<(Rc<Machine>, String)>);
+pub struct PathHold(Option<(Rc<SimMachine>, String)>);
 
-impl Drop for Hold {
+impl Drop for PathHold {
     fn drop(&mut self) {
         if let Some((machine, path)) = &self.0 {
             machine.place(path).held.set(None);
@@ -296,7 +296,7 @@ impl Drop for Hold {
 
 impl Platform for SimPlatform {
     type Driver = SimDriver;
-    type Hold = Hold;
+    type Hold = PathHold;
 
     fn local(&self) -> &Local<SimDriver> {
         &self.local
@@ -306,21 +306,21 @@ impl Platform for SimPlatform {
         &self,
         _: &config::Device,
         path: &Path,
-    ) -> IoResult<(Disk<SimDriver>, Hold)> {
+    ) -> IoResult<(ShardDisk<SimDriver>, PathHold)> {
         let path = path.display().to_string();
         let error = |kind, what: &'static str| Err(IoError::new(kind, what).on(path.clone()));
         let Some(place) = self.machine.places.get(&path) else {
-            return error(Kind::Gone, "is no disk of this machine");
+            return error(IoErrorKind::Gone, "is no disk of this machine");
         };
         if place.held.get().is_some() || self.local.in_flight(place.target()) > 0 {
-            return error(Kind::Busy, "is in use");
+            return error(IoErrorKind::Busy, "is in use");
         }
         place.held.set(Some(place.turn.get()));
         place.openings.set(place.openings.get() + 1);
-        let hold = Hold(Some((self.machine.clone(), path.clone())));
+        let hold = PathHold(Some((self.machine.clone(), path.clone())));
         self.local.env().timer.sleep(OPENING).await;
         match place.away.get() {
-            true => error(Kind::Gone, "is unplugged"),
+            true => error(IoErrorKind::Gone, "is unplugged"),
             false => {
                 place.held.set(Some(place.turn.get()));
                 Ok((self.local.disk(place.target())?, hold))
@@ -328,26 +328,26 @@ impl Platform for SimPlatform {
         }
     }
 
-    fn claim_export(&self, uri: &NbdUri) -> IoResult<Hold> {
+    fn claim_export(&self, uri: &NbdUri) -> IoResult<PathHold> {
         let what = "no server is in this world; give `path`";
-        Err(IoError::new(Kind::Unsupported, what).on(uri.to_string()))
+        Err(IoError::new(IoErrorKind::Unsupported, what).on(uri.to_string()))
     }
 
     fn read_certificates(&self, file: &Path) -> IoResult<Vec<u8>> {
         let what = "no files are in this world";
-        Err(IoError::new(Kind::Unsupported, what).on(file.display().to_string()))
+        Err(IoError::new(IoErrorKind::Unsupported, what).on(file.display().to_string()))
     }
 
     async fn configuration(&self) -> Result<Config, String> {
         Ok(self.machine.file.borrow().clone())
     }
 
-    async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, Hold)> {
+    async fn witness(&self, pool: &Name) -> IoResult<(BoxDevice, PathHold)> {
         let (target, _) = self.machine.witnesses[pool.as_str()];
         self.beside(target)
     }
 
-    async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, Hold)> {
+    async fn log_witness(&self, volume: &Name) -> IoResult<(BoxDevice, PathHold)> {
         let (target, _) = self.machine.logs[volume.as_str()];
         self.beside(target)
     }
@@ -391,13 +391,13 @@ impl Platform for SimPlatform {
         Ok(remembered.collect())
     }
 
-    async fn identity(&self, place: &str) -> Identity {
+    async fn identity(&self, place: &str) -> DeviceIdentity {
         let renamed = self.machine.renamed.borrow();
-        Identity::new(renamed.get(place).unwrap_or(&place))
+        DeviceIdentity::new(renamed.get(place).unwrap_or(&place))
     }
 
-    async fn place(&self, device: &config::Device) -> control::place::Place {
-        control::place::Place::said(device)
+    async fn place(&self, device: &config::Device) -> control::place::BasePlace {
+        control::place::BasePlace::said(device)
     }
 
     fn host(&self) -> String {
@@ -418,18 +418,18 @@ impl Platform for SimPlatform {
         u128::from(names.bits()) << 64 | u128::from(names.bits())
     }
 
-    fn room(&self, _: u64) -> Option<Room> {
-        self.machine.memory.get().map(|bytes| Room {
+    fn room(&self, _: u64) -> Option<MemoryRoom> {
+        self.machine.memory.get().map(|bytes| MemoryRoom {
             bytes,
             limit: "the machine",
         })
     }
 
-    fn process(&self) -> Process {
-        Process::default()
+    fn process(&self) -> UserProcess {
+        UserProcess::default()
     }
 
-    fn event(&self, event: Event) {
+    fn event(&self, event: NodeEvent) {
         self.machine.events.borrow_mut().push(event);
     }
 }

@@ -2,14 +2,16 @@
 //!
 //! Not here: the choice of drives, and the load.
 
-use crate::{Client, Direct, Machine, Running, SimPlatform};
+use crate::{Direct, DirectClient, RunningNode, SimMachine, SimPlatform};
 use block::{BoxDevice, Geometry, IoResult, Sectors, TargetId};
 use control::check::check_alone;
 use control::config::{Config, Device};
-use drives::Wear;
+use drives::SsdWear;
 use drives::catalogue::Drive;
 use shard::Local;
-use sim::{DiskSpec, Effect, Ops, Plan, Rule, Service, SimDriver, When, World};
+use sim::{
+    DiskSpec, FaultEffect, FaultPlan, FaultRule, OpFilter, ServiceTime, SimDriver, SimWorld, When,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -38,53 +40,53 @@ pub fn phase(number: usize) -> f64 {
 
 /// The machine of a configuration. `modelled` gives the model of each device by its number.
 pub fn machine(
-    world: &mut World,
+    world: &mut SimWorld,
     config: &Config,
     modelled: impl Fn(usize, &Device) -> Modelled,
-) -> Result<Rc<Machine>, String> {
+) -> Result<Rc<SimMachine>, String> {
     let mut specs = Vec::new();
     for (number, device) in config.devices.iter().enumerate() {
         let Modelled { drive, phase, size } = modelled(number, device);
-        let model = Drive::named(drive).and_then(|drive| drive.model(phase, Wear::Steady));
+        let model = Drive::named(drive).and_then(|drive| drive.model(phase, SsdWear::Steady));
         let model = world.add_model(model.map_err(|error| error.to_string())?);
         let mut spec = DiskSpec::new(Geometry::new(device.name.as_str(), size, Sectors(1)));
-        spec.service = Service::Model { model, unit: 0 };
+        spec.service = ServiceTime::Model { model, unit: 0 };
         specs.push(spec);
     }
     let mut specs = specs.into_iter();
     let spec = |_: &Device| IoResult::Ok(specs.next().expect("one for each"));
-    Machine::new(world, config, spec).map_err(|error| error.to_string())
+    SimMachine::new(world, config, spec).map_err(|error| error.to_string())
 }
 
 /// Has a disk acknowledge the write of this number, counted from 1, and lose the write.
-pub fn drop_write(world: &mut World, disk: TargetId, number: Option<u64>) -> Result<(), String> {
-    let rule = number.map(|write| Rule {
+pub fn drop_write(world: &mut SimWorld, disk: TargetId, number: Option<u64>) -> Result<(), String> {
+    let rule = number.map(|write| FaultRule {
         disk,
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: None,
         when: When::Nth(write),
-        effect: Effect::Drop,
+        effect: FaultEffect::Drop,
     });
-    let mut plan = Plan::default();
+    let mut plan = FaultPlan::default();
     plan.rules.extend(rule);
     world.set_plan(plan).map_err(|error| error.to_string())
 }
 
 /// A daemon on such a machine, which is started and ended any number of times.
-pub struct Daemon {
+pub struct ModelledDaemon {
     /// The configuration of its starts.
     pub config: Config,
     /// Its disks.
-    pub machine: Rc<Machine>,
+    pub machine: Rc<SimMachine>,
     /// The shard of the daemon.
     pub local: Local<SimDriver>,
-    running: RefCell<Option<(Running, Vec<Client>)>>,
+    running: RefCell<Option<(RunningNode, Vec<DirectClient>)>>,
 }
 
-impl Daemon {
+impl ModelledDaemon {
     /// A daemon that does not run yet.
-    pub fn new(config: Config, machine: Rc<Machine>, local: Local<SimDriver>) -> Daemon {
-        Daemon {
+    pub fn new(config: Config, machine: Rc<SimMachine>, local: Local<SimDriver>) -> ModelledDaemon {
+        ModelledDaemon {
             config,
             machine,
             local,
@@ -100,7 +102,7 @@ impl Daemon {
     /// Starts the daemon. Returns its volumes, in the order of the configuration.
     pub async fn start(&self) -> Result<Vec<BoxDevice>, String> {
         let frontend = Direct::new(self.local.env());
-        let node = Running::start(&self.config, self.platform(), frontend.clone()).await?;
+        let node = RunningNode::start(&self.config, self.platform(), frontend.clone()).await?;
         let mut devices = Vec::new();
         let mut clients = Vec::new();
         for volume in &self.config.volumes {
@@ -115,7 +117,7 @@ impl Daemon {
     }
 
     /// The node that runs.
-    pub fn node(&self) -> Result<Running, String> {
+    pub fn node(&self) -> Result<RunningNode, String> {
         let running = self.running.borrow();
         let (node, _) = running.as_ref().ok_or("the daemon does not run")?;
         Ok(node.clone())

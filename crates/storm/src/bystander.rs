@@ -1,6 +1,6 @@
 //! Files beside the devices, which have to stay unchanged.
 
-use crate::bytes::{Part, SECTOR};
+use crate::bytes::{ClientPart, SECTOR};
 use crate::plan::{BYSTANDER_MIB, BYSTANDERS};
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ const FIRST: u8 = 200;
 /// A file with stamps of its own.
 pub struct Bystander {
     name: &'static str,
-    part: Part,
+    part: ClientPart,
 }
 
 impl Bystander {
@@ -21,7 +21,7 @@ impl Bystander {
         let numbered = (FIRST..).zip(BYSTANDERS);
         let made = numbered.map(|(number, name)| {
             let sectors = 0..(BYSTANDER_MIB << 20) / SECTOR as u64;
-            let mut part = Part::new(number, sectors);
+            let mut part = ClientPart::new(number, sectors);
             fs::write(back.join(name), part.fill())?;
             Ok(Bystander { name, part })
         });

@@ -17,7 +17,7 @@ pub type Version = u32;
 const ZEROES: Version = 0;
 
 /// The part of a volume for one client.
-pub struct Part {
+pub struct ClientPart {
     volume: u8,
     first: u64,
     held: Vec<Version>,
@@ -61,10 +61,10 @@ fn version_of(bytes: &[u8], volume: u8, sector: u64) -> Option<Version> {
     (whole == *bytes).then_some(version)
 }
 
-impl Part {
+impl ClientPart {
     /// The sectors `sectors` of the volume of this number, which hold zeroes.
-    pub fn new(volume: u8, sectors: Range<u64>) -> Part {
-        Part {
+    pub fn new(volume: u8, sectors: Range<u64>) -> ClientPart {
+        ClientPart {
             volume,
             first: sectors.start,
             held: vec![ZEROES; (sectors.end - sectors.start) as usize],
@@ -177,7 +177,7 @@ impl Part {
         Ok(())
     }
 
-    /// As [`Part::check`]; then the bytes read are the only possible contents.
+    /// As [`ClientPart::check`]; then the bytes read are the only possible contents.
     pub fn pin(&mut self, first: u64, bytes: &[u8]) -> Result<(), String> {
         self.check(first, bytes)?;
         for (sector, chunk) in (first..).zip(bytes.chunks_exact(SECTOR)) {
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn an_acknowledged_write_is_all_that_may_be_read() {
-        let mut part = Part::new(1, 8..16);
+        let mut part = ClientPart::new(1, 8..16);
         let (old, old_bytes) = part.write(&(9..11));
         part.check(9, &old_bytes).unwrap();
         part.end(&(9..11), old, true);
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_write_that_failed_is_old_or_new_until_it_was_read_at_rest() {
-        let mut part = Part::new(0, 0..4);
+        let mut part = ClientPart::new(0, 0..4);
         let (first, first_bytes) = part.write(&(0..1));
         part.end(&(0..1), first, true);
         let (failed, failed_bytes) = part.write(&(0..1));
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_was_not_flushed_may_be_forgotten_and_what_was_may_not() {
-        let mut part = Part::new(0, 0..4);
+        let mut part = ClientPart::new(0, 0..4);
         let (first, first_bytes) = part.write(&(0..1));
         part.end(&(0..1), first, true);
         part.flushed(0..4);

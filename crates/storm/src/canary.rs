@@ -2,7 +2,7 @@
 
 /// A fault that a storm has to find.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Canary {
+pub enum StormCanary {
     /// The origin of a volume loses writes that it acknowledges.
     LostWrite,
     /// The daemon answers no request, although no pause is known.
@@ -21,16 +21,16 @@ pub enum Canary {
     Unsaid,
 }
 
-impl Canary {
+impl StormCanary {
     /// All canaries, by name.
-    pub const ALL: [(&'static str, Canary); 8] = [
-        ("lost-write", Canary::LostWrite),
-        ("late-report", Canary::LateReport),
-        ("bystander", Canary::Bystander),
-        ("configuration", Canary::Configuration),
-        ("death", Canary::Death),
-        ("silence", Canary::Silence),
-        ("rot", Canary::Rot),
-        ("unsaid", Canary::Unsaid),
+    pub const ALL: [(&'static str, StormCanary); 8] = [
+        ("lost-write", StormCanary::LostWrite),
+        ("late-report", StormCanary::LateReport),
+        ("bystander", StormCanary::Bystander),
+        ("configuration", StormCanary::Configuration),
+        ("death", StormCanary::Death),
+        ("silence", StormCanary::Silence),
+        ("rot", StormCanary::Rot),
+        ("unsaid", StormCanary::Unsaid),
     ];
 }

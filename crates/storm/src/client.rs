@@ -1,8 +1,8 @@
 //! A client: requests on its part of a volume, each answer against the model.
 
-use crate::bytes::{Part, SECTOR};
-use crate::found::Found;
-use crate::nbd::{Connection, Silence, Verb};
+use crate::bytes::{ClientPart, SECTOR};
+use crate::found::StormFindings;
+use crate::nbd::{Silence, StormConnection, StormVerb};
 use crate::weather::Weather;
 use fastrand::Rng;
 use std::ops::Range;
@@ -20,7 +20,7 @@ const PAUSE: u64 = 60;
 const REST: Duration = Duration::from_millis(20);
 
 /// A client.
-pub struct Client<'a> {
+pub struct StormClient<'a> {
     /// Socket of the volumes.
     pub socket: &'a Path,
     /// Volume of the client.
@@ -30,15 +30,15 @@ pub struct Client<'a> {
     /// Present troubles.
     pub weather: &'a Weather,
     /// Results of the storm.
-    pub found: &'a Found,
+    pub found: &'a StormFindings,
 }
 
 /// End of a client's connection.
-struct Ended;
+struct ClientEnd;
 
-impl Client<'_> {
-    fn connect(&self) -> Option<Connection<'_>> {
-        match Connection::open(self.socket, (self.volume, self.number), self.weather) {
+impl StormClient<'_> {
+    fn connect(&self) -> Option<StormConnection<'_>> {
+        match StormConnection::open(self.socket, (self.volume, self.number), self.weather) {
             Ok(connection) => Some(connection),
             Err(Silence::Gone(error)) => {
                 if !self.weather.is_ending() {
@@ -56,7 +56,7 @@ impl Client<'_> {
     }
 
     /// Reads the whole `part`, after which the model has one version of each sector.
-    pub fn pin(&self, part: &mut Part) {
+    pub fn pin(&self, part: &mut ClientPart) {
         let Some(mut connection) = self.connect() else {
             return;
         };
@@ -75,7 +75,7 @@ impl Client<'_> {
     }
 
     /// Sends random requests until clients are to end.
-    pub fn run(&self, part: &mut Part, rng: &mut Rng) {
+    pub fn run(&self, part: &mut ClientPart, rng: &mut Rng) {
         while self.goes_on() {
             let Some(mut connection) = self.connect() else {
                 std::thread::sleep(REST);
@@ -90,7 +90,7 @@ impl Client<'_> {
     }
 
     /// Sends `steps` random requests.
-    pub fn steps(&self, part: &mut Part, rng: &mut Rng, steps: usize) {
+    pub fn steps(&self, part: &mut ClientPart, rng: &mut Rng, steps: usize) {
         let Some(mut connection) = self.connect() else {
             return;
         };
@@ -107,16 +107,16 @@ impl Client<'_> {
 
     fn step(
         &self,
-        connection: &mut Connection,
-        part: &mut Part,
+        connection: &mut StormConnection,
+        part: &mut ClientPart,
         rng: &mut Rng,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), ClientEnd> {
         let sectors = draw(part, rng);
         match rng.u8(..100) {
             0..58 => {
                 let (version, mut bytes) = part.write(&sectors);
                 let fua = rng.u8(..10) == 0;
-                let done = self.ask(connection, (Verb::Write, fua), &sectors, &mut bytes);
+                let done = self.ask(connection, (StormVerb::Write, fua), &sectors, &mut bytes);
                 self.forget(part);
                 part.end(&sectors, version, matches!(done, Ok(true)));
                 if fua && matches!(done, Ok(true)) {
@@ -126,13 +126,13 @@ impl Client<'_> {
             }
             58..64 => {
                 let version = part.zero(&sectors);
-                let done = self.ask(connection, (Verb::Zero, false), &sectors, &mut []);
+                let done = self.ask(connection, (StormVerb::Zero, false), &sectors, &mut []);
                 self.forget(part);
                 part.end(&sectors, version, matches!(done, Ok(true)));
                 done.map(drop)
             }
             64..74 => {
-                let done = self.ask(connection, (Verb::Flush, false), &(0..0), &mut [])?;
+                let done = self.ask(connection, (StormVerb::Flush, false), &(0..0), &mut [])?;
                 self.forget(part);
                 if done {
                     part.flushed(part.sectors());
@@ -153,29 +153,29 @@ impl Client<'_> {
     }
 
     /// Takes the losses of the origin since the last call into the model.
-    fn forget(&self, part: &mut Part) {
+    fn forget(&self, part: &mut ClientPart) {
         part.forget(self.weather.volumes[self.number].forgotten.load(SeqCst));
     }
 
     /// Reads sectors; `None` if the read rightly failed.
     fn read(
         &self,
-        connection: &mut Connection,
+        connection: &mut StormConnection,
         sectors: &Range<u64>,
-    ) -> Result<Option<Vec<u8>>, Ended> {
+    ) -> Result<Option<Vec<u8>>, ClientEnd> {
         let mut bytes = vec![0; (sectors.end - sectors.start) as usize * SECTOR];
-        let done = self.ask(connection, (Verb::Read, false), sectors, &mut bytes)?;
+        let done = self.ask(connection, (StormVerb::Read, false), sectors, &mut bytes)?;
         Ok(done.then_some(bytes))
     }
 
     /// Sends a request. Returns true if it was done.
     fn ask(
         &self,
-        connection: &mut Connection,
-        (verb, fua): (Verb, bool),
+        connection: &mut StormConnection,
+        (verb, fua): (StormVerb, bool),
         sectors: &Range<u64>,
         bytes: &mut [u8],
-    ) -> Result<bool, Ended> {
+    ) -> Result<bool, ClientEnd> {
         let begun = Instant::now();
         let offset = sectors.start * SECTOR as u64;
         let length = (sectors.end - sectors.start) as usize * SECTOR;
@@ -185,7 +185,7 @@ impl Client<'_> {
             Ok(0) => Ok(true),
             Ok(number) => {
                 // A later flush reports the loss of acknowledged writes by the origin.
-                let reported = verb == Verb::Flush || fua;
+                let reported = verb == StormVerb::Flush || fua;
                 let excused = match reported {
                     true => self.found.origin_failed(self.number),
                     false => self.weather.volumes[self.number].failing.was_since(begun),
@@ -204,20 +204,20 @@ impl Client<'_> {
                     let what = format!("{}: the connection ends: {error}", self.volume);
                     self.found.violation(what);
                 }
-                Err(Ended)
+                Err(ClientEnd)
             }
             Err(Silence::Overdue(waited)) => {
                 let waited = waited.as_secs();
                 let what = format!("{}: {verb:?} has no answer for {waited} s", self.volume);
                 self.found.violation(what);
-                Err(Ended)
+                Err(ClientEnd)
             }
         }
     }
 }
 
 /// Draws sectors of a part; half of the draws are in an eighth of the part, for hits.
-fn draw(part: &Part, rng: &mut Rng) -> Range<u64> {
+fn draw(part: &ClientPart, rng: &mut Rng) -> Range<u64> {
     let all = part.sectors();
     let length = rng.u64(1..=LONGEST);
     let room = match rng.bool() {

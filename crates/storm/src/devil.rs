@@ -18,7 +18,7 @@ const FORGOTTEN: u64 = 16;
 
 /// Operations on a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verb {
+pub enum DevilVerb {
     /// Reads bytes.
     Read,
     /// Writes bytes.
@@ -31,7 +31,7 @@ pub enum Verb {
 
 /// Effect of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effect {
+pub enum DevilEffect {
     /// The operation fails with this error number.
     Fail(i32),
     /// The operation is not answered while the rule holds.
@@ -44,11 +44,11 @@ pub enum Effect {
 
 /// A rule for operations.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Rule {
+pub struct DevilRule {
     /// Operations under the rule.
-    pub verbs: Vec<Verb>,
+    pub verbs: Vec<DevilVerb>,
     /// Effect on them.
-    pub effect: Effect,
+    pub effect: DevilEffect,
 }
 
 type Work = Box<dyn FnOnce(Result<(), Errno>) + Send>;
@@ -56,7 +56,7 @@ type Work = Box<dyn FnOnce(Result<(), Errno>) + Send>;
 #[derive(Default)]
 struct Rules {
     /// Rules by the names of files and folders directly in the folder.
-    rules: HashMap<String, Rule>,
+    rules: HashMap<String, DevilRule>,
     /// Operations that hang, by the same names.
     held: Vec<(String, Work)>,
     /// Number of times that rules took effect.
@@ -73,7 +73,7 @@ impl Devil {
     }
 
     /// Sets the rule of the file or folder `name`; `None` removes the rule.
-    pub fn set(&self, name: &str, rule: Option<Rule>) {
+    pub fn set(&self, name: &str, rule: Option<DevilRule>) {
         let free = self.replace(name, rule);
         free.into_iter().for_each(|work| work(Ok(())));
     }
@@ -88,7 +88,7 @@ impl Devil {
     }
 
     /// Replaces the rule of `name`. Returns the operations that the old rule has held up.
-    fn replace(&self, name: &str, rule: Option<Rule>) -> Vec<Work> {
+    fn replace(&self, name: &str, rule: Option<DevilRule>) -> Vec<Work> {
         let mut rules = self.rules();
         rules.rules.remove(name);
         let held = std::mem::take(&mut rules.held);
@@ -110,7 +110,7 @@ impl Devil {
     }
 
     /// Returns the effect on `verb` for a path, and counts it.
-    pub fn judge(&self, path: &Path, verb: Verb) -> Option<(String, Effect)> {
+    pub fn judge(&self, path: &Path, verb: DevilVerb) -> Option<(String, DevilEffect)> {
         let name = path.components().next()?.as_os_str().to_str()?.to_owned();
         let mut rules = self.rules();
         let rule = rules
@@ -119,10 +119,10 @@ impl Devil {
             .filter(|rule| rule.verbs.contains(&verb))?;
         let effect = rule.effect;
         let kind = match effect {
-            Effect::Fail(number) => format!("{verb:?} fails with {number}"),
-            Effect::Hang => format!("{verb:?} hangs"),
-            Effect::Late(_) => format!("{verb:?} is late"),
-            Effect::Forget => return Some((name, effect)),
+            DevilEffect::Fail(number) => format!("{verb:?} fails with {number}"),
+            DevilEffect::Hang => format!("{verb:?} hangs"),
+            DevilEffect::Late(_) => format!("{verb:?} is late"),
+            DevilEffect::Forget => return Some((name, effect)),
         };
         *rules.met.entry(kind).or_default() += 1;
         Some((name, effect))
@@ -135,7 +135,7 @@ impl Devil {
         };
         let mut rules = self.rules();
         let rule = rules.rules.get(name);
-        if rule.is_none_or(|rule| rule.effect != Effect::Forget) {
+        if rule.is_none_or(|rule| rule.effect != DevilEffect::Forget) {
             return false;
         }
         let writes = rules.met.entry("Write to what forgets".into()).or_default();
@@ -147,19 +147,19 @@ impl Devil {
     pub fn run(
         &self,
         path: &Path,
-        verb: Verb,
+        verb: DevilVerb,
         work: impl FnOnce(Result<(), Errno>) + Send + 'static,
     ) {
         match self.judge(path, verb) {
-            None | Some((_, Effect::Forget)) => work(Ok(())),
-            Some((_, Effect::Fail(number))) => work(Err(Errno::from_i32(number))),
-            Some((_, Effect::Late(time))) => {
+            None | Some((_, DevilEffect::Forget)) => work(Ok(())),
+            Some((_, DevilEffect::Fail(number))) => work(Err(Errno::from_i32(number))),
+            Some((_, DevilEffect::Late(time))) => {
                 std::thread::spawn(move || {
                     std::thread::sleep(time);
                     work(Ok(()));
                 });
             }
-            Some((name, Effect::Hang)) => {
+            Some((name, DevilEffect::Hang)) => {
                 let mut rules = self.rules();
                 // The rule may have been removed just now.
                 if rules.rules.contains_key(&name) {

@@ -7,7 +7,7 @@
 //!
 //! Not here: rules for single requests (`devil`); more than the handshake of old clients.
 
-use crate::devil::{Devil, Verb};
+use crate::devil::{Devil, DevilVerb};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -36,7 +36,7 @@ const CACHED_MAX: usize = 1 << 20;
 /// Interval of checks for clients.
 const LOOK: Duration = Duration::from_millis(5);
 
-struct State {
+struct ExportState {
     listens: bool,
     over: bool,
     /// Number that is raised whenever connections are ended.
@@ -48,30 +48,30 @@ struct State {
     clients: Vec<UnixStream>,
 }
 
-struct Server {
+struct ExportServer {
     name: String,
     socket: PathBuf,
     file: File,
     devil: Devil,
-    state: Mutex<State>,
+    state: Mutex<ExportState>,
 }
 
 /// A server, until dropped.
-pub struct Export {
-    server: Arc<Server>,
+pub struct StormExport {
+    server: Arc<ExportServer>,
     accepting: Option<JoinHandle<()>>,
 }
 
-impl Export {
+impl StormExport {
     /// Serves the file `name` of the folder `back`, by the rules of `devil`.
-    pub fn new(name: &str, back: &Path, socket: PathBuf, devil: &Devil) -> io::Result<Export> {
+    pub fn new(name: &str, back: &Path, socket: PathBuf, devil: &Devil) -> io::Result<StormExport> {
         let path = back.join(name);
-        let server = Arc::new(Server {
+        let server = Arc::new(ExportServer {
             name: name.to_owned(),
             socket,
             file: File::options().read(true).write(true).open(path)?,
             devil: devil.clone(),
-            state: Mutex::new(State {
+            state: Mutex::new(ExportState {
                 listens: true,
                 over: false,
                 incarnation: 0,
@@ -84,7 +84,7 @@ impl Export {
             let server = server.clone();
             move || server.accept()
         });
-        Ok(Export {
+        Ok(StormExport {
             server,
             accepting: Some(accepting),
         })
@@ -95,7 +95,7 @@ impl Export {
         &self.server.name
     }
 
-    /// Ends all connections, and refuses new ones until [`Export::begin`].
+    /// Ends all connections, and refuses new ones until [`StormExport::begin`].
     pub fn end(&self) {
         let mut state = self.server.state();
         state.listens = false;
@@ -128,7 +128,7 @@ impl Export {
     }
 }
 
-impl Drop for Export {
+impl Drop for StormExport {
     fn drop(&mut self) {
         let mut state = self.server.state();
         state.over = true;
@@ -141,7 +141,7 @@ impl Drop for Export {
     }
 }
 
-impl State {
+impl ExportState {
     fn disconnect(&mut self) {
         self.incarnation += 1;
         for client in self.clients.drain(..) {
@@ -152,7 +152,7 @@ impl State {
 }
 
 /// A request without its data.
-struct Asked {
+struct ExportRequest {
     flags: u16,
     verb: u16,
     handle: [u8; 8],
@@ -160,12 +160,12 @@ struct Asked {
     length: usize,
 }
 
-impl Server {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl ExportServer {
+    fn state(&self) -> MutexGuard<'_, ExportState> {
         self.state.lock().expect("no panic under this lock")
     }
 
-    fn accept(self: Arc<Server>) {
+    fn accept(self: Arc<ExportServer>) {
         let mut listener: Option<UnixListener> = None;
         loop {
             let (listens, over) = {
@@ -205,7 +205,7 @@ impl Server {
         Some(listener)
     }
 
-    fn serve(self: Arc<Server>, mut stream: UnixStream, incarnation: u64) -> io::Result<()> {
+    fn serve(self: Arc<ExportServer>, mut stream: UnixStream, incarnation: u64) -> io::Result<()> {
         stream.set_nonblocking(false)?;
         if !self.greet(&mut stream)? {
             return Ok(());
@@ -218,7 +218,7 @@ impl Server {
                 return Err(io::Error::other("no request"));
             }
             let short = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-            let asked = Asked {
+            let asked = ExportRequest {
                 flags: short(4),
                 verb: short(6),
                 handle: head[8..16].try_into().expect("eight bytes"),
@@ -226,11 +226,11 @@ impl Server {
                 length: u32::from_be_bytes(head[24..].try_into().expect("four bytes")) as usize,
             };
             let (verb, mut bytes) = match asked.verb {
-                0 => (Verb::Read, Vec::new()),
-                1 => (Verb::Write, vec![0; asked.length]),
+                0 => (DevilVerb::Read, Vec::new()),
+                1 => (DevilVerb::Write, vec![0; asked.length]),
                 2 => return Ok(()),
-                3 => (Verb::Flush, Vec::new()),
-                _ => (Verb::Write, Vec::new()),
+                3 => (DevilVerb::Flush, Vec::new()),
+                _ => (DevilVerb::Write, Vec::new()),
             };
             stream.read_exact(&mut bytes)?;
             let (server, out) = (self.clone(), out.clone());
@@ -283,7 +283,7 @@ impl Server {
     /// Carries out a request, unless its connection was ended.
     fn answer(
         &self,
-        asked: &Asked,
+        asked: &ExportRequest,
         bytes: Result<Vec<u8>, i32>,
         incarnation: u64,
         out: &Mutex<UnixStream>,
@@ -312,7 +312,12 @@ impl Server {
     }
 
     /// Carries out a request, and returns the data for the answer.
-    fn carry_out(&self, state: &mut State, asked: &Asked, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    fn carry_out(
+        &self,
+        state: &mut ExportState,
+        asked: &ExportRequest,
+        bytes: Vec<u8>,
+    ) -> io::Result<Vec<u8>> {
         let bytes = match asked.verb {
             0 => return self.read(state, asked),
             1 => bytes,
@@ -350,7 +355,7 @@ impl Server {
         Ok(Vec::new())
     }
 
-    fn read(&self, state: &State, asked: &Asked) -> io::Result<Vec<u8>> {
+    fn read(&self, state: &ExportState, asked: &ExportRequest) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; asked.length];
         if let Some(other) = &state.other {
             other.read_exact_at(&mut bytes, asked.offset)?;
@@ -365,7 +370,7 @@ impl Server {
         Ok(bytes)
     }
 
-    fn flush(&self, state: &mut State) -> io::Result<()> {
+    fn flush(&self, state: &mut ExportState) -> io::Result<()> {
         let (mut first, mut run) = (0, Vec::new());
         for (sector, held) in std::mem::take(&mut state.cache) {
             if sector != first + (run.len() / SECTOR) as u64 {

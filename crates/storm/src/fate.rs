@@ -1,7 +1,7 @@
 //! Changes of devices, state and configuration while no daemon runs.
 
 use crate::plan::{BACK, LOGS, STATE, one};
-use crate::world::World;
+use crate::world::StormWorld;
 use fastrand::Rng;
 use std::fs::{self, File};
 use std::io;
@@ -28,7 +28,7 @@ pub const CLASSES: [&str; 13] = [
 /// Bytes of a piece of an image; a piece of zeroes takes no space.
 const PIECE: usize = 64 << 10;
 
-impl World<'_> {
+impl StormWorld<'_> {
     fn file(&self, name: &str) -> PathBuf {
         self.machine.back().join(name)
     }

@@ -1,14 +1,14 @@
 //! Faults of devices while a daemon runs.
 
-use crate::devil::{Effect, Rule, Verb};
-use crate::plan::{BACK, ETC, Plan, STATE, one};
-use crate::standing::Standing;
+use crate::devil::{DevilEffect, DevilRule, DevilVerb};
+use crate::plan::{BACK, ETC, STATE, StormPlan, one};
+use crate::standing::FaultStanding;
 use fastrand::Rng;
 use std::time::Duration;
 
 /// Targets of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Target {
+pub enum FaultTarget {
     /// The origin of a volume; the volume's clients see the fault.
     Origin,
     /// A member of an array.
@@ -26,22 +26,22 @@ pub enum Target {
 }
 
 /// Effects of faults.
-const EFFECTS: [Effect; 5] = [
-    Effect::Fail(libc::EIO),
-    Effect::Fail(libc::ENOSPC),
-    Effect::Fail(libc::EROFS),
-    Effect::Hang,
-    Effect::Late(Duration::from_millis(200)),
+const EFFECTS: [DevilEffect; 5] = [
+    DevilEffect::Fail(libc::EIO),
+    DevilEffect::Fail(libc::ENOSPC),
+    DevilEffect::Fail(libc::EROFS),
+    DevilEffect::Hang,
+    DevilEffect::Late(Duration::from_millis(200)),
 ];
 
 /// A fault of a device, and its duration.
-pub struct Fault {
+pub struct StormFault {
     /// Kind of the device.
-    pub target: Target,
+    pub target: FaultTarget,
     /// Name of the device.
     pub name: String,
     /// Rule that the device follows.
-    pub rule: Rule,
+    pub rule: DevilRule,
     /// Duration.
     pub time: Duration,
 }
@@ -49,13 +49,13 @@ pub struct Fault {
 /// Every class of faults.
 pub fn classes() -> Vec<String> {
     let targets = [
-        Target::Origin,
-        Target::Member,
-        Target::Pool,
-        Target::Log,
-        Target::Journal,
-        Target::State,
-        Target::Configuration,
+        FaultTarget::Origin,
+        FaultTarget::Member,
+        FaultTarget::Pool,
+        FaultTarget::Log,
+        FaultTarget::Journal,
+        FaultTarget::State,
+        FaultTarget::Configuration,
     ];
     let all = targets.iter().flat_map(|target| {
         let each = EFFECTS.iter();
@@ -64,84 +64,89 @@ pub fn classes() -> Vec<String> {
     all.collect()
 }
 
-fn class(target: Target, effect: &Effect) -> String {
+fn class(target: FaultTarget, effect: &DevilEffect) -> String {
     format!("{target:?}: {effect:?}")
 }
 
-impl Fault {
+impl StormFault {
     /// Draws a fault of a device that `standing` allows to be at fault.
-    pub fn draw(rng: &mut Rng, plan: &Plan, standing: &Standing) -> Fault {
-        let mut targets: Vec<(Target, String)> = standing
+    pub fn draw(rng: &mut Rng, plan: &StormPlan, standing: &FaultStanding) -> StormFault {
+        let mut targets: Vec<(FaultTarget, String)> = standing
             .victims()
             .into_iter()
-            .map(|(_, device)| (Target::Member, device))
+            .map(|(_, device)| (FaultTarget::Member, device))
             .collect();
         let origins = plan.volumes[..=BACK].iter().map(|volume| volume.origin);
         let disks = origins.filter(|origin| plan.array(origin).is_none());
-        targets.extend(disks.map(|disk| (Target::Origin, disk.to_owned())));
-        targets.push((Target::Pool, one(rng, &plan.pool_devices()).to_owned()));
+        targets.extend(disks.map(|disk| (FaultTarget::Origin, disk.to_owned())));
+        targets.push((FaultTarget::Pool, one(rng, &plan.pool_devices()).to_owned()));
         if standing.log_may_fail() {
             let name = standing.log();
-            targets.extend([(Target::Log, name.clone()), (Target::Log, name)]);
+            targets.extend([(FaultTarget::Log, name.clone()), (FaultTarget::Log, name)]);
         }
-        targets.push((Target::State, STATE.into()));
-        targets.push((Target::Configuration, ETC.into()));
+        targets.push((FaultTarget::State, STATE.into()));
+        targets.push((FaultTarget::Configuration, ETC.into()));
         if plan.order == "journaled" {
-            targets.push((Target::Journal, "journal".into()));
+            targets.push((FaultTarget::Journal, "journal".into()));
         }
         let (target, name) = targets.swap_remove(rng.usize(..targets.len()));
-        Fault::of(rng, target, name)
+        StormFault::of(rng, target, name)
     }
 
     /// Draws a fault for the start of a daemon, which has to start without that device.
-    pub fn draw_at_start(rng: &mut Rng, plan: &Plan, standing: &Standing) -> Fault {
-        let mut targets: Vec<(Target, String)> = standing
+    pub fn draw_at_start(rng: &mut Rng, plan: &StormPlan, standing: &FaultStanding) -> StormFault {
+        let mut targets: Vec<(FaultTarget, String)> = standing
             .victims()
             .into_iter()
-            .map(|(_, device)| (Target::Member, device))
+            .map(|(_, device)| (FaultTarget::Member, device))
             .collect();
-        targets.push((Target::Pool, one(rng, &plan.pool_devices()).to_owned()));
+        targets.push((FaultTarget::Pool, one(rng, &plan.pool_devices()).to_owned()));
         if standing.log_may_fail() {
-            targets.push((Target::Log, standing.log()));
+            targets.push((FaultTarget::Log, standing.log()));
         }
         let (target, name) = targets.swap_remove(rng.usize(..targets.len()));
-        Fault::of(rng, target, name)
+        StormFault::of(rng, target, name)
     }
 
-    fn of(rng: &mut Rng, target: Target, name: String) -> Fault {
+    fn of(rng: &mut Rng, target: FaultTarget, name: String) -> StormFault {
         let often = [EFFECTS[0], EFFECTS[3]];
         let effect = match rng.bool() {
             true => one(rng, &often),
             false => one(rng, &EFFECTS),
         };
-        let folder = matches!(target, Target::State | Target::Configuration);
+        let folder = matches!(target, FaultTarget::State | FaultTarget::Configuration);
         let all = match folder {
-            true => vec![Verb::Read, Verb::Write, Verb::Flush, Verb::Name],
-            false => vec![Verb::Read, Verb::Write, Verb::Flush],
+            true => vec![
+                DevilVerb::Read,
+                DevilVerb::Write,
+                DevilVerb::Flush,
+                DevilVerb::Name,
+            ],
+            false => vec![DevilVerb::Read, DevilVerb::Write, DevilVerb::Flush],
         };
         let verbs = match effect {
-            Effect::Fail(number) if number != libc::EIO => match folder {
-                true => vec![Verb::Write, Verb::Name],
-                false => vec![Verb::Write],
+            DevilEffect::Fail(number) if number != libc::EIO => match folder {
+                true => vec![DevilVerb::Write, DevilVerb::Name],
+                false => vec![DevilVerb::Write],
             },
             _ => match rng.u8(..5) {
-                0 => vec![Verb::Read],
-                1 => vec![Verb::Write],
-                2 => vec![Verb::Flush],
-                3 => vec![Verb::Write, Verb::Flush],
+                0 => vec![DevilVerb::Read],
+                1 => vec![DevilVerb::Write],
+                2 => vec![DevilVerb::Flush],
+                3 => vec![DevilVerb::Write, DevilVerb::Flush],
                 _ => all,
             },
         };
         // An unresponsive member is lost only after its detection time.
         let longest = match (target, rng.u8(..3)) {
-            (Target::Member, 0) => 9000,
+            (FaultTarget::Member, 0) => 9000,
             (_, 0) => 4000,
             _ => 1200,
         };
-        Fault {
+        StormFault {
             target,
             name,
-            rule: Rule { verbs, effect },
+            rule: DevilRule { verbs, effect },
             time: Duration::from_millis(rng.u64(100..longest)),
         }
     }
@@ -153,11 +158,11 @@ impl Fault {
 
     /// Returns the volume whose requests may wait and fail meanwhile. With a fault of the daemon's
     /// state all may wait.
-    pub fn volume(&self, plan: &Plan) -> Option<usize> {
+    pub fn volume(&self, plan: &StormPlan) -> Option<usize> {
         let mut volumes = plan.volumes.iter();
         match self.target {
-            Target::Origin => volumes.position(|volume| volume.origin == self.name),
-            Target::Journal => Some(BACK),
+            FaultTarget::Origin => volumes.position(|volume| volume.origin == self.name),
+            FaultTarget::Journal => Some(BACK),
             _ => None,
         }
     }
@@ -165,9 +170,11 @@ impl Fault {
     /// Returns true if the fault takes an origin out of service until the next start. After a
     /// failed flush or durable write it is unknown which acknowledged writes the origin has.
     pub fn lasts(&self) -> bool {
-        let fails = matches!(self.rule.effect, Effect::Fail(_));
-        let durable = [Verb::Write, Verb::Flush];
+        let fails = matches!(self.rule.effect, DevilEffect::Fail(_));
+        let durable = [DevilVerb::Write, DevilVerb::Flush];
         let verbs = self.rule.verbs.iter();
-        fails && self.target == Target::Origin && verbs.copied().any(|verb| durable.contains(&verb))
+        fails
+            && self.target == FaultTarget::Origin
+            && verbs.copied().any(|verb| durable.contains(&verb))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Not here: the effect of a rule on an operation (`devil`).
 
-use crate::devil::{Devil, Verb};
+use crate::devil::{Devil, DevilVerb};
 use fuser::{
     BackgroundSession, Config, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation,
     INodeNo, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
@@ -21,31 +21,31 @@ use std::time::{Duration, SystemTime};
 const NEVER: Duration = Duration::ZERO;
 
 /// The mounted folder, until dropped.
-pub struct Mounted {
+pub struct MountedFolder {
     /// Rules of the folder.
     pub devil: Devil,
     session: Option<BackgroundSession>,
 }
 
-impl Mounted {
+impl MountedFolder {
     /// Mounts the folder `back` at `at`.
-    pub fn new(back: &Path, at: &Path) -> io::Result<Mounted> {
+    pub fn new(back: &Path, at: &Path) -> io::Result<MountedFolder> {
         let devil = Devil::default();
-        let files = Files {
+        let files = FolderFiles {
             back: back.to_owned(),
             devil: devil.clone(),
             names: Mutex::new(vec![PathBuf::new()]),
             open: Arc::default(),
         };
         let session = fuser::spawn_mount(files, at, &Config::default())?;
-        Ok(Mounted {
+        Ok(MountedFolder {
             devil,
             session: Some(session),
         })
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountedFolder {
     fn drop(&mut self) {
         self.devil.clear();
         drop(self.session.take());
@@ -53,20 +53,20 @@ impl Drop for Mounted {
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenFolderFile {
     next: u64,
     files: HashMap<u64, Arc<File>>,
 }
 
-struct Files {
+struct FolderFiles {
     back: PathBuf,
     devil: Devil,
     /// Paths below `back`: the inode's number less one is the index.
     names: Mutex<Vec<PathBuf>>,
-    open: Arc<Mutex<Open>>,
+    open: Arc<Mutex<OpenFolderFile>>,
 }
 
-fn keep(open: &Mutex<Open>, file: File) -> FileHandle {
+fn keep(open: &Mutex<OpenFolderFile>, file: File) -> FileHandle {
     let mut open = open.lock().expect("no panic under this lock");
     open.next += 1;
     let number = open.next;
@@ -74,7 +74,7 @@ fn keep(open: &Mutex<Open>, file: File) -> FileHandle {
     FileHandle(number)
 }
 
-impl Files {
+impl FolderFiles {
     fn name(&self, ino: INodeNo) -> PathBuf {
         let names = self.names.lock().expect("no panic under this lock");
         names[ino.0 as usize - 1].clone()
@@ -132,7 +132,7 @@ fn empty(done: io::Result<()>, reply: ReplyEmpty) {
     }
 }
 
-impl Filesystem for Files {
+impl Filesystem for FolderFiles {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.attributes(&self.name(parent).join(name)) {
             Ok(found) => reply.entry(&NEVER, &found, Generation(0)),
@@ -168,7 +168,7 @@ impl Filesystem for Files {
         let path = self.name(ino);
         let file = self.back.join(&path);
         let number = self.number(&path);
-        self.devil.run(&path, Verb::Write, move |judged| {
+        self.devil.run(&path, DevilVerb::Write, move |judged| {
             if let Err(error) = judged {
                 return reply.error(error);
             }
@@ -195,7 +195,7 @@ impl Filesystem for Files {
         let path = self.name(parent).join(name);
         let file = self.back.join(&path);
         self.devil
-            .run(&path, Verb::Name, move |judged| match judged {
+            .run(&path, DevilVerb::Name, move |judged| match judged {
                 Ok(_) => empty(fs::remove_file(file), reply),
                 Err(error) => reply.error(error),
             });
@@ -214,7 +214,7 @@ impl Filesystem for Files {
         let (from, to) = (self.name(parent).join(name), self.name(to).join(new));
         let (old, new) = (self.back.join(&from), self.back.join(to));
         self.devil
-            .run(&from, Verb::Name, move |judged| match judged {
+            .run(&from, DevilVerb::Name, move |judged| match judged {
                 Ok(_) => empty(fs::rename(old, new), reply),
                 Err(error) => reply.error(error),
             });
@@ -224,7 +224,7 @@ impl Filesystem for Files {
         let path = self.name(ino);
         let write = flags.0 & libc::O_ACCMODE != libc::O_RDONLY;
         let (file, open) = (self.back.join(&path), self.open.clone());
-        self.devil.run(&path, Verb::Name, move |judged| {
+        self.devil.run(&path, DevilVerb::Name, move |judged| {
             if let Err(error) = judged {
                 return reply.error(error);
             }
@@ -252,7 +252,7 @@ impl Filesystem for Files {
         options
             .create_new(flags & libc::O_EXCL != 0)
             .truncate(flags & libc::O_TRUNC != 0);
-        self.devil.run(&path, Verb::Name, move |judged| {
+        self.devil.run(&path, DevilVerb::Name, move |judged| {
             if let Err(error) = judged {
                 return reply.error(error);
             }
@@ -283,16 +283,17 @@ impl Filesystem for Files {
     ) {
         let file = self.file(handle);
         let size = size as usize;
-        self.devil.run(&self.name(ino), Verb::Read, move |judged| {
-            if let Err(error) = judged {
-                return reply.error(error);
-            }
-            let mut bytes = vec![0; size];
-            match file.read_at(&mut bytes, offset) {
-                Ok(read) => reply.data(&bytes[..read]),
-                Err(error) => reply.error(error.into()),
-            }
-        });
+        self.devil
+            .run(&self.name(ino), DevilVerb::Read, move |judged| {
+                if let Err(error) = judged {
+                    return reply.error(error);
+                }
+                let mut bytes = vec![0; size];
+                match file.read_at(&mut bytes, offset) {
+                    Ok(read) => reply.data(&bytes[..read]),
+                    Err(error) => reply.error(error.into()),
+                }
+            });
     }
 
     fn write(
@@ -312,15 +313,16 @@ impl Filesystem for Files {
         }
         let file = self.file(handle);
         let data = data.to_vec();
-        self.devil.run(&self.name(ino), Verb::Write, move |judged| {
-            if let Err(error) = judged {
-                return reply.error(error);
-            }
-            match file.write_all_at(&data, offset) {
-                Ok(()) => reply.written(data.len() as u32),
-                Err(error) => reply.error(error.into()),
-            }
-        });
+        self.devil
+            .run(&self.name(ino), DevilVerb::Write, move |judged| {
+                if let Err(error) = judged {
+                    return reply.error(error);
+                }
+                match file.write_all_at(&data, offset) {
+                    Ok(()) => reply.written(data.len() as u32),
+                    Err(error) => reply.error(error.into()),
+                }
+            });
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -329,19 +331,25 @@ impl Filesystem for Files {
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         // The machine itself has no power cut: written data is as durable as it will be.
-        self.devil
-            .run(&self.name(ino), Verb::Flush, move |judged| match judged {
+        self.devil.run(
+            &self.name(ino),
+            DevilVerb::Flush,
+            move |judged| match judged {
                 Ok(_) => reply.ok(),
                 Err(error) => reply.error(error),
-            });
+            },
+        );
     }
 
     fn fsyncdir(&self, _: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        self.devil
-            .run(&self.name(ino), Verb::Flush, move |judged| match judged {
+        self.devil.run(
+            &self.name(ino),
+            DevilVerb::Flush,
+            move |judged| match judged {
                 Ok(_) => reply.ok(),
                 Err(error) => reply.error(error),
-            });
+            },
+        );
     }
 
     fn release(

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// A violation.
 #[derive(Clone, Debug, Serialize)]
-pub struct Violation {
+pub struct StormViolation {
     /// Seed of the storm.
     pub seed: u64,
     /// Number of the daemon's life.
@@ -27,14 +27,14 @@ pub struct Violation {
 
 /// A device that was reported as lost.
 #[derive(Clone)]
-pub struct Loss {
+pub struct ReportedLoss {
     /// Texts, one of which an event of the device has.
     pub texts: Vec<String>,
     /// Time of the first report.
     pub seen: Instant,
 }
 
-struct Inner {
+struct FindingsShared {
     /// Beginning of the life.
     began: Instant,
     met: BTreeMap<String, u64>,
@@ -43,7 +43,7 @@ struct Inner {
     requests: u64,
     longest: Duration,
     longest_status: Duration,
-    lost: BTreeMap<String, Loss>,
+    lost: BTreeMap<String, ReportedLoss>,
     blamed: BTreeSet<String>,
     origins_failed: BTreeSet<usize>,
     /// True if all messages of this life's daemons are kept.
@@ -51,11 +51,11 @@ struct Inner {
 }
 
 /// Results so far, from many threads, and a file with all events of all lives.
-pub struct Found(Mutex<Inner>, File);
+pub struct StormFindings(Mutex<FindingsShared>, File);
 
 /// Results of storms.
 #[derive(Default, Serialize)]
-pub struct Report {
+pub struct StormReport {
     /// Number of storms.
     pub storms: u64,
     /// Number of lives of daemons.
@@ -75,20 +75,20 @@ pub struct Report {
     /// Classes that were not met.
     pub never: Vec<String>,
     /// Violations.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<StormViolation>,
 }
 
-impl Report {
+impl StormReport {
     /// An empty report on all these classes.
-    pub fn of(classes: Vec<String>) -> Report {
-        Report {
+    pub fn of(classes: Vec<String>) -> StormReport {
+        StormReport {
             met: classes.into_iter().map(|class| (class, 0)).collect(),
-            ..Report::default()
+            ..StormReport::default()
         }
     }
 
     /// Adds the results of other storms.
-    pub fn add(&mut self, other: Report) {
+    pub fn add(&mut self, other: StormReport) {
         self.storms += other.storms;
         self.lives += other.lives;
         self.requests += other.requests;
@@ -111,10 +111,10 @@ impl Report {
     }
 }
 
-impl Found {
+impl StormFindings {
     /// Empty results; events go to this file.
-    pub fn new(log: File) -> Found {
-        let inner = Mutex::new(Inner {
+    pub fn new(log: File) -> StormFindings {
+        let inner = Mutex::new(FindingsShared {
             began: Instant::now(),
             met: BTreeMap::new(),
             wrong: Vec::new(),
@@ -127,10 +127,10 @@ impl Found {
             origins_failed: BTreeSet::new(),
             heard: true,
         });
-        Found(inner, log)
+        StormFindings(inner, log)
     }
 
-    fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+    fn inner(&self) -> std::sync::MutexGuard<'_, FindingsShared> {
         self.0.lock().expect("no panic under this lock")
     }
 
@@ -186,7 +186,7 @@ impl Found {
     /// Notes that a device is reported lost, of which an event has one of these texts. Returns true
     /// for the first report.
     pub fn lose(&self, device: &str, texts: Vec<String>) -> bool {
-        let loss = Loss {
+        let loss = ReportedLoss {
             texts,
             seen: Instant::now(),
         };
@@ -197,7 +197,7 @@ impl Found {
     }
 
     /// Returns the losses reported in this life, by device.
-    pub fn lost(&self) -> BTreeMap<String, Loss> {
+    pub fn lost(&self) -> BTreeMap<String, ReportedLoss> {
         self.inner().lost.clone()
     }
 
@@ -234,7 +234,10 @@ impl Found {
     }
 
     /// Takes the violations, each with the events before in this life.
-    pub fn violations(&self, violation: impl Fn(&str, &[String]) -> Violation) -> Vec<Violation> {
+    pub fn violations(
+        &self,
+        violation: impl Fn(&str, &[String]) -> StormViolation,
+    ) -> Vec<StormViolation> {
         let mut inner = self.inner();
         let wrong = std::mem::take(&mut inner.wrong);
         wrong
@@ -244,7 +247,7 @@ impl Found {
     }
 
     /// Adds the classes met to `report`.
-    pub fn add_to(&self, report: &mut Report, weather: &Weather) {
+    pub fn add_to(&self, report: &mut StormReport, weather: &Weather) {
         let inner = self.inner();
         report.requests += inner.requests;
         let longest = report.longest_request_s.max(inner.longest.as_secs_f64());

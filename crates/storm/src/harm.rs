@@ -1,52 +1,52 @@
 //! Applies a canary to a life.
 
-use crate::canary::Canary;
-use crate::devil::{Effect, Rule, Verb};
-use crate::machine::Process;
+use crate::canary::StormCanary;
+use crate::devil::{DevilEffect, DevilRule, DevilVerb};
+use crate::machine::DaemonProcess;
 use crate::plan::BYSTANDERS;
-use crate::world::World;
+use crate::world::StormWorld;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-impl World<'_> {
+impl StormWorld<'_> {
     /// Applies the canary to a life that begins.
-    pub fn canary(&self, process: &Process) {
+    pub fn canary(&self, process: &DaemonProcess) {
         let Some(canary) = self.canary else {
             return;
         };
         self.found.met("Canary");
         let origin = self.plan.volumes[0].origin;
         let devices = self.plan.below(origin);
-        let all = |verbs: &[Verb], effect| {
+        let all = |verbs: &[DevilVerb], effect| {
             devices
                 .iter()
                 .for_each(|device| self.rule(device, verbs, effect))
         };
         match canary {
-            Canary::LostWrite => all(&[Verb::Write], Effect::Forget),
-            Canary::Silence => all(&[Verb::Read, Verb::Write], Effect::Hang),
-            Canary::Death => process.signal(libc::SIGABRT),
-            Canary::LateReport => process.signal(libc::SIGSTOP),
-            Canary::Bystander => self.spoil(BYSTANDERS[2]),
-            Canary::Rot => devices.iter().for_each(|device| self.spoil(device)),
-            Canary::Configuration => {
+            StormCanary::LostWrite => all(&[DevilVerb::Write], DevilEffect::Forget),
+            StormCanary::Silence => all(&[DevilVerb::Read, DevilVerb::Write], DevilEffect::Hang),
+            StormCanary::Death => process.signal(libc::SIGABRT),
+            StormCanary::LateReport => process.signal(libc::SIGSTOP),
+            StormCanary::Bystander => self.spoil(BYSTANDERS[2]),
+            StormCanary::Rot => devices.iter().for_each(|device| self.spoil(device)),
+            StormCanary::Configuration => {
                 for (text, path) in self.machine.texts().into_iter().flatten() {
                     // The check of the configuration follows.
                     let _ = fs::write(path, text + "\n[[volum]]\n");
                 }
             }
-            Canary::Unsaid => {
+            StormCanary::Unsaid => {
                 let log = self.standing.log();
                 self.standing.strike(&log);
                 self.found.blame(&log);
-                self.rule(&log, &[Verb::Write], Effect::Fail(libc::EIO));
+                self.rule(&log, &[DevilVerb::Write], DevilEffect::Fail(libc::EIO));
             }
         }
     }
 
-    fn rule(&self, name: &str, verbs: &[Verb], effect: Effect) {
+    fn rule(&self, name: &str, verbs: &[DevilVerb], effect: DevilEffect) {
         let verbs = verbs.to_vec();
-        self.devil.set(name, Some(Rule { verbs, effect }));
+        self.devil.set(name, Some(DevilRule { verbs, effect }));
     }
 
     /// Overwrites the middle of a device.

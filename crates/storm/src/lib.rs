@@ -46,20 +46,20 @@ mod watch;
 mod weather;
 mod world;
 
-pub use canary::Canary;
-pub use found::{Report, Violation};
+pub use canary::StormCanary;
+pub use found::{StormReport, StormViolation};
 
 use bystander::Bystander;
-use bytes::{Part, SECTOR};
-use export::Export;
+use bytes::{ClientPart, SECTOR};
+use export::StormExport;
 use fastrand::Rng;
-use folder::Mounted;
-use found::Found;
+use folder::MountedFolder;
+use found::StormFindings;
 use life::Parts;
-use machine::Machine;
-use plan::{Place, Plan, VISITOR, VOLUME_MIB};
+use machine::StormMachine;
+use plan::{StormPlace, StormPlan, VISITOR, VOLUME_MIB};
 use serde_json::json;
-use standing::{Standing, list};
+use standing::{FaultStanding, list};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use visitor::origin_alone;
 use weather::{TURN, Weather};
-use world::World;
+use world::StormWorld;
 
 /// Most lives of a storm.
 const LIVES: u64 = 6;
@@ -78,7 +78,7 @@ const CLIENTS: u64 = 3;
 const ATTEMPTS: u32 = 5;
 
 /// A request for storms.
-pub struct Request {
+pub struct StormRequest {
     /// Seed of the first storm; the next have the numbers after it.
     pub seed: u64,
     /// Time after which no storm begins.
@@ -94,7 +94,7 @@ pub struct Request {
     /// Program of the daemon.
     pub program: PathBuf,
     /// Fault to be found.
-    pub canary: Option<Canary>,
+    pub canary: Option<StormCanary>,
 }
 
 /// Returns a requirement of storms that this machine lacks.
@@ -119,17 +119,20 @@ fn classes() -> Vec<String> {
 }
 
 /// Runs storms; `done` is called after each. The first violation ends them.
-pub fn run(request: &Request, done: &(dyn Fn(u64, &str) + Sync)) -> Result<Report, String> {
+pub fn run(
+    request: &StormRequest,
+    done: &(dyn Fn(u64, &str) + Sync),
+) -> Result<StormReport, String> {
     if let Some(obstacle) = obstacle() {
         return Err(obstacle);
     }
-    let course = Course {
+    let course = StormProgress {
         begun: Instant::now(),
         seed: AtomicU64::new(request.seed),
         lives: AtomicU64::new(0),
         over: AtomicBool::new(false),
     };
-    let mut report = Report::of(classes());
+    let mut report = StormReport::of(classes());
     std::thread::scope(|scope| {
         let run = || run_some(request, &course, done);
         let threads: Vec<_> = (0..request.threads).map(|_| scope.spawn(run)).collect();
@@ -143,7 +146,7 @@ pub fn run(request: &Request, done: &(dyn Fn(u64, &str) + Sync)) -> Result<Repor
 }
 
 /// Progress of the storms.
-struct Course {
+struct StormProgress {
     begun: Instant,
     /// Seed of the next storm.
     seed: AtomicU64,
@@ -153,12 +156,12 @@ struct Course {
 
 /// Runs one storm after the other.
 fn run_some(
-    request: &Request,
-    course: &Course,
+    request: &StormRequest,
+    course: &StormProgress,
     done: &(dyn Fn(u64, &str) + Sync),
-) -> Result<Report, String> {
+) -> Result<StormReport, String> {
     testbed::namespace::enter()?;
-    let mut report = Report::default();
+    let mut report = StormReport::default();
     while !course.over.load(SeqCst) && course.lives.load(SeqCst) < request.lives {
         if report.storms > 0 && course.begun.elapsed() >= request.time {
             break;
@@ -177,14 +180,14 @@ fn run_some(
     Ok(report)
 }
 
-fn storm(request: &Request, seed: u64, report: &mut Report) -> Result<String, String> {
+fn storm(request: &StormRequest, seed: u64, report: &mut StormReport) -> Result<String, String> {
     let mut rng = Rng::with_seed(seed);
-    let plan = Plan::draw(&mut rng);
+    let plan = StormPlan::draw(&mut rng);
     fs::create_dir_all(&request.folder).map_err(|error| in_folder(&request.folder, &error))?;
     let folder = request.folder.canonicalize();
     let folder = folder.map_err(|error| in_folder(&request.folder, &error))?;
     let folder = folder.join(format!("storm-{seed}"));
-    let machine = Machine {
+    let machine = StormMachine {
         program: request.program.clone(),
         folder: folder.clone(),
         said_before: AtomicU64::new(0),
@@ -193,14 +196,14 @@ fn storm(request: &Request, seed: u64, report: &mut Report) -> Result<String, St
     let made = prepare(&machine, &plan, &mut parts);
     let (mounted, exports, bystanders) = made.map_err(|error| in_folder(&folder, &error))?;
     let log = File::create(folder.join("storm.log")).map_err(|error| in_folder(&folder, &error))?;
-    let (weather, found) = (Weather::new(plan.volumes.len()), Found::new(log));
-    let world = World {
+    let (weather, found) = (Weather::new(plan.volumes.len()), StormFindings::new(log));
+    let world = StormWorld {
         machine: &machine,
         plan: &plan,
         devil: &mounted.devil,
         exports: &exports,
         bystanders: &bystanders,
-        standing: &Standing::new(),
+        standing: &FaultStanding::new(),
         weather: &weather,
         found: &found,
         canary: request.canary,
@@ -224,7 +227,7 @@ fn storm(request: &Request, seed: u64, report: &mut Report) -> Result<String, St
 }
 
 /// Creates an array, with several attempts: the machine may be busy.
-fn make(machine: &Machine, array: &str) -> Result<(), String> {
+fn make(machine: &StormMachine, array: &str) -> Result<(), String> {
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
         let (status, said) = machine.command(&["array", "create", array, "--yes", "--config"])?;
@@ -236,7 +239,13 @@ fn make(machine: &Machine, array: &str) -> Result<(), String> {
     Err(format!("array {array} cannot be made: {last}"))
 }
 
-fn lives(world: &World, parts: &mut Parts, seed: u64, rng: &mut Rng, report: &mut Report) {
+fn lives(
+    world: &StormWorld,
+    parts: &mut Parts,
+    seed: u64,
+    rng: &mut Rng,
+    report: &mut StormReport,
+) {
     let lives = rng.u64(2..=LIVES);
     for life in 0..=lives {
         report.lives += 1;
@@ -250,7 +259,7 @@ fn lives(world: &World, parts: &mut Parts, seed: u64, rng: &mut Rng, report: &mu
         let replay = format!("hotset-lab storm --seed {seed} --storms 1");
         report
             .violations
-            .extend(world.found.violations(|what, before| Violation {
+            .extend(world.found.violations(|what, before| StormViolation {
                 seed,
                 life,
                 about: world.plan.about(),
@@ -271,10 +280,10 @@ fn in_folder(folder: &Path, error: &io::Error) -> String {
 /// Makes devices, bystanders and the configuration, mounts the devices and serves exports. An
 /// origin that is no array has data, by which it is recognised; all else is blank.
 fn prepare(
-    machine: &Machine,
-    plan: &Plan,
+    machine: &StormMachine,
+    plan: &StormPlan,
     parts: &mut Parts,
-) -> io::Result<(Mounted, Vec<Export>, Vec<Bystander>)> {
+) -> io::Result<(MountedFolder, Vec<StormExport>, Vec<Bystander>)> {
     let folder = &machine.folder;
     match fs::remove_dir_all(folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -289,7 +298,7 @@ fn prepare(
     }
     for (volume, parts) in plan.volumes.iter().zip(parts) {
         if plan.array(volume.origin).is_none() {
-            let bytes: Vec<Vec<u8>> = parts.iter_mut().map(Part::fill).collect();
+            let bytes: Vec<Vec<u8>> = parts.iter_mut().map(ClientPart::fill).collect();
             fs::write(back.join(volume.origin), bytes.concat())?;
         }
     }
@@ -302,22 +311,22 @@ fn prepare(
             fs::write(path, text)?;
         }
     }
-    let mounted = Mounted::new(&back, &devices)?;
+    let mounted = MountedFolder::new(&back, &devices)?;
     let exported = plan.devices.iter();
-    let exported = exported.filter(|device| device.place == Place::Export);
-    let serve = |device: &plan::Device| {
+    let exported = exported.filter(|device| device.place == StormPlace::Export);
+    let serve = |device: &plan::StormDevice| {
         let socket = folder.join(format!("{}.sock", device.name));
-        Export::new(&device.name, &back, socket, &mounted.devil)
+        StormExport::new(&device.name, &back, socket, &mounted.devil)
     };
     let exports = exported.map(serve).collect::<io::Result<_>>()?;
     Ok((mounted, exports, bystanders))
 }
 
-fn parts(plan: &Plan) -> Parts {
+fn parts(plan: &StormPlan) -> Parts {
     let of = |number: usize| {
         let clients = if number == VISITOR { 1 } else { CLIENTS };
         let each = (VOLUME_MIB << 20) / SECTOR as u64 / clients;
-        let part = |client| Part::new(number as u8, client * each..(client + 1) * each);
+        let part = |client| ClientPart::new(number as u8, client * each..(client + 1) * each);
         (0..clients).map(part).collect()
     };
     (0..plan.volumes.len()).map(of).collect()
@@ -325,7 +334,7 @@ fn parts(plan: &Plan) -> Parts {
 
 /// Runs a last life without faults, in which arrays become whole, and their copies agree. Then the
 /// origins alone are compared, without the pools and the log.
-fn finish(world: &World, parts: &mut Parts) -> Result<(), String> {
+fn finish(world: &StormWorld, parts: &mut Parts) -> Result<(), String> {
     world.found.next_life();
     world.machine.mark();
     let mut process = world.start(parts, None)?;
@@ -370,7 +379,7 @@ fn finish(world: &World, parts: &mut Parts) -> Result<(), String> {
 }
 
 /// Compares the copies of an array.
-fn compare(world: &World, array: &str) -> Result<(), String> {
+fn compare(world: &StormWorld, array: &str) -> Result<(), String> {
     let scrub = json!({"request": "scrub", "array": array, "repair": false});
     let begun = Instant::now();
     let answer = world.machine.ask(&scrub, world.weather);

@@ -1,19 +1,19 @@
 //! One life of a daemon. The daemon starts, and all data is read; clients write while devices fail
 //! and the daemon is paused; then the daemon is killed or ended.
 
-use crate::bytes::Part;
-use crate::canary::Canary;
-use crate::client::Client;
-use crate::devil::{Effect, Rule, Verb};
-use crate::fault::{Fault, Target};
-use crate::machine::{Process, Voice};
+use crate::bytes::ClientPart;
+use crate::canary::StormCanary;
+use crate::client::StormClient;
+use crate::devil::{DevilEffect, DevilRule, DevilVerb};
+use crate::fault::{FaultTarget, StormFault};
+use crate::machine::{DaemonProcess, Voice};
 use crate::operator::{give_back, operate};
 use crate::plan::{LOGS, VISITOR, one};
 use crate::standing::list;
 use crate::visitor::visit;
 use crate::watch::watch;
 use crate::weather::While;
-use crate::world::World;
+use crate::world::StormWorld;
 use fastrand::Rng;
 use serde_json::json;
 use std::sync::atomic::Ordering::SeqCst;
@@ -56,11 +56,11 @@ pub const CLASSES: [&str; 19] = [
 ];
 
 /// The parts of each volume.
-pub type Parts = Vec<Vec<Part>>;
+pub type Parts = Vec<Vec<ClientPart>>;
 
-impl World<'_> {
-    fn client<'a>(&'a self, socket: &'a std::path::Path, volume: usize) -> Client<'a> {
-        Client {
+impl StormWorld<'_> {
+    fn client<'a>(&'a self, socket: &'a std::path::Path, volume: usize) -> StormClient<'a> {
+        StormClient {
             socket,
             volume: self.plan.volumes[volume].name,
             number: volume,
@@ -89,19 +89,19 @@ impl World<'_> {
     }
 
     /// Draws the standard error of a daemon, and a fault during its start.
-    fn draw_start(&self, rng: &mut Rng) -> (Voice, Option<Fault>) {
+    fn draw_start(&self, rng: &mut Rng) -> (Voice, Option<StormFault>) {
         let voice = match rng.bool() {
             true => Voice::Heard,
             false => one(rng, &Voice::ALL),
         };
         let fault = rng.u8(..5) == 0;
-        let fault = fault.then(|| Fault::draw_at_start(rng, self.plan, self.standing));
+        let fault = fault.then(|| StormFault::draw_at_start(rng, self.plan, self.standing));
         (voice, fault)
     }
 
     /// Starts a daemon that serves all of its volumes, which are read and compared. Without `rng`
     /// no fault is in its way.
-    pub fn start(&self, parts: &mut Parts, rng: Option<&mut Rng>) -> Result<Process, String> {
+    pub fn start(&self, parts: &mut Parts, rng: Option<&mut Rng>) -> Result<DaemonProcess, String> {
         self.weather.ending.store(false, SeqCst);
         self.weather.over.store(false, SeqCst);
         let volumes = self.configured()?;
@@ -142,7 +142,7 @@ impl World<'_> {
     }
 
     /// Starts a daemon that ended in silence once more, with a log that keeps the reason.
-    fn repeat_aloud(&self, mut process: Process, voice: Voice) -> Result<(), String> {
+    fn repeat_aloud(&self, mut process: DaemonProcess, voice: Voice) -> Result<(), String> {
         if voice == Voice::Heard || process.ended()?.is_none() {
             return Ok(());
         }
@@ -159,7 +159,11 @@ impl World<'_> {
 
     /// Waits until the daemon serves `volumes` volumes; fails if the daemon ends, or takes too
     /// long. Returns the name of an array that has to be started degraded by hand.
-    fn serves(&self, process: &mut Process, volumes: usize) -> Result<Option<String>, String> {
+    fn serves(
+        &self,
+        process: &mut DaemonProcess,
+        volumes: usize,
+    ) -> Result<Option<String>, String> {
         let begun = Instant::now();
         loop {
             if let Some(status) = process.ended()? {
@@ -190,7 +194,7 @@ impl World<'_> {
     }
 
     /// Ends the daemon, and starts an array without its missing members.
-    fn start_degraded(&self, mut process: Process, array: &str) -> Result<(), String> {
+    fn start_degraded(&self, mut process: DaemonProcess, array: &str) -> Result<(), String> {
         self.found.met("an array is started degraded by hand");
         self.found.happens(format!("{array} is started degraded"));
         self.end(&mut process)?;
@@ -315,7 +319,7 @@ impl World<'_> {
     /// lasts as long as its value in the result.
     fn use_and_strike(
         &self,
-        process: &mut Process,
+        process: &mut DaemonProcess,
         parts: &mut Parts,
         killed: bool,
         rng: &mut Rng,
@@ -355,7 +359,7 @@ impl World<'_> {
     }
 
     /// Kills the daemon after a violation; clients no longer wait for it.
-    fn give_up(&self, process: &Process) {
+    fn give_up(&self, process: &DaemonProcess) {
         self.weather.ending.store(true, SeqCst);
         process.signal(libc::SIGKILL);
         // The kernel waits for a ring's operations in flight.
@@ -364,7 +368,7 @@ impl World<'_> {
 
     /// Strikes the daemon and its devices by chance. A fault of a device lasts as long as its value
     /// in the result.
-    fn happen(&self, process: &Process, rng: &mut Rng) -> Vec<While<'_>> {
+    fn happen(&self, process: &DaemonProcess, rng: &mut Rng) -> Vec<While<'_>> {
         let mut out_of_service = Vec::new();
         for _ in 0..rng.usize(1..=4) {
             thread::sleep(Duration::from_millis(rng.u64(50..800)));
@@ -372,7 +376,7 @@ impl World<'_> {
                 0 => self.pause(process, rng),
                 1 => self.strike_export(rng),
                 _ => {
-                    let fault = Fault::draw(rng, self.plan, self.standing);
+                    let fault = StormFault::draw(rng, self.plan, self.standing);
                     out_of_service.extend(self.fault(&fault));
                 }
             }
@@ -384,7 +388,7 @@ impl World<'_> {
         out_of_service
     }
 
-    fn pause(&self, process: &Process, rng: &mut Rng) {
+    fn pause(&self, process: &DaemonProcess, rng: &mut Rng) {
         let time = match rng.u8(..6) {
             0 => rng.u64(5000..13_000),
             _ => rng.u64(20..1500),
@@ -399,7 +403,7 @@ impl World<'_> {
     }
 
     /// Applies a fault. Failures go on until the result is dropped.
-    fn fault(&self, fault: &Fault) -> Option<While<'_>> {
+    fn fault(&self, fault: &StormFault) -> Option<While<'_>> {
         let (name, rule) = (&fault.name, &fault.rule);
         self.found.happens(format!(
             "{name}: {rule:?} for {} ms",
@@ -411,14 +415,14 @@ impl World<'_> {
         let skies = self.weather.volumes.iter().enumerate();
         let volume = fault.volume(self.plan);
         let concerned = skies.filter(|(number, _)| match fault.target {
-            Target::State => true,
+            FaultTarget::State => true,
             _ => volume == Some(*number),
         });
         let held: Vec<While> = concerned.map(|(_, sky)| sky.held.begin()).collect();
-        let folder = fault.target == Target::Configuration;
+        let folder = fault.target == FaultTarget::Configuration;
         let commands = folder.then(|| self.weather.commands.begin());
         let failing = volume.map(|volume| self.weather.volumes[volume].failing.begin());
-        if let (Target::Origin, Some(volume)) = (fault.target, volume) {
+        if let (FaultTarget::Origin, Some(volume)) = (fault.target, volume) {
             self.found.fail_origin(volume);
         }
         self.devil.set(name, Some(rule.clone()));
@@ -432,7 +436,7 @@ impl World<'_> {
     }
 
     /// Kills the daemon, at times within a change that was just requested.
-    fn kill(&self, process: &mut Process, rng: &mut Rng) {
+    fn kill(&self, process: &mut DaemonProcess, rng: &mut Rng) {
         self.weather.ending.store(true, SeqCst);
         if rng.bool() {
             let mode = one(rng, &["write-through", "pass-through"]);
@@ -470,15 +474,15 @@ impl World<'_> {
         let others = self.plan.pool_devices().into_iter().chain(LOGS);
         names.extend(others.map(str::to_owned));
         let name = names.swap_remove(rng.usize(..names.len()));
-        let verbs = vec![Verb::Write, Verb::Flush];
-        let effect = Effect::Hang;
-        self.devil.set(&name, Some(Rule { verbs, effect }));
+        let verbs = vec![DevilVerb::Write, DevilVerb::Flush];
+        let effect = DevilEffect::Hang;
+        self.devil.set(&name, Some(DevilRule { verbs, effect }));
         thread::sleep(Duration::from_millis(rng.u64(5..200)));
         name
     }
 
     /// Ends the daemon in order.
-    pub fn end(&self, process: &mut Process) -> Result<(), String> {
+    pub fn end(&self, process: &mut DaemonProcess) -> Result<(), String> {
         self.found.happens("ended".into());
         self.found.met("an end in order");
         self.weather.ending.store(true, SeqCst);
@@ -506,7 +510,7 @@ impl World<'_> {
     /// written.
     fn judge_end(&self, killed: bool) -> Result<(), String> {
         let said = match self.canary {
-            Some(Canary::Unsaid) => String::new(),
+            Some(StormCanary::Unsaid) => String::new(),
             _ => self.machine.said(),
         };
         if said.contains("panicked") {

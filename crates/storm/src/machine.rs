@@ -43,7 +43,7 @@ impl Voice {
 }
 
 /// Places of a daemon's files.
-pub struct Machine {
+pub struct StormMachine {
     /// Program of the daemon.
     pub program: PathBuf,
     /// Folder of the daemon.
@@ -52,7 +52,7 @@ pub struct Machine {
     pub said_before: AtomicU64,
 }
 
-impl Machine {
+impl StormMachine {
     /// Path of the control socket.
     pub fn control(&self) -> PathBuf {
         self.folder.join("control")
@@ -124,7 +124,7 @@ impl Machine {
     }
 
     /// Starts a daemon, and does not wait until it serves.
-    pub fn start(&self, voice: Voice) -> io::Result<Process> {
+    pub fn start(&self, voice: Voice) -> io::Result<DaemonProcess> {
         for socket in [self.control(), self.socket()] {
             // A ring that the kernel is still taking down keeps the sockets of a killed daemon.
             let _ = fs::remove_file(socket);
@@ -162,7 +162,7 @@ impl Machine {
                 unread = Some(reader);
             }
         }
-        Ok(Process(command.spawn()?, unread))
+        Ok(DaemonProcess(command.spawn()?, unread))
     }
 
     /// Returns the daemon's answer to a request; an overdue one is an error of the kind `TimedOut`.
@@ -256,12 +256,12 @@ impl Talk {
 }
 
 /// A daemon's process, which is killed when dropped, and a pipe without a reader.
-pub struct Process(
+pub struct DaemonProcess(
     Child,
     #[expect(dead_code, reason = "it is held open")] Option<PipeReader>,
 );
 
-impl Process {
+impl DaemonProcess {
     /// Sends the process a signal.
     pub fn signal(&self, signal: i32) {
         // SAFETY: no pointers are involved; the child has not been waited for.
@@ -292,7 +292,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for DaemonProcess {
     fn drop(&mut self) {
         // The process may have ended by itself.
         let _ = self.0.kill();

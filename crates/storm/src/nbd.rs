@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// Requests to the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Verb {
+pub enum StormVerb {
     /// Reads bytes.
     Read = 0,
     /// Writes bytes.
@@ -45,22 +45,22 @@ impl From<io::Error> for Silence {
 }
 
 /// A connection to one export.
-pub struct Connection<'a> {
+pub struct StormConnection<'a> {
     stream: UnixStream,
     weather: &'a Weather,
     volume: usize,
 }
 
-impl<'a> Connection<'a> {
+impl<'a> StormConnection<'a> {
     /// Connects to `export`: the name and the number of a volume.
     pub fn open(
         socket: &Path,
         (export, volume): (&str, usize),
         weather: &'a Weather,
-    ) -> Result<Connection<'a>, Silence> {
+    ) -> Result<StormConnection<'a>, Silence> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(LOOK))?;
-        let mut connection = Connection {
+        let mut connection = StormConnection {
             stream,
             weather,
             volume,
@@ -83,7 +83,7 @@ impl<'a> Connection<'a> {
     /// server's error number, 0 for success.
     pub fn ask(
         &mut self,
-        (verb, fua): (Verb, bool),
+        (verb, fua): (StormVerb, bool),
         offset: u64,
         length: u32,
         bytes: &mut [u8],
@@ -95,7 +95,7 @@ impl<'a> Connection<'a> {
         request.extend(offset.to_be_bytes());
         request.extend(offset.to_be_bytes());
         request.extend(length.to_be_bytes());
-        if verb == Verb::Write {
+        if verb == StormVerb::Write {
             request.extend_from_slice(bytes);
         }
         self.stream.write_all(&request)?;
@@ -107,7 +107,7 @@ impl<'a> Connection<'a> {
             )));
         }
         let error = u32::from_be_bytes(reply[4..8].try_into().expect("four bytes"));
-        if (verb, error) == (Verb::Read, 0) {
+        if (verb, error) == (StormVerb::Read, 0) {
             self.fill(bytes, begun)?;
         }
         Ok(error)

@@ -2,10 +2,10 @@
 //!
 //! Invariant: a change that would take a device from its user is refused.
 
-use crate::plan::{Array, BACK, BYSTANDERS, LENT, LOGS, one};
+use crate::plan::{BACK, BYSTANDERS, LENT, LOGS, StormArray, one};
 use crate::standing::list;
 use crate::weather::TURN;
-use crate::world::World;
+use crate::world::StormWorld;
 use fastrand::Rng;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
@@ -56,7 +56,7 @@ pub fn classes() -> Vec<String> {
 }
 
 /// Gives commands until clients are to end.
-pub fn operate(world: &World, rng: &mut Rng) {
+pub fn operate(world: &StormWorld, rng: &mut Rng) {
     while !world.weather.is_over() {
         sleep(Duration::from_millis(rng.u64(20..600)));
         let number = rng.usize(..=BACK);
@@ -86,7 +86,7 @@ pub fn operate(world: &World, rng: &mut Rng) {
     }
 }
 
-fn look(world: &World, volume: &str, rng: &mut Rng) -> bool {
+fn look(world: &StormWorld, volume: &str, rng: &mut Rng) -> bool {
     let request = match one(rng, &LOOKS) {
         "observe" => json!({"request": "observe", "volume": volume}),
         "explain" => json!({"request": "explain", "volume": volume, "range": [0, 1 << 20]}),
@@ -95,7 +95,7 @@ fn look(world: &World, volume: &str, rng: &mut Rng) -> bool {
     done(world, &request)
 }
 
-fn change_pool(world: &World, rng: &mut Rng) -> bool {
+fn change_pool(world: &StormWorld, rng: &mut Rng) -> bool {
     let (pool, devices) = &world.plan.pools[rng.usize(..world.plan.pools.len())];
     let device = one(rng, devices);
     // From here on a loss of the device is no violation.
@@ -130,7 +130,7 @@ fn add_pool(name: &str, device: &str) -> Value {
 }
 
 /// Changes an array: only its victim, and devices that it does not use.
-fn change_array(world: &World, rng: &mut Rng) -> bool {
+fn change_array(world: &StormWorld, rng: &mut Rng) -> bool {
     let victims = world.standing.victims();
     let Some((name, victim)) = rng.choice(&victims) else {
         return false;
@@ -166,7 +166,7 @@ fn change_array(world: &World, rng: &mut Rng) -> bool {
 }
 
 /// Gives an array a device that it lacks.
-pub fn give_back(world: &World, array: &Array, device: &str, overwrite: bool) -> bool {
+pub fn give_back(world: &StormWorld, array: &StormArray, device: &str, overwrite: bool) -> bool {
     let new = json!({"named": device});
     change(
         world,
@@ -176,7 +176,7 @@ pub fn give_back(world: &World, array: &Array, device: &str, overwrite: bool) ->
 }
 
 /// Ends write-back of the volume, if no further data would be lost then.
-fn detach(world: &World, rng: &mut Rng) -> bool {
+fn detach(world: &StormWorld, rng: &mut Rng) -> bool {
     if !world.standing.log_may_fail() || rng.u8(..3) > 0 {
         return false;
     }
@@ -196,7 +196,7 @@ fn detach(world: &World, rng: &mut Rng) -> bool {
 }
 
 /// Begins write-back of the detached volume again.
-fn attach(world: &World) -> bool {
+fn attach(world: &StormWorld) -> bool {
     if !world.standing.is_detached() {
         return false;
     }
@@ -214,7 +214,7 @@ fn attach(world: &World) -> bool {
 }
 
 /// Replaces the log device that may be at fault by the one that is in no log.
-fn replace_log(world: &World, rng: &mut Rng) -> bool {
+fn replace_log(world: &StormWorld, rng: &mut Rng) -> bool {
     if !world.standing.log_may_fail() || world.standing.is_detached() || rng.bool() {
         return false;
     }
@@ -235,7 +235,7 @@ fn replace_log(world: &World, rng: &mut Rng) -> bool {
     done
 }
 
-fn job(world: &World, rng: &mut Rng) -> bool {
+fn job(world: &StormWorld, rng: &mut Rng) -> bool {
     let arrays = world.plan.arrays.iter();
     let mut jobs: Vec<String> = arrays
         .flat_map(|array| ["scrub", "replace"].map(|job| format!("{job}:{}", array.name)))
@@ -272,7 +272,7 @@ fn job(world: &World, rng: &mut Rng) -> bool {
 }
 
 /// Draws a device that is in use, and has to stay so.
-fn used(world: &World, rng: &mut Rng) -> String {
+fn used(world: &StormWorld, rng: &mut Rng) -> String {
     let origins = world.plan.volumes[..=BACK]
         .iter()
         .map(|volume| volume.origin);
@@ -298,7 +298,7 @@ fn used(world: &World, rng: &mut Rng) -> String {
 }
 
 /// Tries to use a device for another purpose, which has to be refused.
-fn take(world: &World, rng: &mut Rng) -> bool {
+fn take(world: &StormWorld, rng: &mut Rng) -> bool {
     let device = used(world, rng);
     let pool = world.plan.pools[0].0;
     let foreign = world.plan.arrays.iter().find(|array| !array.has(&device));
@@ -329,7 +329,7 @@ fn take(world: &World, rng: &mut Rng) -> bool {
 }
 
 /// Quiesces a volume for a moment.
-fn quiesce(world: &World, number: usize, rng: &mut Rng) -> bool {
+fn quiesce(world: &StormWorld, number: usize, rng: &mut Rng) -> bool {
     let volume = world.plan.volumes[number].name;
     let quiesced = world.weather.volumes[number].quiesced.begin();
     done(world, &json!({"request": "quiesce", "volume": volume}));
@@ -343,7 +343,7 @@ fn quiesce(world: &World, number: usize, rng: &mut Rng) -> bool {
 
 /// Waits until a quiesced or held volume goes on, while `ask` asks for that; otherwise reports a
 /// violation.
-fn goes_on(world: &World, volume: &str, what: &str, ask: impl Fn() -> bool) {
+fn goes_on(world: &StormWorld, volume: &str, what: &str, ask: impl Fn() -> bool) {
     let begun = Instant::now();
     while !ask() {
         let status = world.machine.status(world.weather).unwrap_or_default();
@@ -360,7 +360,7 @@ fn goes_on(world: &World, volume: &str, what: &str, ask: impl Fn() -> bool) {
 }
 
 /// Holds a volume for a moment by a connection, which releases the volume or ends.
-fn hold(world: &World, number: usize, rng: &mut Rng) -> bool {
+fn hold(world: &StormWorld, number: usize, rng: &mut Rng) -> bool {
     let volume = world.plan.volumes[number].name;
     let quiesced = world.weather.volumes[number].quiesced.begin();
     let request = json!({"request": "hold", "volume": volume, "forget": rng.bool()});
@@ -387,7 +387,7 @@ fn hold(world: &World, number: usize, rng: &mut Rng) -> bool {
 }
 
 /// Records the requests to a volume for a moment.
-fn record(world: &World, volume: &str, rng: &mut Rng) -> bool {
+fn record(world: &StormWorld, volume: &str, rng: &mut Rng) -> bool {
     let request = json!({"request": "record", "volume": volume});
     let mut talk = match world.machine.talk() {
         Ok(talk) => talk,
@@ -409,16 +409,16 @@ fn record(world: &World, volume: &str, rng: &mut Rng) -> bool {
 }
 
 /// Makes a change that the configuration keeps. Returns true if it was done.
-pub fn change(world: &World, request: &Value) -> bool {
+pub fn change(world: &StormWorld, request: &Value) -> bool {
     judge(world, request, world.machine.change(request, world.weather))
 }
 
 /// Sends a request. Returns true if it was done.
-fn done(world: &World, request: &Value) -> bool {
+fn done(world: &StormWorld, request: &Value) -> bool {
     judge(world, request, world.machine.ask(request, world.weather))
 }
 
-fn judge(world: &World, request: &Value, answer: std::io::Result<Value>) -> bool {
+fn judge(world: &StormWorld, request: &Value, answer: std::io::Result<Value>) -> bool {
     let what = request["request"].as_str().unwrap_or_default();
     match answer {
         Ok(answer) if answer.get("error").is_some() => {
@@ -439,7 +439,7 @@ fn judge(world: &World, request: &Value, answer: std::io::Result<Value>) -> bool
     false
 }
 
-fn unanswered(world: &World, request: &Value, error: &std::io::Error) {
+fn unanswered(world: &StormWorld, request: &Value, error: &std::io::Error) {
     if world.weather.is_ending() {
         return;
     }

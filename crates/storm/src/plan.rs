@@ -5,7 +5,7 @@ use std::path::Path;
 
 /// Place of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum StormPlace {
     /// A file of the mounted folder.
     File,
     /// An export of a server of the storm.
@@ -13,17 +13,17 @@ pub enum Place {
 }
 
 /// A device.
-pub struct Device {
+pub struct StormDevice {
     /// Name of the device, of its file and of its export.
     pub name: String,
     /// Size in MiB.
     pub mib: u64,
     /// Place of the device.
-    pub place: Place,
+    pub place: StormPlace,
 }
 
 /// An array, which is an origin.
-pub struct Array {
+pub struct StormArray {
     /// Name of the array.
     pub name: &'static str,
     /// RAID level.
@@ -34,7 +34,7 @@ pub struct Array {
     pub spares: Vec<String>,
 }
 
-impl Array {
+impl StormArray {
     /// True if `device` is a member or a spare.
     pub fn has(&self, device: &str) -> bool {
         self.members.iter().chain(&self.spares).any(|d| d == device)
@@ -42,7 +42,7 @@ impl Array {
 }
 
 /// A volume.
-pub struct Volume {
+pub struct StormVolume {
     /// Name of the volume.
     pub name: &'static str,
     /// Origin: a device or an array.
@@ -54,14 +54,14 @@ pub struct Volume {
 }
 
 /// The plan of one storm's daemon.
-pub struct Plan {
+pub struct StormPlan {
     /// Volumes: one that is written through, one that is written back, and the visitor, which comes
     /// and goes and is not in the configuration at first.
-    pub volumes: Vec<Volume>,
+    pub volumes: Vec<StormVolume>,
     /// Devices.
-    pub devices: Vec<Device>,
+    pub devices: Vec<StormDevice>,
     /// Arrays.
-    pub arrays: Vec<Array>,
+    pub arrays: Vec<StormArray>,
     /// Pools, and the first devices of each.
     pub pools: Vec<(&'static str, Vec<&'static str>)>,
     /// Order in which the write-back origin gets writes.
@@ -101,10 +101,10 @@ pub fn one<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.usize(..of.len())]
 }
 
-impl Plan {
+impl StormPlan {
     /// Draws the plan of a storm.
-    pub fn draw(rng: &mut Rng) -> Plan {
-        let mut plan = Plan {
+    pub fn draw(rng: &mut Rng) -> StormPlan {
+        let mut plan = StormPlan {
             volumes: Vec::new(),
             devices: Vec::new(),
             arrays: Vec::new(),
@@ -134,7 +134,7 @@ impl Plan {
                 true => plan.add_array(rng, array, Some(inner)),
                 false => plan.add_disk(rng, disk),
             };
-            plan.volumes.push(Volume {
+            plan.volumes.push(StormVolume {
                 name,
                 origin,
                 pool: one(rng, &pools),
@@ -143,28 +143,28 @@ impl Plan {
         }
         let log_mib = one(rng, &[10, 16, 33]);
         LOGS.iter()
-            .for_each(|log| plan.add(log, log_mib, Place::File));
+            .for_each(|log| plan.add(log, log_mib, StormPlace::File));
         if plan.order == "journaled" {
-            plan.add("journal", 20, Place::File);
+            plan.add("journal", 20, StormPlace::File);
         }
         for (_, devices) in plan.pools.clone() {
             devices
                 .iter()
-                .for_each(|name| plan.add(name, 32, Place::File));
+                .for_each(|name| plan.add(name, 32, StormPlace::File));
         }
-        plan.add(LENT.1, 32, Place::File);
-        plan.add(BYSTANDERS[0], BYSTANDER_MIB, Place::File);
-        plan.add(BYSTANDERS[1], BYSTANDER_MIB, Place::Export);
+        plan.add(LENT.1, 32, StormPlace::File);
+        plan.add(BYSTANDERS[0], BYSTANDER_MIB, StormPlace::File);
+        plan.add(BYSTANDERS[1], BYSTANDER_MIB, StormPlace::Export);
         plan
     }
 
-    fn add(&mut self, name: &str, mib: u64, place: Place) {
+    fn add(&mut self, name: &str, mib: u64, place: StormPlace) {
         let name = name.to_owned();
-        self.devices.push(Device { name, mib, place });
+        self.devices.push(StormDevice { name, mib, place });
     }
 
     fn add_disk(&mut self, rng: &mut Rng, name: &'static str) -> &'static str {
-        let place = one(rng, &[Place::File, Place::Export]);
+        let place = one(rng, &[StormPlace::File, StormPlace::Export]);
         self.add(name, VOLUME_MIB, place);
         name
     }
@@ -191,13 +191,13 @@ impl Plan {
             let place = match number {
                 // A file has the larger blocks, and an array takes no device with larger blocks
                 // than its own.
-                0 => Place::File,
-                _ => one(rng, &[Place::File, Place::Export]),
+                0 => StormPlace::File,
+                _ => one(rng, &[StormPlace::File, StormPlace::Export]),
             };
             self.add(device, 32, place);
         }
         let spares = names.split_off(count);
-        self.arrays.push(Array {
+        self.arrays.push(StormArray {
             name,
             level,
             members: names,
@@ -207,12 +207,12 @@ impl Plan {
     }
 
     /// Returns the device of this name.
-    pub fn device(&self, name: &str) -> Option<&Device> {
+    pub fn device(&self, name: &str) -> Option<&StormDevice> {
         self.devices.iter().find(|device| device.name == name)
     }
 
     /// Returns the array of this name.
-    pub fn array(&self, name: &str) -> Option<&Array> {
+    pub fn array(&self, name: &str) -> Option<&StormArray> {
         self.arrays.iter().find(|array| array.name == name)
     }
 
@@ -227,7 +227,7 @@ impl Plan {
     /// True if a device is an export.
     pub fn is_exported(&self, name: &str) -> bool {
         let device = self.device(name);
-        device.is_some_and(|device| device.place == Place::Export)
+        device.is_some_and(|device| device.place == StormPlace::Export)
     }
 
     /// Returns the text of each of [`FILES`], which may be empty. Sockets are in `folder`; devices,
@@ -238,10 +238,12 @@ impl Plan {
             "[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{at}/{STATE}\"\nbuffers = \"48MiB\"\n\
              stop = \"20s\"\ngrace = \"2s\"\n\n[[listen]]\nunix = \"{dir}/nbd\"\n"
         );
-        for Device { name, place, .. } in &self.devices {
+        for StormDevice { name, place, .. } in &self.devices {
             let place = match place {
-                Place::File => format!("path = \"{at}/{name}\""),
-                Place::Export => format!("nbd = \"nbd+unix:///{name}?socket={dir}/{name}.sock\""),
+                StormPlace::File => format!("path = \"{at}/{name}\""),
+                StormPlace::Export => {
+                    format!("nbd = \"nbd+unix:///{name}?socket={dir}/{name}.sock\"")
+                }
             };
             text +=
                 &format!("\n[[device]]\nname = \"{name}\"\n{place}\ncontroller = \"of-{name}\"\n");
@@ -269,8 +271,8 @@ impl Plan {
     }
 
     /// Returns the section of a volume without its title.
-    pub fn section(&self, volume: &Volume) -> String {
-        let Volume {
+    pub fn section(&self, volume: &StormVolume) -> String {
+        let StormVolume {
             name,
             origin,
             pool,
@@ -303,7 +305,7 @@ impl Plan {
 
     /// Summarises the storm in a line.
     pub fn about(&self) -> String {
-        let origin = |volume: &Volume| match self.array(volume.origin) {
+        let origin = |volume: &StormVolume| match self.array(volume.origin) {
             Some(array) if self.array(&array.members[0]).is_some() => {
                 format!("{} of {}, nested", array.level, array.members.len())
             }

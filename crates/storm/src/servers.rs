@@ -1,7 +1,7 @@
 //! Faults of the servers of exports while a daemon runs.
 
 use crate::plan::{BACK, BYSTANDERS, VISITOR, one};
-use crate::world::World;
+use crate::world::StormWorld;
 use fastrand::Rng;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::sleep;
@@ -28,7 +28,7 @@ fn class(what: &str, event: &str) -> String {
     format!("the server of {what} {event}")
 }
 
-impl World<'_> {
+impl StormWorld<'_> {
     /// Strikes the server of an origin or of a victim, if one exists.
     pub fn strike_export(&self, rng: &mut Rng) {
         let victims = self.standing.victims().into_iter();

@@ -4,13 +4,13 @@
 //!     of an array one device is at fault, its victim, until the array is healthy again
 //!     of a log one copy is at fault, until both are online again
 
-use crate::plan::{BACK, LOGS, Plan};
+use crate::plan::{BACK, LOGS, StormPlan};
 use fastrand::Rng;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-struct Inner {
+struct StandingShared {
     /// Victims by array. An array has none until a report has shown it.
     victims: BTreeMap<&'static str, String>,
     /// Arrays with members that may be at fault now.
@@ -31,17 +31,17 @@ struct Inner {
 }
 
 /// Devices that may be at fault.
-pub struct Standing(Mutex<Inner>);
+pub struct FaultStanding(Mutex<StandingShared>);
 
 /// Returns a list of a report.
 pub fn list<'a>(of: &'a Value, what: &str) -> &'a [Value] {
     of[what].as_array().map_or(&[], Vec::as_slice)
 }
 
-impl Standing {
+impl FaultStanding {
     /// A standing in which all devices are whole.
-    pub fn new() -> Standing {
-        Standing(Mutex::new(Inner {
+    pub fn new() -> FaultStanding {
+        FaultStanding(Mutex::new(StandingShared {
             victims: BTreeMap::new(),
             strikable: Vec::new(),
             logs: [LOGS[0].into(), LOGS[1].into()],
@@ -54,7 +54,7 @@ impl Standing {
         }))
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, StandingShared> {
         self.0.lock().expect("no panic under this lock")
     }
 
@@ -149,7 +149,7 @@ impl Standing {
     }
 
     /// Begins another life: devices that are whole by this report may be struck elsewhere.
-    pub fn settle(&self, status: &Value, plan: &Plan, rng: &mut Rng) {
+    pub fn settle(&self, status: &Value, plan: &StormPlan, rng: &mut Rng) {
         let mut inner = self.inner();
         let back = list(status, "volumes")
             .iter()

@@ -1,11 +1,11 @@
 //! A volume that is added while the daemon runs, used, and removed. Then its origin alone has all
 //! data.
 
-use crate::bytes::{Part, SECTOR};
-use crate::client::Client;
+use crate::bytes::{ClientPart, SECTOR};
+use crate::client::StormClient;
 use crate::operator::change;
 use crate::plan::VISITOR;
-use crate::world::World;
+use crate::world::StormWorld;
 use fastrand::Rng;
 use serde_json::json;
 use std::fs::File;
@@ -14,7 +14,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// Adds and removes the volume until the clients' time is over.
-pub fn visit(world: &World, client: &Client, part: &mut Part, rng: &mut Rng) {
+pub fn visit(world: &StormWorld, client: &StormClient, part: &mut ClientPart, rng: &mut Rng) {
     let volume = &world.plan.volumes[VISITOR];
     let is_kept = || world.machine.has_volume(volume.name).unwrap_or(false);
     let mut is_there = is_kept();
@@ -46,7 +46,7 @@ pub fn visit(world: &World, client: &Client, part: &mut Part, rng: &mut Rng) {
 
 /// Fails if the origin of a volume, a file or an export, lacks a byte that it has to hold by
 /// itself.
-pub fn origin_alone(world: &World, volume: usize, parts: &[Part]) -> Result<(), String> {
+pub fn origin_alone(world: &StormWorld, volume: usize, parts: &[ClientPart]) -> Result<(), String> {
     let path = world.machine.back().join(world.plan.volumes[volume].origin);
     let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     for part in parts {

@@ -2,7 +2,7 @@
 
 use crate::plan::LOGS;
 use crate::standing::list;
-use crate::world::World;
+use crate::world::StormWorld;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::thread::sleep;
@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_millis(200);
 
 /// Requests reports until the clients' time is over. Checks that each is in time, and notes the
 /// losses in it.
-pub fn watch(world: &World) {
+pub fn watch(world: &StormWorld) {
     let mut in_sync = BTreeSet::new();
     while !world.weather.is_over() {
         let begun = Instant::now();
@@ -39,7 +39,7 @@ pub fn watch(world: &World) {
     }
 }
 
-fn lost(world: &World, status: &Value) {
+fn lost(world: &StormWorld, status: &Value) {
     for pool in list(status, "pools") {
         for device in list(pool, "devices") {
             let name = device["name"].as_str().unwrap_or_default();
@@ -62,7 +62,7 @@ fn lost(world: &World, status: &Value) {
 }
 
 /// Returns members that were in sync in an earlier report, and are lost.
-fn lost_members(world: &World, status: &Value, in_sync: &mut BTreeSet<String>) {
+fn lost_members(world: &StormWorld, status: &Value, in_sync: &mut BTreeSet<String>) {
     for array in list(status, "arrays") {
         let array_name = array["name"].as_str().unwrap_or_default();
         if array["state"] == "failed" && world.found.lose(array_name, vec![array_name.to_owned()]) {

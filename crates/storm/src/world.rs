@@ -1,33 +1,33 @@
 //! State that outlives a daemon.
 
 use crate::bystander::Bystander;
-use crate::canary::Canary;
+use crate::canary::StormCanary;
 use crate::devil::Devil;
-use crate::export::Export;
-use crate::found::Found;
-use crate::machine::Machine;
-use crate::plan::Plan;
-use crate::standing::Standing;
+use crate::export::StormExport;
+use crate::found::StormFindings;
+use crate::machine::StormMachine;
+use crate::plan::StormPlan;
+use crate::standing::FaultStanding;
 use crate::weather::Weather;
 
 /// State that outlives a daemon.
-pub struct World<'a> {
+pub struct StormWorld<'a> {
     /// Files and process of the daemon.
-    pub machine: &'a Machine,
+    pub machine: &'a StormMachine,
     /// Plan of the storm.
-    pub plan: &'a Plan,
+    pub plan: &'a StormPlan,
     /// Rules of the devices.
     pub devil: &'a Devil,
     /// Servers of the exports.
-    pub exports: &'a [Export],
+    pub exports: &'a [StormExport],
     /// Files and devices that have to stay unchanged.
     pub bystanders: &'a [Bystander],
     /// Devices that may be at fault.
-    pub standing: &'a Standing,
+    pub standing: &'a FaultStanding,
     /// Present troubles.
     pub weather: &'a Weather,
     /// Results of the storm.
-    pub found: &'a Found,
+    pub found: &'a StormFindings,
     /// Fault that has to be found.
-    pub canary: Option<Canary>,
+    pub canary: Option<StormCanary>,
 }

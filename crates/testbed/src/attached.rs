@@ -22,7 +22,7 @@ pub fn obstacle() -> Option<String> {
 
 /// An export as a block device, until dropped, or until the thread that attached it ends. Open
 /// files of the device then get errors, at the latest beyond the page cache.
-pub struct Attached {
+pub struct AttachedDevice {
     fuse: PathBuf,
     nbdfuse: Child,
     device: Option<Loop>,
@@ -34,19 +34,19 @@ struct Loop {
     _open: File,
 }
 
-impl Attached {
+impl AttachedDevice {
     /// Attaches the export `uri`, by way of a directory `fuse`; `options` are of losetup.
     ///
     /// # Errors
     /// If a tool fails or shows nothing in ten seconds.
-    pub fn new(uri: &str, fuse: &Path, options: &[&str]) -> Result<Attached, String> {
+    pub fn new(uri: &str, fuse: &Path, options: &[&str]) -> Result<AttachedDevice, String> {
         fs::create_dir_all(fuse).map_err(|error| error.to_string())?;
         let file = fuse.join("disk");
         let log = fuse.with_extension("log");
         let said = File::create(&log).map_err(|error| error.to_string())?;
         let mut nbdfuse = bound(Path::new("nbdfuse"));
         let nbdfuse = nbdfuse.arg(&file).arg(uri).stderr(said).spawn();
-        let mut attached = Attached {
+        let mut attached = AttachedDevice {
             nbdfuse: nbdfuse.map_err(|error| format!("nbdfuse: {error}"))?,
             fuse: fuse.to_owned(),
             device: None,
@@ -87,7 +87,7 @@ impl Loop {
     }
 }
 
-impl Drop for Attached {
+impl Drop for AttachedDevice {
     fn drop(&mut self) {
         self.device = None;
         let _ = outcome(tool("fusermount3").args(["-u", "-z"]).arg(&self.fuse));

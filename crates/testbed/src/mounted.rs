@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 const LEAVING_MAX: Duration = Duration::from_secs(10);
 
 /// A file system that is mounted, until dropped.
-pub struct Mounted(PathBuf);
+pub struct MountedFileSystem(PathBuf);
 
-impl Mounted {
+impl MountedFileSystem {
     /// Mounts the ext4 that is in a file, or on a block device, at the directory `at`.
     /// Reading a file writes nothing.
     ///
     /// # Errors
     /// If a tool fails, with its messages.
-    pub fn new(what: &Path, at: &Path) -> Result<Mounted, String> {
+    pub fn new(what: &Path, at: &Path) -> Result<MountedFileSystem, String> {
         fs::create_dir_all(at).map_err(|error| error.to_string())?;
         let options = match what.is_file() {
             true => "noatime,loop",
@@ -26,7 +26,7 @@ impl Mounted {
         };
         let mut mount = tool("mount");
         run(mount.args(["-t", "ext4", "-o", options]).arg(what).arg(at))?;
-        Ok(Mounted(at.to_owned()))
+        Ok(MountedFileSystem(at.to_owned()))
     }
 
     /// The directory of the mount.
@@ -54,7 +54,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for MountedFileSystem {
     fn drop(&mut self) {
         let _ = outcome(tool("umount").arg("--lazy").arg(&self.0));
     }
@@ -78,7 +78,7 @@ mod tests {
             .and_then(|file| file.set_len(4 << 20))
             .unwrap();
         run(tool("mkfs.ext4").arg("-q").arg(&image)).unwrap();
-        let mounted = Mounted::new(&image, &at).unwrap();
+        let mounted = MountedFileSystem::new(&image, &at).unwrap();
         let used = fs::File::create(mounted.at().join("file")).unwrap();
         let user = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(300));

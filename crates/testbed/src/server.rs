@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A server, which is ended when dropped.
-pub struct Server {
+pub struct ServerProcess {
     /// Its name in reports.
     pub name: String,
     /// Its export.
@@ -18,7 +18,7 @@ pub struct Server {
     child: Child,
 }
 
-impl Server {
+impl ServerProcess {
     /// Runs `command` of the Debian package `package`, which listens on the unix socket `socket`.
     pub fn start(
         name: &str,
@@ -26,7 +26,7 @@ impl Server {
         socket: &Path,
         uri: String,
         package: &str,
-    ) -> io::Result<Server> {
+    ) -> io::Result<ServerProcess> {
         // A socket of an earlier run would be taken for readiness.
         match fs::remove_file(socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -39,7 +39,7 @@ impl Server {
                 "{name} (Debian package {package}) did not start: {e}"
             ))
         })?;
-        let mut server = Server {
+        let mut server = ServerProcess {
             name: name.into(),
             uri,
             child,
@@ -58,7 +58,7 @@ impl Server {
     }
 
     /// nbdkit with `arguments`; `name` is its name in reports.
-    pub fn nbdkit(name: &str, dir: &Path, arguments: &[&str]) -> io::Result<Server> {
+    pub fn nbdkit(name: &str, dir: &Path, arguments: &[&str]) -> io::Result<ServerProcess> {
         let socket = dir.join(name.replace([' ', '='], "-"));
         let mut command = Command::new("nbdkit");
         command
@@ -67,7 +67,7 @@ impl Server {
             .args(arguments)
             // The cache filter keeps its file there.
             .env("TMPDIR", dir);
-        Server::start(name, command, &socket, uri(&socket, ""), "nbdkit")
+        ServerProcess::start(name, command, &socket, uri(&socket, ""), "nbdkit")
     }
 
     /// CPU time of the process so far, user and system, its dead threads too.
@@ -115,7 +115,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         // The server may have ended already.
         let _ = self.child.kill();

@@ -1,7 +1,7 @@
 //! Comments say why. A comment marks no unfinished work, expresses no doubt, and is no code that
 //! was put aside. None is a doc test, for those are not run.
 
-use crate::source::Source;
+use crate::source::RustSource;
 use crate::tree::{Finding, Tree};
 
 const UNFINISHED: [&str; 5] = ["TODO", "FIXME", "XXX", "HACK", "WIP"];
@@ -29,7 +29,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         .filter(|(path, _)| *path != "crates/tidy/src/comments.rs");
     for (path, text) in others {
         let mut in_block = false;
-        for comment in Source::parse(text).comments {
+        for comment in RustSource::parse(text).comments {
             let fence = comment.is_doc && comment.text.starts_with("```");
             in_block ^= fence;
             let has = |word: &&&str| {

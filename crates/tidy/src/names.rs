@@ -2,8 +2,8 @@
 //!
 //! Only shipped code is checked: tests may use any name.
 
-use crate::reach::Reach;
-use crate::source::{Source, line_of, words};
+use crate::reach::FileReach;
+use crate::source::{RustSource, line_of, words};
 use crate::tree::{Finding, Tree, in_crate};
 
 /// A name, the reason of the ban, and the replacement.
@@ -85,7 +85,7 @@ const DRIVER_DIRECTORY: &str = "src/platform/";
 
 /// Uses of banned names in shipped code.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let reach = Reach::of(tree);
+    let reach = FileReach::of(tree);
     let mut findings = Vec::new();
     for (path, text) in tree.ending(".rs") {
         let Some(("hotset", inside)) = in_crate(path) else {
@@ -94,7 +94,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         if DRIVER_IN.contains(&inside) || inside.starts_with(DRIVER_DIRECTORY) {
             continue;
         }
-        for at in words(&Source::parse(text).shipped(), DRIVER) {
+        for at in words(&RustSource::parse(text).shipped(), DRIVER) {
             let what = format!(
                 "names {DRIVER}: let the code be generic over node's Platform, or move it to {}",
                 DRIVER_IN[0]
@@ -109,7 +109,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         if !QUIET.contains(&name) || !inside.starts_with("src/") || reach.is_test(path) {
             continue;
         }
-        let code = Source::parse(text).shipped();
+        let code = RustSource::parse(text).shipped();
         for Ban { name, instead } in &BANS {
             if ALLOWED.contains(&(path, name)) {
                 continue;

@@ -5,7 +5,7 @@
 //! Not here: words that are refused in any place (`dialect`).
 
 use crate::book::unfenced;
-use crate::source::{Source, words as places};
+use crate::source::{RustSource, words as places};
 use crate::tree::{Finding, Tree};
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ pub fn measures(tree: &Tree) -> [(&'static str, u64); 8] {
     let (mut begun, mut vague) = (0, 0);
     for (_, text) in tree.ending(".rs") {
         let mut last = usize::MAX - 1;
-        for comment in Source::parse(text).comments {
+        for comment in RustSource::parse(text).comments {
             for word in comment.text.split(|c: char| !c.is_alphanumeric()) {
                 let word = word.to_lowercase();
                 words += u64::from(!word.is_empty());
@@ -143,7 +143,7 @@ fn shared(tree: &Tree) -> u64 {
         if !path.contains("/src/") || path.ends_with("tests.rs") || path.contains("/tests/") {
             continue;
         }
-        let code = Source::parse(text).shipped();
+        let code = RustSource::parse(text).shipped();
         for keyword in ["struct", "enum", "trait", "union"] {
             for at in places(&code, keyword) {
                 let rest = code[at + keyword.len()..].trim_start();

@@ -1,18 +1,18 @@
 //! Source files that no target reaches are dead.
 
-use crate::source::Source;
+use crate::source::RustSource;
 use crate::tree::{Finding, Tree};
 use std::collections::BTreeMap;
 
 /// The files that the targets of the workspace reach, and how.
-pub(crate) struct Reach {
+pub(crate) struct FileReach {
     /// `true` for a file reached only by tests, examples or benchmarks.
     reached: BTreeMap<String, bool>,
 }
 
-impl Reach {
-    pub(crate) fn of(tree: &Tree) -> Reach {
-        let mut reach = Reach {
+impl FileReach {
+    pub(crate) fn of(tree: &Tree) -> FileReach {
+        let mut reach = FileReach {
             reached: BTreeMap::new(),
         };
         for (path, _) in tree.ending(".rs") {
@@ -89,15 +89,15 @@ fn normal(path: &str) -> String {
     parts.join("/")
 }
 
-pub(crate) struct Module {
+pub(crate) struct ReachModule {
     pub(crate) name: String,
     path: Option<String>,
     pub(crate) is_test: bool,
 }
 
 /// The modules a file declares and does not contain.
-pub(crate) fn modules(text: &str) -> Vec<Module> {
-    let code = Source::parse(text).code;
+pub(crate) fn modules(text: &str) -> Vec<ReachModule> {
+    let code = RustSource::parse(text).code;
     let mut modules = Vec::new();
     let (mut path, mut is_test) = (None, false);
     for (line, original) in code.lines().zip(text.lines()) {
@@ -111,7 +111,7 @@ pub(crate) fn modules(text: &str) -> Vec<Module> {
         let item = line.rsplit_once(']').map_or(line, |(_, item)| item).trim();
         let words: Vec<_> = item.trim_end_matches(';').split_whitespace().collect();
         if let ([.., "mod", name], true) = (&words[..], item.ends_with(';')) {
-            modules.push(Module {
+            modules.push(ReachModule {
                 name: name.to_string(),
                 path: path.take(),
                 is_test,
@@ -126,7 +126,7 @@ pub(crate) fn modules(text: &str) -> Vec<Module> {
 
 /// Files of the workspace's crates that no target reaches.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let reach = Reach::of(tree);
+    let reach = FileReach::of(tree);
     let ours = tree
         .ending(".rs")
         .filter(|(path, _)| path.starts_with("crates/"));

@@ -1,7 +1,7 @@
 //! No size of the machine reaches a disk: the crate `layout` holds every written structure, so its
 //! types have fields of fixed size alone.
 
-use crate::source::{Source, body, line_of, words};
+use crate::source::{RustSource, body, line_of, words};
 use crate::tree::{Finding, Tree};
 
 /// `usize` and `isize` in the structs, enums and unions of `layout`.
@@ -11,7 +11,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         .ending(".rs")
         .filter(|(path, _)| path.starts_with("crates/layout/src/"));
     for (path, text) in ours {
-        let code = Source::parse(text).shipped();
+        let code = RustSource::parse(text).shipped();
         for keyword in ["struct", "enum", "union"] {
             for at in words(&code, keyword) {
                 let item = &code[at..];

@@ -12,13 +12,13 @@ pub(crate) struct Comment {
     pub(crate) is_doc: bool,
 }
 
-pub(crate) struct Source {
+pub(crate) struct RustSource {
     pub(crate) code: String,
     pub(crate) comments: Vec<Comment>,
 }
 
-impl Source {
-    pub(crate) fn parse(text: &str) -> Source {
+impl RustSource {
+    pub(crate) fn parse(text: &str) -> RustSource {
         let bytes = text.as_bytes();
         let mut code = bytes.to_vec();
         let mut comments = Vec::new();
@@ -47,7 +47,7 @@ impl Source {
             i += len;
         }
         let code = String::from_utf8_lossy(&code).into_owned();
-        Source { code, comments }
+        RustSource { code, comments }
     }
 
     /// The code with modules under `#[cfg(test)]` blanked.
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn comments_and_literals_are_blanked_in_place() {
         let text = "let a = \"// no\"; // yes\nlet b = '\\''; /* x /* y */ */ let c: &'a str = r#\"\"q\"#;";
-        let source = Source::parse(text);
+        let source = RustSource::parse(text);
         assert_eq!(source.code.len(), text.len());
         assert_eq!(source.comments.len(), 2);
         assert_eq!(
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn test_modules_are_not_shipped() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n fn b() { c(); }\n}\nfn d() {}\n#[cfg(test)]\nmod e;\nfn f() {}";
-        let shipped = Source::parse(text).shipped();
+        let shipped = RustSource::parse(text).shipped();
         let has = |name: &str| words(&shipped, name).next().is_some();
         assert!(has("a") && has("d") && has("f"));
         assert!(!has("b") && !has("c") && !has("e"));

@@ -1,8 +1,8 @@
 //! A server of requests never waits for memory: `Pool::get` is for sources of requests alone.
 //! Layers and frontends use `Pool::take`, a `Reserve`, or `Pool::try_get` for optional work.
 
-use crate::reach::Reach;
-use crate::source::{Source, line_of, words};
+use crate::reach::FileReach;
+use crate::source::{RustSource, line_of, words};
 use crate::tree::{Finding, Tree, in_crate};
 
 /// The crates between a client's socket and a device.
@@ -13,7 +13,7 @@ const SERVING: [&str; 11] = [
 
 /// Waits for memory in shipped code.
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let reach = Reach::of(tree);
+    let reach = FileReach::of(tree);
     let mut findings = Vec::new();
     for (path, text) in tree.ending(".rs") {
         let Some((name, inside)) = in_crate(path) else {
@@ -24,7 +24,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         if !SERVING.contains(&name) || !ships {
             continue;
         }
-        let code = Source::parse(text).shipped();
+        let code = RustSource::parse(text).shipped();
         for at in ["pool", "Pool"].iter().flat_map(|word| words(&code, word)) {
             let call = code[at + 4..].trim_start_matches("()").trim_start();
             let call = call.trim_start_matches([':', '.']).trim_start();

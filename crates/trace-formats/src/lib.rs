@@ -8,13 +8,17 @@ mod parquet;
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::path::Path;
-use trace::{Error, Format, PARQUET_MAGIC, Reader, Strictness, Writer, plain};
+use trace::{Error, Format, PARQUET_MAGIC, Strictness, TraceReader, Writer, plain};
 
 /// The longest Parquet that is read from other than a file: all of it has to be in memory.
 const PARQUET_BYTES_MAX: u64 = 1 << 30;
 
-/// Opens a trace as [`Reader::open`] does.
-pub fn open(path: &Path, format: Option<Format>, strictness: Strictness) -> Result<Reader, Error> {
+/// Opens a trace as [`TraceReader::open`] does.
+pub fn open(
+    path: &Path,
+    format: Option<Format>,
+    strictness: Strictness,
+) -> Result<TraceReader, Error> {
     let fail = |error: io::Error| Error::new(path, None, error.to_string());
     let mut file = File::open(path).map_err(fail)?;
     if !file.metadata().map_err(fail)?.is_file() {
@@ -23,20 +27,20 @@ pub fn open(path: &Path, format: Option<Format>, strictness: Strictness) -> Resu
     let mut start = [0; PARQUET_MAGIC.len()];
     let is_parquet = file.read_exact(&mut start).is_ok() && start == PARQUET_MAGIC;
     if is_parquet && format.unwrap_or(Format::Parquet) == Format::Parquet {
-        let rows = parquet::Input::open(file, strictness == Strictness::Lenient);
+        let rows = parquet::RowInput::open(file, strictness == Strictness::Lenient);
         return of_rows(path, rows, strictness);
     }
     file.rewind().map_err(fail)?;
     read(path, file, format, strictness)
 }
 
-/// Reads a trace as [`Reader::new`] does.
+/// Reads a trace as [`TraceReader::new`] does.
 pub fn read(
     path: &Path,
     input: impl Read + Send + 'static,
     format: Option<Format>,
     strictness: Strictness,
-) -> Result<Reader, Error> {
+) -> Result<TraceReader, Error> {
     let fail = |error: io::Error| Error::new(path, None, error.to_string());
     let (start, mut input) = plain(input, format).map_err(fail)?;
     let format = match format {
@@ -44,7 +48,7 @@ pub fn read(
         other => other,
     };
     if format != Some(Format::Parquet) {
-        return Reader::new(path, input, format, strictness);
+        return TraceReader::new(path, input, format, strictness);
     }
     let mut bytes = Vec::new();
     let mut limited = input.by_ref().take(PARQUET_BYTES_MAX);
@@ -53,17 +57,17 @@ pub fn read(
         return Err(Error::new(path, None, what));
     }
     let lenient = strictness == Strictness::Lenient;
-    let rows = parquet::Input::open(bytes::Bytes::from(bytes), lenient);
+    let rows = parquet::RowInput::open(bytes::Bytes::from(bytes), lenient);
     of_rows(path, rows, strictness)
 }
 
 fn of_rows(
     path: &Path,
-    rows: Result<parquet::Input, String>,
+    rows: Result<parquet::RowInput, String>,
     strictness: Strictness,
-) -> Result<Reader, Error> {
+) -> Result<TraceReader, Error> {
     let rows = rows.map_err(|what| Error::new(path, None, what))?;
-    Ok(Reader::elsewhere(
+    Ok(TraceReader::elsewhere(
         path,
         Box::new(rows),
         Format::Parquet,
@@ -80,7 +84,7 @@ pub fn write<W: Write + Send + 'static>(
     if format != Format::Parquet {
         return Writer::new(path, output, format);
     }
-    let rows = parquet::Output::new(output);
+    let rows = parquet::RowOutput::new(output);
     let rows = rows.map_err(|what| Error::new(path, None, what))?;
     Ok(Writer::elsewhere(path, Box::new(rows)))
 }

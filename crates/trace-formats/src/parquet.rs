@@ -25,7 +25,7 @@ use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use std::io::Write;
 use std::sync::Arc;
-use trace::{Op, Record, Records, Rows, ZSTD_LEVEL};
+use trace::{DecodedRecords, RecordOp, RecordRows, TraceRecord, ZSTD_LEVEL};
 
 /// Rows of a group when writing: 6 MB in memory.
 const GROUP_ROWS: usize = 1 << 18;
@@ -55,7 +55,7 @@ const FORCED: &str = "is_forced";
 
 /// A batch of rows, column by column.
 #[derive(Default)]
-struct Batch {
+struct RowBatch {
     time_ns: Vec<i64>,
     is_write: Vec<bool>,
     offset_bytes: Vec<i64>,
@@ -64,23 +64,23 @@ struct Batch {
     is_forced: Vec<bool>,
 }
 
-impl Batch {
-    fn push(&mut self, record: &Record) {
+impl RowBatch {
+    fn push(&mut self, record: &TraceRecord) {
         self.time_ns.push(record.time.0 as i64);
-        self.is_write.push(record.op == Op::Write);
+        self.is_write.push(record.op == RecordOp::Write);
         self.offset_bytes.push(record.offset_bytes as i64);
         self.len_bytes.push(record.len_bytes as i32);
         self.volume.push(record.volume as i32);
         self.is_forced.push(record.forced);
     }
 
-    fn row(&self, at: usize) -> Record {
-        Record {
+    fn row(&self, at: usize) -> TraceRecord {
+        TraceRecord {
             time: Nanos(self.time_ns[at] as u64),
             op: if self.is_write[at] {
-                Op::Write
+                RecordOp::Write
             } else {
-                Op::Read
+                RecordOp::Read
             },
             offset_bytes: self.offset_bytes[at] as u64,
             len_bytes: self.len_bytes[at] as u32,
@@ -111,7 +111,7 @@ struct Group {
 
 impl Group {
     /// Fills `batch`; false at the group's end.
-    fn read(&mut self, batch: &mut Batch) -> Result<bool, String> {
+    fn read(&mut self, batch: &mut RowBatch) -> Result<bool, String> {
         batch.clear();
         read_column(&mut self.time_ns, &mut batch.time_ns)?;
         read_column(&mut self.is_write, &mut batch.is_write)?;
@@ -146,20 +146,23 @@ fn read_column<T: DataType>(
 }
 
 /// Reads row after row.
-pub(crate) struct Input {
+pub(crate) struct RowInput {
     file: Box<dyn FileReader + Send>,
     /// Place of each of [`COLUMNS`] in the file.
     places: [Option<usize>; 6],
     next_group: usize,
     group: Option<Group>,
-    batch: Batch,
+    batch: RowBatch,
     at: usize,
 }
 
-impl Input {
+impl RowInput {
     /// Opens a file; `Err` is a clause. Unknown columns are refused unless
     /// `lenient`.
-    pub(crate) fn open(from: impl ChunkReader + 'static, lenient: bool) -> Result<Input, String> {
+    pub(crate) fn open(
+        from: impl ChunkReader + 'static,
+        lenient: bool,
+    ) -> Result<RowInput, String> {
         let file = SerializedFileReader::new(from).map_err(to_message)?;
         let schema = file.metadata().file_metadata().schema_descr_ptr();
         let mut places = [None; 6];
@@ -186,19 +189,19 @@ impl Input {
         if let Some((name, _)) = missing.next() {
             return Err(format!("no column {name}"));
         }
-        Ok(Input {
+        Ok(RowInput {
             file: Box::new(file),
             places,
             next_group: 0,
             group: None,
-            batch: Batch::default(),
+            batch: RowBatch::default(),
             at: 0,
         })
     }
 }
 
-impl Records for Input {
-    fn next(&mut self) -> Result<Option<Record>, String> {
+impl DecodedRecords for RowInput {
+    fn next(&mut self) -> Result<Option<TraceRecord>, String> {
         while self.at == self.batch.time_ns.len() {
             self.at = 0;
             let Some(group) = &mut self.group else {
@@ -219,7 +222,7 @@ impl Records for Input {
     }
 }
 
-impl Input {
+impl RowInput {
     fn open_group(&self, number: usize) -> Result<Group, String> {
         let group = self.file.get_row_group(number).map_err(to_message)?;
         let reader = |place: usize| -> Result<ColumnReader, String> {
@@ -239,13 +242,13 @@ impl Input {
 }
 
 /// Writes row after row.
-pub(crate) struct Output<W: Write + Send> {
+pub(crate) struct RowOutput<W: Write + Send> {
     file: SerializedFileWriter<W>,
-    batch: Batch,
+    batch: RowBatch,
 }
 
-impl<W: Write + Send> Output<W> {
-    pub(crate) fn new(to: W) -> Result<Output<W>, String> {
+impl<W: Write + Send> RowOutput<W> {
+    pub(crate) fn new(to: W) -> Result<RowOutput<W>, String> {
         let schema = parse_message_type(SCHEMA).expect("a sound schema");
         let level = ZstdLevel::try_new(ZSTD_LEVEL).expect("a level of zstd's");
         let mut properties = WriterProperties::builder()
@@ -259,9 +262,9 @@ impl<W: Write + Send> Output<W> {
         let properties = Arc::new(properties.build());
         let file =
             SerializedFileWriter::new(to, Arc::new(schema), properties).map_err(to_message)?;
-        Ok(Output {
+        Ok(RowOutput {
             file,
-            batch: Batch::default(),
+            batch: RowBatch::default(),
         })
     }
 
@@ -279,8 +282,8 @@ impl<W: Write + Send> Output<W> {
     }
 }
 
-impl<W: Write + Send> Rows<W> for Output<W> {
-    fn write(&mut self, record: &Record) -> Result<(), String> {
+impl<W: Write + Send> RecordRows<W> for RowOutput<W> {
+    fn write(&mut self, record: &TraceRecord) -> Result<(), String> {
         self.batch.push(record);
         if self.batch.time_ns.len() == GROUP_ROWS {
             self.write_group()?;
@@ -335,10 +338,10 @@ mod tests {
 
     #[test]
     fn a_file_without_forced_writes_needs_no_column_of_them() {
-        let mut input = Input::open(bytes::Bytes::from(of_before()), false).unwrap();
-        let record = Record {
+        let mut input = RowInput::open(bytes::Bytes::from(of_before()), false).unwrap();
+        let record = TraceRecord {
             time: Nanos(5),
-            op: Op::Write,
+            op: RecordOp::Write,
             offset_bytes: 4096,
             len_bytes: 512,
             volume: 7,

@@ -209,7 +209,7 @@ fn read_up_to(input: &mut impl Read, buf: &mut [u8]) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Reader, Record, Strictness};
+    use crate::{Strictness, TraceReader, TraceRecord};
     use flate2::write::GzEncoder;
     use std::io::{Cursor, Write};
 
@@ -231,9 +231,9 @@ mod tests {
         gzip.finish().unwrap()
     }
 
-    fn read(bytes: Vec<u8>, format: Option<Format>) -> Result<Vec<Record>, crate::Error> {
+    fn read(bytes: Vec<u8>, format: Option<Format>) -> Result<Vec<TraceRecord>, crate::Error> {
         let path = Path::new("t.tgz");
-        Reader::new(path, Cursor::new(bytes), format, Strictness::Strict)?.collect()
+        TraceReader::new(path, Cursor::new(bytes), format, Strictness::Strict)?.collect()
     }
 
     #[test]

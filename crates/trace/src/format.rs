@@ -17,11 +17,11 @@ pub(crate) mod tencent;
 mod vscsi;
 
 pub(crate) use line::{
-    Line, LineParser, SNIFFED_BYTES, fields, length, lines, number, op, seconds, sector_bytes,
+    LineParser, SNIFFED_BYTES, TextLine, fields, length, lines, number, op, seconds, sector_bytes,
     sectors, volume_of_name,
 };
 
-use crate::{Op, Record};
+use crate::{RecordOp, TraceRecord};
 use oracle_general::Objects;
 use std::path::Path;
 
@@ -68,7 +68,7 @@ pub enum Format {
 
 /// The structure of a format.
 #[derive(Clone, Copy)]
-pub(crate) enum Form {
+pub(crate) enum FormatForm {
     /// One a line; the parser by the first bytes.
     Lines(fn(&[u8]) -> LineParser),
     /// Records of so many bytes, their parser, and a test for such records.
@@ -82,23 +82,23 @@ pub(crate) enum Form {
 }
 
 /// A parser of one record of the length that a format has.
-pub(crate) type RecordParser = fn(&[u8]) -> Result<Line, String>;
+pub(crate) type RecordParser = fn(&[u8]) -> Result<TextLine, String>;
 
-struct Row {
+struct FormatRow {
     format: Format,
     name: &'static str,
     /// Bytes with which only this format begins.
     openings: &'static [&'static [u8]],
-    form: Form,
+    form: FormatForm,
 }
 
 const fn row(
     format: Format,
     name: &'static str,
     openings: &'static [&'static [u8]],
-    form: Form,
-) -> Row {
-    Row {
+    form: FormatForm,
+) -> FormatRow {
+    FormatRow {
         format,
         name,
         openings,
@@ -108,25 +108,25 @@ const fn row(
 
 /// Every format, in the order of [`Format`].
 #[rustfmt::skip]
-const TABLE: [Row; 16] = [
-    row(Format::Csv, "csv", &[csv::HEADER.as_bytes()], Form::Lines(|_| csv::parse)),
-    row(Format::Binary, "binary", &[&binary::MAGIC], Form::Binary),
-    row(Format::Parquet, "parquet", &[&PARQUET_MAGIC], Form::Parquet),
-    row(Format::Blkparse, "blkparse", &[], Form::Lines(blkparse::parser)),
-    row(Format::Blktrace, "blktrace", &[&blktrace::LITTLE, &blktrace::BIG], Form::Blktrace),
-    row(Format::FioIolog, "fio-iolog", &[fio::VERSION_2, fio::VERSION_3], Form::Lines(|_| fio::parse)),
-    row(Format::Vscsi1, "vscsi1", &[], Form::Records(vscsi::BYTES_1, vscsi::parse_1, vscsi::is_1)),
-    row(Format::Vscsi2, "vscsi2", &[], Form::Records(vscsi::BYTES_2, vscsi::parse_2, vscsi::is_2)),
-    row(Format::Fiu, "fiu", &[], Form::Lines(|_| fiu::parse)),
-    row(Format::Msr, "msr", &[], Form::Lines(|_| msr::parse)),
-    row(Format::Spc, "spc", &[], Form::Lines(|_| spc::parse)),
-    row(Format::Systor17, "systor17", &[systor17::HEADER_START.as_bytes()], Form::Lines(|_| systor17::parse)),
-    row(Format::Alibaba, "alibaba", &[alibaba::HEADER_START.as_bytes()], Form::Lines(|_| alibaba::parse)),
-    row(Format::Tencent, "tencent", &[], Form::Lines(|_| tencent::parse)),
+const TABLE: [FormatRow; 16] = [
+    row(Format::Csv, "csv", &[csv::HEADER.as_bytes()], FormatForm::Lines(|_| csv::parse)),
+    row(Format::Binary, "binary", &[&binary::MAGIC], FormatForm::Binary),
+    row(Format::Parquet, "parquet", &[&PARQUET_MAGIC], FormatForm::Parquet),
+    row(Format::Blkparse, "blkparse", &[], FormatForm::Lines(blkparse::parser)),
+    row(Format::Blktrace, "blktrace", &[&blktrace::LITTLE, &blktrace::BIG], FormatForm::Blktrace),
+    row(Format::FioIolog, "fio-iolog", &[fio::VERSION_2, fio::VERSION_3], FormatForm::Lines(|_| fio::parse)),
+    row(Format::Vscsi1, "vscsi1", &[], FormatForm::Records(vscsi::BYTES_1, vscsi::parse_1, vscsi::is_1)),
+    row(Format::Vscsi2, "vscsi2", &[], FormatForm::Records(vscsi::BYTES_2, vscsi::parse_2, vscsi::is_2)),
+    row(Format::Fiu, "fiu", &[], FormatForm::Lines(|_| fiu::parse)),
+    row(Format::Msr, "msr", &[], FormatForm::Lines(|_| msr::parse)),
+    row(Format::Spc, "spc", &[], FormatForm::Lines(|_| spc::parse)),
+    row(Format::Systor17, "systor17", &[systor17::HEADER_START.as_bytes()], FormatForm::Lines(|_| systor17::parse)),
+    row(Format::Alibaba, "alibaba", &[alibaba::HEADER_START.as_bytes()], FormatForm::Lines(|_| alibaba::parse)),
+    row(Format::Tencent, "tencent", &[], FormatForm::Lines(|_| tencent::parse)),
     row(Format::OracleGeneral, "oracle-general", &[],
-        Form::Records(oracle_general::RECORD_BYTES, oracle_general::parse_blocks, |_| false)),
+        FormatForm::Records(oracle_general::RECORD_BYTES, oracle_general::parse_blocks, |_| false)),
     row(Format::OracleGeneralSectors, "oracle-general-sectors", &[],
-        Form::Records(oracle_general::RECORD_BYTES, oracle_general::parse_sectors, |_| false)),
+        FormatForm::Records(oracle_general::RECORD_BYTES, oracle_general::parse_sectors, |_| false)),
 ];
 
 impl Format {
@@ -198,29 +198,32 @@ impl Format {
     /// The formats that the first bytes of a file, decompressed, may be of; several if several fit
     /// alike. The headerless oracleGeneral is never guessed.
     pub fn sniff(start: &[u8]) -> Vec<Format> {
-        let opens = |row: &&Row| row.openings.iter().any(|bytes| start.starts_with(bytes));
+        let opens = |row: &&FormatRow| row.openings.iter().any(|bytes| start.starts_with(bytes));
         if let Some(row) = TABLE.iter().find(opens) {
             return vec![row.format];
         }
-        let fits = |row: &&Row| match row.form {
-            Form::Lines(parser) => {
+        let fits = |row: &&FormatRow| match row.form {
+            FormatForm::Lines(parser) => {
                 let mut parsed = lines(start).map(parser(start));
-                matches!(parsed.find(|line| *line != Ok(Line::Other)), Some(Ok(_)))
+                matches!(
+                    parsed.find(|line| *line != Ok(TextLine::Other)),
+                    Some(Ok(_))
+                )
             }
-            Form::Records(bytes, _, looks) => start.len() >= 2 * bytes && looks(start),
-            Form::Blktrace | Form::Binary | Form::Parquet => false,
+            FormatForm::Records(bytes, _, looks) => start.len() >= 2 * bytes && looks(start),
+            FormatForm::Blktrace | FormatForm::Binary | FormatForm::Parquet => false,
         };
         let fitting = TABLE.iter().filter(fits).map(|row| row.format).collect();
         by_time(start, fitting)
     }
 
-    pub(crate) fn form(self) -> Form {
+    pub(crate) fn form(self) -> FormatForm {
         TABLE[self as usize].form
     }
 
     /// True of a format of text lines.
     pub(crate) fn is_text(self) -> bool {
-        matches!(self.form(), Form::Lines(_))
+        matches!(self.form(), FormatForm::Lines(_))
     }
 
     /// True if the format's volumes are numbers of Linux devices.
@@ -249,13 +252,13 @@ fn by_time(start: &[u8], fitting: Vec<Format>) -> Vec<Format> {
         return fitting;
     }
     let runs_on = |format: &Format| {
-        let Form::Lines(parser) = format.form() else {
+        let FormatForm::Lines(parser) = format.form() else {
             return false;
         };
         let times = lines(start)
             .map(parser(start))
             .filter_map(|line| match line {
-                Ok(Line::Record(record)) => Some(record.time),
+                Ok(TextLine::Record(record)) => Some(record.time),
                 _ => None,
             });
         let times: Vec<_> = times.collect();
@@ -266,8 +269,8 @@ fn by_time(start: &[u8], fitting: Vec<Format>) -> Vec<Format> {
 }
 
 /// Refuses a record that no reader may yield.
-pub(crate) fn validate(record: &Record) -> Result<(), String> {
-    if record.forced && record.op == Op::Read {
+pub(crate) fn validate(record: &TraceRecord) -> Result<(), String> {
+    if record.forced && record.op == RecordOp::Read {
         return Err("a read that is forced".into());
     }
     if record.is_flush() && !record.forced {

@@ -1,6 +1,6 @@
 //! A trace in numbers.
 
-use crate::{Op, Record};
+use crate::{RecordOp, TraceRecord};
 use block::Nanos;
 use rustc_hash::FxHashMap;
 
@@ -54,7 +54,7 @@ struct Ends {
 
 impl Info {
     /// Counts one request, or a flush.
-    pub fn add(&mut self, record: &Record) {
+    pub fn add(&mut self, record: &TraceRecord) {
         if record.is_flush() {
             self.flushes += 1;
             return;
@@ -67,7 +67,7 @@ impl Info {
         let len = u64::from(record.len_bytes);
         self.requests += 1;
         self.bytes += len;
-        if record.op == Op::Read {
+        if record.op == RecordOp::Read {
             self.reads += 1;
             self.read_bytes += len;
         }
@@ -83,8 +83,8 @@ impl Info {
             let touches = self.touches.entry((record.volume, block)).or_default();
             touches.again |= touches.read | touches.written;
             match record.op {
-                Op::Read => touches.read = true,
-                Op::Write => touches.written = true,
+                RecordOp::Read => touches.read = true,
+                RecordOp::Write => touches.written = true,
             }
         }
     }
@@ -154,16 +154,16 @@ mod tests {
     #[test]
     fn counts_what_was_asked() {
         let mut info = Info::default();
-        let record = |op, offset_bytes, len_bytes| Record {
+        let record = |op, offset_bytes, len_bytes| TraceRecord {
             op,
             offset_bytes,
             len_bytes,
-            ..Record::default()
+            ..TraceRecord::default()
         };
-        info.add(&record(Op::Read, 0, 8192));
-        info.add(&record(Op::Read, 8192, 4096));
-        info.add(&record(Op::Write, 100, 512));
-        info.add(&Record::flush(Nanos(5), 0));
+        info.add(&record(RecordOp::Read, 0, 8192));
+        info.add(&record(RecordOp::Read, 8192, 4096));
+        info.add(&record(RecordOp::Write, 100, 512));
+        info.add(&TraceRecord::flush(Nanos(5), 0));
         let forced = |info: &Info| (info.flushes, info.forced);
         assert_eq!((forced(&info), info.last), ((1, 0), Nanos(0)));
         assert_eq!((info.requests, info.reads, info.sequential), (3, 2, 1));

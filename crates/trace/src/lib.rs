@@ -1,6 +1,6 @@
 //! Block traces: the requests of a volume, in order.
 //!
-//! [`Reader`] streams any supported format as [`Record`]s in bounded memory;
+//! [`TraceReader`] streams any supported format as [`TraceRecord`]s in bounded memory;
 //! the formats themselves are pure functions from a line (or a binary record)
 //! to a record, one file each under `format/`, in one table by which a file's
 //! format is recognised. A file may be compressed, and in a tar archive.
@@ -27,15 +27,15 @@ mod writer;
 pub use error::Error;
 pub use format::{Format, PARQUET_MAGIC, binary::MAGIC as BINARY_MAGIC};
 pub use info::Info;
-pub use reader::{Devices, Input, Reader, Records, Skipped, Strictness, plain};
-pub use tape::{Tape, TapeReader};
-pub use writer::{Rows, Writer};
+pub use reader::{DecodedRecords, DeviceFilter, Input, Skipped, Strictness, TraceReader, plain};
+pub use tape::{RecordTape, TapeReader};
+pub use writer::{RecordRows, Writer};
 
 use block::Nanos;
 
 /// Read or write.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Op {
+pub enum RecordOp {
     /// A read.
     #[default]
     Read,
@@ -45,11 +45,11 @@ pub enum Op {
 
 /// One request of a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Record {
+pub struct TraceRecord {
     /// Time since the epoch of the trace; zero throughout if not recorded.
     pub time: Nanos,
     /// Read or write.
-    pub op: Op,
+    pub op: RecordOp,
     /// Offset on the volume, in bytes.
     pub offset_bytes: u64,
     /// Length in bytes; zero of a flush.
@@ -60,15 +60,15 @@ pub struct Record {
     pub forced: bool,
 }
 
-impl Record {
+impl TraceRecord {
     /// A flush: a forced write of no bytes.
-    pub fn flush(time: Nanos, volume: u32) -> Record {
-        Record {
+    pub fn flush(time: Nanos, volume: u32) -> TraceRecord {
+        TraceRecord {
             time,
-            op: Op::Write,
+            op: RecordOp::Write,
             volume,
             forced: true,
-            ..Record::default()
+            ..TraceRecord::default()
         }
     }
 

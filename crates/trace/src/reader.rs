@@ -3,9 +3,9 @@
 
 use crate::archive::{self, Archive};
 use crate::format::{
-    Form, Line, LineParser, RecordParser, SNIFFED_BYTES, binary, blktrace, validate,
+    FormatForm, LineParser, RecordParser, SNIFFED_BYTES, TextLine, binary, blktrace, validate,
 };
-use crate::{Error, Format, Record};
+use crate::{Error, Format, TraceRecord};
 use block::Nanos;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -45,27 +45,27 @@ pub struct Skipped {
 pub type Input = Box<dyn BufRead + Send>;
 
 /// Records of a format that is decoded elsewhere.
-pub trait Records: Send {
+pub trait DecodedRecords: Send {
     /// The next; `None` at the end. `Err` is a clause, and the end.
-    fn next(&mut self) -> Result<Option<Record>, String>;
+    fn next(&mut self) -> Result<Option<TraceRecord>, String>;
 }
 
 /// Linux devices with requests to be taken, of formats that name devices.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Devices {
+pub enum DeviceFilter {
     /// Those of one; requests of a second are an error.
     #[default]
     Sole,
     /// Those of all, each a volume.
     All,
-    /// Those of these numbers, as [`Record::volume`] has them.
+    /// Those of these numbers, as [`TraceRecord::volume`] has them.
     Only(Vec<u32>),
 }
 
 /// Steps in which an error looks for further devices to name.
 const DEVICES_LOOKED_FOR: usize = 100_000;
 
-enum Decoder {
+enum RecordDecoder {
     Lines {
         input: Input,
         parse: LineParser,
@@ -77,19 +77,19 @@ enum Decoder {
     },
     Blktrace {
         input: Input,
-        events: blktrace::Events,
+        events: blktrace::BlktraceEvents,
     },
     Binary {
         input: Input,
-        last: binary::Last,
+        last: binary::LastRecord,
     },
-    Elsewhere(Box<dyn Records>),
+    Elsewhere(Box<dyn DecodedRecords>),
 }
 
 /// Streams the records of one trace.
-pub struct Reader {
+pub struct TraceReader {
     path: PathBuf,
-    decoder: Decoder,
+    decoder: RecordDecoder,
     format: Format,
     strictness: Strictness,
     skipped: Skipped,
@@ -98,14 +98,14 @@ pub struct Reader {
     text: Vec<u8>,
     end_bytes: u64,
     flushes: bool,
-    devices: Devices,
+    devices: DeviceFilter,
     sole: Option<u32>,
     ended: bool,
 }
 
 /// Result of one step of a decoder.
-enum Step {
-    Record(Record),
+enum DecoderStep {
+    Record(TraceRecord),
     Nothing,
     Malformed(String),
     /// An I/O error or a broken stream: the end.
@@ -113,16 +113,16 @@ enum Step {
     End,
 }
 
-impl Reader {
+impl TraceReader {
     /// Opens `path`, guessing the format if `format` is `None`.
     pub fn open(
         path: &Path,
         format: Option<Format>,
         strictness: Strictness,
-    ) -> Result<Reader, Error> {
+    ) -> Result<TraceReader, Error> {
         let fail = |e: io::Error| Error::new(path, None, e.to_string());
         let file = File::open(path).map_err(fail)?;
-        Reader::new(path, file, format, strictness)
+        TraceReader::new(path, file, format, strictness)
     }
 
     /// Reads from `input`; `path` is for error messages, and for the formats that only a name
@@ -132,7 +132,7 @@ impl Reader {
         input: impl Read + Send + 'static,
         format: Option<Format>,
         strictness: Strictness,
-    ) -> Result<Reader, Error> {
+    ) -> Result<TraceReader, Error> {
         let fail = |e: io::Error| Error::new(path, None, e.to_string());
         let (start, mut input) = plain(input, format).map_err(fail)?;
         let format = match format {
@@ -142,50 +142,55 @@ impl Reader {
             }
         };
         let decoder = match format.form() {
-            Form::Lines(parser) => Decoder::Lines {
+            FormatForm::Lines(parser) => RecordDecoder::Lines {
                 input,
                 parse: parser(&start),
             },
-            Form::Records(bytes, parse, _) => Decoder::Records {
+            FormatForm::Records(bytes, parse, _) => RecordDecoder::Records {
                 input,
                 raw: vec![0; bytes],
                 parse,
             },
-            Form::Blktrace => Decoder::Blktrace {
+            FormatForm::Blktrace => RecordDecoder::Blktrace {
                 input,
-                events: blktrace::Events::of(&start),
+                events: blktrace::BlktraceEvents::of(&start),
             },
-            Form::Binary => {
+            FormatForm::Binary => {
                 let mut magic = [0; binary::MAGIC.len()];
                 if input.read_exact(&mut magic).is_err() || magic != binary::MAGIC {
                     return Err(Error::new(path, None, "not a hotset binary trace"));
                 }
                 let plain = zstd::Decoder::with_buffer(input).map_err(fail)?;
-                Decoder::Binary {
+                RecordDecoder::Binary {
                     input: Box::new(BufReader::with_capacity(BUFFER_BYTES, plain)),
-                    last: binary::Last::default(),
+                    last: binary::LastRecord::default(),
                 }
             }
-            Form::Parquet => {
+            FormatForm::Parquet => {
                 let what = "Parquet is not read here; convert it: `hotset-lab trace convert FILE FILE.hottrace`";
                 return Err(Error::new(path, None, what));
             }
         };
-        Ok(Reader::with(path, decoder, format, strictness))
+        Ok(TraceReader::with(path, decoder, format, strictness))
     }
 
     /// Reads records decoded elsewhere, of `format`.
     pub fn elsewhere(
         path: &Path,
-        records: Box<dyn Records>,
+        records: Box<dyn DecodedRecords>,
         format: Format,
         strictness: Strictness,
-    ) -> Reader {
-        Reader::with(path, Decoder::Elsewhere(records), format, strictness)
+    ) -> TraceReader {
+        TraceReader::with(path, RecordDecoder::Elsewhere(records), format, strictness)
     }
 
-    fn with(path: &Path, decoder: Decoder, format: Format, strictness: Strictness) -> Reader {
-        Reader {
+    fn with(
+        path: &Path,
+        decoder: RecordDecoder,
+        format: Format,
+        strictness: Strictness,
+    ) -> TraceReader {
+        TraceReader {
             path: path.to_path_buf(),
             decoder,
             format,
@@ -196,26 +201,26 @@ impl Reader {
             text: Vec::new(),
             end_bytes: u64::MAX,
             flushes: false,
-            devices: Devices::Sole,
+            devices: DeviceFilter::Sole,
             sole: None,
             ended: false,
         }
     }
 
     /// Takes requests that end beyond `end_bytes` for bad input.
-    pub fn with_end(mut self, end_bytes: u64) -> Reader {
+    pub fn with_end(mut self, end_bytes: u64) -> TraceReader {
         self.end_bytes = end_bytes;
         self
     }
 
     /// Yields flushes too, which are left out otherwise.
-    pub fn with_flushes(mut self) -> Reader {
+    pub fn with_flushes(mut self) -> TraceReader {
         self.flushes = true;
         self
     }
 
     /// Takes the requests of `devices`, if the format names such.
-    pub fn with_devices(mut self, devices: Devices) -> Reader {
+    pub fn with_devices(mut self, devices: DeviceFilter) -> TraceReader {
         self.devices = devices;
         self
     }
@@ -230,18 +235,18 @@ impl Reader {
         self.skipped
     }
 
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> DecoderStep {
         self.line += 1;
         match &mut self.decoder {
-            Decoder::Lines { input, parse } => line_step(input, &mut self.text, *parse),
-            Decoder::Records { input, raw, parse } => match blktrace::fill(input, raw) {
-                Ok(false) => Step::End,
+            RecordDecoder::Lines { input, parse } => line_step(input, &mut self.text, *parse),
+            RecordDecoder::Records { input, raw, parse } => match blktrace::fill(input, raw) {
+                Ok(false) => DecoderStep::End,
                 Ok(true) => parsed(parse(raw)),
-                Err(e) => Step::Broken(e.to_string()),
+                Err(e) => DecoderStep::Broken(e.to_string()),
             },
-            Decoder::Blktrace { input, events } => decoded(events.next(input)),
-            Decoder::Binary { input, last } => decoded(binary::decode(last, input)),
-            Decoder::Elsewhere(records) => decoded(records.next()),
+            RecordDecoder::Blktrace { input, events } => decoded(events.next(input)),
+            RecordDecoder::Binary { input, last } => decoded(binary::decode(last, input)),
+            RecordDecoder::Elsewhere(records) => decoded(records.next()),
         }
     }
 
@@ -251,10 +256,10 @@ impl Reader {
             return Ok(true);
         }
         match &self.devices {
-            Devices::All => Ok(true),
-            Devices::Only(devices) => Ok(devices.contains(&volume)),
-            Devices::Sole if *self.sole.get_or_insert(volume) == volume => Ok(true),
-            Devices::Sole => Err(self.several(volume)),
+            DeviceFilter::All => Ok(true),
+            DeviceFilter::Only(devices) => Ok(devices.contains(&volume)),
+            DeviceFilter::Sole if *self.sole.get_or_insert(volume) == volume => Ok(true),
+            DeviceFilter::Sole => Err(self.several(volume)),
         }
     }
 
@@ -263,9 +268,9 @@ impl Reader {
         let mut devices = BTreeSet::from_iter(self.sole.into_iter().chain([second]));
         for _ in 0..DEVICES_LOOKED_FOR {
             match self.step() {
-                Step::Record(record) => devices.extend([record.volume]),
-                Step::Nothing | Step::Malformed(_) => {}
-                Step::Broken(_) | Step::End => break,
+                DecoderStep::Record(record) => devices.extend([record.volume]),
+                DecoderStep::Nothing | DecoderStep::Malformed(_) => {}
+                DecoderStep::Broken(_) | DecoderStep::End => break,
             }
         }
         let names = devices
@@ -280,7 +285,7 @@ impl Reader {
     }
 
     /// Counts a record that no reader may yield; `Err` is a clause.
-    fn check(&mut self, record: &Record) -> Result<(), String> {
+    fn check(&mut self, record: &TraceRecord) -> Result<(), String> {
         if let Err(what) = validate(record) {
             self.skipped.malformed += 1;
             return Err(what);
@@ -315,53 +320,53 @@ impl Reader {
     }
 }
 
-fn line_step(input: &mut Input, text: &mut Vec<u8>, parse: LineParser) -> Step {
+fn line_step(input: &mut Input, text: &mut Vec<u8>, parse: LineParser) -> DecoderStep {
     text.clear();
     let mut limited = input.by_ref().take(LINE_BYTES_MAX);
     match limited.read_until(b'\n', text) {
-        Err(e) => return Step::Broken(e.to_string()),
-        Ok(0) => return Step::End,
+        Err(e) => return DecoderStep::Broken(e.to_string()),
+        Ok(0) => return DecoderStep::End,
         Ok(n) if n as u64 == LINE_BYTES_MAX => {
-            return Step::Broken(format!("a line longer than {LINE_BYTES_MAX} bytes"));
+            return DecoderStep::Broken(format!("a line longer than {LINE_BYTES_MAX} bytes"));
         }
         Ok(_) => {}
     }
     let Ok(text) = std::str::from_utf8(text) else {
-        return Step::Malformed("not text".into());
+        return DecoderStep::Malformed("not text".into());
     };
     match text.trim_end() {
-        "" => Step::Nothing,
-        text if text.starts_with('#') => Step::Nothing,
+        "" => DecoderStep::Nothing,
+        text if text.starts_with('#') => DecoderStep::Nothing,
         text => parsed(parse(text)),
     }
 }
 
-fn parsed(line: Result<Line, String>) -> Step {
+fn parsed(line: Result<TextLine, String>) -> DecoderStep {
     match line {
-        Ok(Line::Record(record)) => Step::Record(record),
-        Ok(Line::Other) => Step::Nothing,
-        Err(what) => Step::Malformed(what),
+        Ok(TextLine::Record(record)) => DecoderStep::Record(record),
+        Ok(TextLine::Other) => DecoderStep::Nothing,
+        Err(what) => DecoderStep::Malformed(what),
     }
 }
 
-fn decoded<E: ToString>(record: Result<Option<Record>, E>) -> Step {
+fn decoded<E: ToString>(record: Result<Option<TraceRecord>, E>) -> DecoderStep {
     match record {
-        Ok(Some(record)) => Step::Record(record),
-        Ok(None) => Step::End,
-        Err(e) => Step::Broken(e.to_string()),
+        Ok(Some(record)) => DecoderStep::Record(record),
+        Ok(None) => DecoderStep::End,
+        Err(e) => DecoderStep::Broken(e.to_string()),
     }
 }
 
-impl Iterator for Reader {
-    type Item = Result<Record, Error>;
+impl Iterator for TraceReader {
+    type Item = Result<TraceRecord, Error>;
 
-    fn next(&mut self) -> Option<Result<Record, Error>> {
+    fn next(&mut self) -> Option<Result<TraceRecord, Error>> {
         while !self.ended {
             let line = self.line + 1;
             let what = match self.step() {
-                Step::Nothing => continue,
-                Step::End => break,
-                Step::Record(record) => match self.takes(record.volume) {
+                DecoderStep::Nothing => continue,
+                DecoderStep::End => break,
+                DecoderStep::Record(record) => match self.takes(record.volume) {
                     Ok(false) => continue,
                     Err(what) => {
                         self.ended = true;
@@ -373,11 +378,11 @@ impl Iterator for Reader {
                         Err(what) => what,
                     },
                 },
-                Step::Malformed(what) => {
+                DecoderStep::Malformed(what) => {
                     self.skipped.malformed += 1;
                     what
                 }
-                Step::Broken(what) => {
+                DecoderStep::Broken(what) => {
                     self.ended = true;
                     self.skipped.truncated = true;
                     what
@@ -444,9 +449,9 @@ mod tests {
     const SDB: &str = "  8,16 0 2 0.000000002 7 Q W 16 + 8 [fio]\n";
     const DM: &str = "253,0  0 3 0.000000003 7 Q W 24 + 8 [fio]\n";
 
-    fn read(text: &str, devices: Devices) -> Result<Vec<u64>, String> {
+    fn read(text: &str, devices: DeviceFilter) -> Result<Vec<u64>, String> {
         let input = io::Cursor::new(text.as_bytes().to_vec());
-        let reader = Reader::new(Path::new("t"), input, None, Strictness::Lenient);
+        let reader = TraceReader::new(Path::new("t"), input, None, Strictness::Lenient);
         let records = reader.unwrap().with_devices(devices);
         let places = records.map(|r| r.map(|r| r.offset_bytes / 512));
         places
@@ -457,20 +462,20 @@ mod tests {
     #[test]
     fn requests_of_several_devices_are_refused_until_one_is_named() {
         let text = [SDA, SDB, DM].concat();
-        let refused = read(&text, Devices::Sole).unwrap_err();
+        let refused = read(&text, DeviceFilter::Sole).unwrap_err();
         assert!(refused.starts_with("t:2: "), "{refused}");
         assert!(refused.contains("(8,0 8,16 253,0)"), "{refused}");
-        assert_eq!(read(&text, Devices::All), Ok(vec![8, 16, 24]));
-        let only = Devices::Only(vec![8 << 20 | 16, 253 << 20]);
+        assert_eq!(read(&text, DeviceFilter::All), Ok(vec![8, 16, 24]));
+        let only = DeviceFilter::Only(vec![8 << 20 | 16, 253 << 20]);
         assert_eq!(read(&text, only), Ok(vec![16, 24]));
-        assert_eq!(read(SDA, Devices::Sole), Ok(vec![8]));
-        assert_eq!(read(SDA, Devices::Only(vec![1])), Ok(vec![]));
+        assert_eq!(read(SDA, DeviceFilter::Sole), Ok(vec![8]));
+        assert_eq!(read(SDA, DeviceFilter::Only(vec![1])), Ok(vec![]));
     }
 
     #[test]
     fn captures_whose_time_runs_back_are_to_be_sorted() {
         let twice = [capture(false, &[1]), capture(false, &[1])].concat();
-        let reader = Reader::new(
+        let reader = TraceReader::new(
             Path::new("t"),
             io::Cursor::new(twice),
             None,

@@ -4,25 +4,25 @@
 //! Invariant: the pieces taken, joined, are the records that were not
 //! dropped, in order.
 
-use crate::Record;
-use crate::format::binary::{self, Last};
+use crate::TraceRecord;
+use crate::format::binary::{self, LastRecord};
 
 /// Longest encoding of a record: four numbers of ten bytes.
 const RECORD_BYTES_MAX: usize = 40;
 
 /// A buffer of records; when full, drops and counts further ones.
-pub struct Tape {
-    last: Last,
+pub struct RecordTape {
+    last: LastRecord,
     bytes: Vec<u8>,
     bytes_max: usize,
     dropped: u64,
 }
 
-impl Tape {
+impl RecordTape {
     /// Holds `bytes_max` bytes of records, six or so each; allocates them now.
-    pub fn new(bytes_max: usize) -> Tape {
-        Tape {
-            last: Last::default(),
+    pub fn new(bytes_max: usize) -> RecordTape {
+        RecordTape {
+            last: LastRecord::default(),
             bytes: Vec::with_capacity(bytes_max.max(RECORD_BYTES_MAX)),
             bytes_max: bytes_max.max(RECORD_BYTES_MAX),
             dropped: 0,
@@ -31,7 +31,7 @@ impl Tape {
 
     /// Appends `record`, or drops and counts the record.
     #[inline]
-    pub fn push(&mut self, record: &Record) {
+    pub fn push(&mut self, record: &TraceRecord) {
         if self.bytes.len() + RECORD_BYTES_MAX > self.bytes_max {
             self.dropped += 1;
             return;
@@ -52,15 +52,15 @@ impl Tape {
     }
 }
 
-/// Reads the pieces of one [`Tape`].
+/// Reads the pieces of one [`RecordTape`].
 #[derive(Default)]
 pub struct TapeReader {
-    last: Last,
+    last: LastRecord,
 }
 
 impl TapeReader {
     /// The records of the next piece; `Err` if the bytes are no piece.
-    pub fn records(&mut self, mut piece: &[u8]) -> std::io::Result<Vec<Record>> {
+    pub fn records(&mut self, mut piece: &[u8]) -> std::io::Result<Vec<TraceRecord>> {
         let mut records = Vec::new();
         while let Some(record) = binary::decode(&mut self.last, &mut piece)? {
             records.push(record);
@@ -72,16 +72,16 @@ impl TapeReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Op;
+    use crate::RecordOp;
     use block::Nanos;
 
-    fn record(i: u64) -> Record {
-        Record {
+    fn record(i: u64) -> TraceRecord {
+        TraceRecord {
             time: Nanos(i * 1000),
             op: if i.is_multiple_of(3) {
-                Op::Write
+                RecordOp::Write
             } else {
-                Op::Read
+                RecordOp::Read
             },
             offset_bytes: i * 7919 % 1000 * 4096,
             len_bytes: 4096,
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_is_what_was_pushed() {
-        let (mut tape, mut reader) = (Tape::new(1 << 16), TapeReader::default());
+        let (mut tape, mut reader) = (RecordTape::new(1 << 16), TapeReader::default());
         let mut seen = Vec::new();
         for i in 0..1000 {
             tape.push(&record(i));
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_full_tape_drops_and_counts_and_goes_on() {
-        let (mut tape, mut reader) = (Tape::new(100), TapeReader::default());
+        let (mut tape, mut reader) = (RecordTape::new(100), TapeReader::default());
         (0..1000).for_each(|i| tape.push(&record(i)));
         let first = reader.records(&tape.take()).unwrap();
         assert!(!first.is_empty() && first.len() < 20);

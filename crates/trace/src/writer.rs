@@ -1,29 +1,29 @@
 //! A streaming writer of the formats that hotset exports.
 
 use crate::format::{binary, csv, oracle_general};
-use crate::{Error, Format, Record, ZSTD_LEVEL};
+use crate::{Error, Format, TraceRecord, ZSTD_LEVEL};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Encodes records in a format that is encoded elsewhere.
-pub trait Rows<W> {
+pub trait RecordRows<W> {
     /// Appends one; `Err` is a clause.
-    fn write(&mut self, record: &Record) -> Result<(), String>;
+    fn write(&mut self, record: &TraceRecord) -> Result<(), String>;
     /// Completes the trace; returns its output.
     fn finish(self: Box<Self>) -> Result<W, String>;
 }
 
-enum Encoder<W: Write + Send> {
+enum RecordEncoder<W: Write + Send> {
     Csv(W),
-    Binary(zstd::Encoder<'static, W>, binary::Last, Vec<u8>),
+    Binary(zstd::Encoder<'static, W>, binary::LastRecord, Vec<u8>),
     OracleGeneral(W),
-    Elsewhere(Box<dyn Rows<W> + Send>),
+    Elsewhere(Box<dyn RecordRows<W> + Send>),
 }
 
 /// Writes records one by one; call [`Writer::finish`] at the end.
 pub struct Writer<W: Write + Send> {
     path: PathBuf,
-    encoder: Encoder<W>,
+    encoder: RecordEncoder<W>,
 }
 
 impl<W: Write + Send> Writer<W> {
@@ -34,14 +34,14 @@ impl<W: Write + Send> Writer<W> {
         let encoder = match format {
             Format::Csv => {
                 writeln!(output, "{}", csv::HEADER).map_err(fail)?;
-                Encoder::Csv(output)
+                RecordEncoder::Csv(output)
             }
             Format::Binary => {
                 output.write_all(&binary::MAGIC).map_err(fail)?;
                 let zstd = zstd::Encoder::new(output, ZSTD_LEVEL).map_err(fail)?;
-                Encoder::Binary(zstd, binary::Last::default(), Vec::new())
+                RecordEncoder::Binary(zstd, binary::LastRecord::default(), Vec::new())
             }
-            Format::OracleGeneral => Encoder::OracleGeneral(output),
+            Format::OracleGeneral => RecordEncoder::OracleGeneral(output),
             other => {
                 let what = format!(
                     "{} can be read but not written; write csv, binary or oracle-general",
@@ -57,27 +57,27 @@ impl<W: Write + Send> Writer<W> {
     }
 
     /// Writes records encoded elsewhere; `path` is for error messages only.
-    pub fn elsewhere(path: &Path, rows: Box<dyn Rows<W> + Send>) -> Writer<W> {
+    pub fn elsewhere(path: &Path, rows: Box<dyn RecordRows<W> + Send>) -> Writer<W> {
         Writer {
             path: path.to_path_buf(),
-            encoder: Encoder::Elsewhere(rows),
+            encoder: RecordEncoder::Elsewhere(rows),
         }
     }
 
     /// Appends one request. Text forms keep whole microseconds; libCacheSim's has no flushes.
-    pub fn write(&mut self, record: &Record) -> Result<(), Error> {
+    pub fn write(&mut self, record: &TraceRecord) -> Result<(), Error> {
         let result = match &mut self.encoder {
-            Encoder::Csv(output) => writeln!(output, "{}", csv::print(record)),
-            Encoder::Binary(output, last, buffer) => {
+            RecordEncoder::Csv(output) => writeln!(output, "{}", csv::print(record)),
+            RecordEncoder::Binary(output, last, buffer) => {
                 buffer.clear();
                 binary::encode(last, record, buffer);
                 output.write_all(buffer)
             }
-            Encoder::OracleGeneral(_) if record.is_flush() => Ok(()),
-            Encoder::OracleGeneral(output) => record
+            RecordEncoder::OracleGeneral(_) if record.is_flush() => Ok(()),
+            RecordEncoder::OracleGeneral(output) => record
                 .blocks(oracle_general::OBJECT_BYTES)
                 .try_for_each(|block| output.write_all(&oracle_general::print(record.time, block))),
-            Encoder::Elsewhere(rows) => {
+            RecordEncoder::Elsewhere(rows) => {
                 let written = rows.write(record);
                 return written.map_err(|what| Error::new(&self.path, None, what));
             }
@@ -90,9 +90,9 @@ impl<W: Write + Send> Writer<W> {
         let path = self.path;
         let fail = |e: io::Error| Error::new(&path, None, e.to_string());
         let mut output = match self.encoder {
-            Encoder::Csv(output) | Encoder::OracleGeneral(output) => output,
-            Encoder::Binary(output, ..) => output.finish().map_err(fail)?,
-            Encoder::Elsewhere(rows) => {
+            RecordEncoder::Csv(output) | RecordEncoder::OracleGeneral(output) => output,
+            RecordEncoder::Binary(output, ..) => output.finish().map_err(fail)?,
+            RecordEncoder::Elsewhere(rows) => {
                 let output = rows.finish();
                 output.map_err(|what| Error::new(&path, None, what))?
             }

@@ -3,13 +3,13 @@
 
 use std::io::Cursor;
 use std::path::Path;
-use trace::{Format, PARQUET_MAGIC, Reader, Strictness, Writer};
+use trace::{Format, PARQUET_MAGIC, Strictness, TraceReader, Writer};
 
 #[test]
 fn parquet_is_refused_with_the_command_that_converts_it() {
     for format in [None, Some(Format::Parquet)] {
         let input = Cursor::new(PARQUET_MAGIC);
-        let opened = Reader::new(Path::new("t"), input, format, Strictness::Strict);
+        let opened = TraceReader::new(Path::new("t"), input, format, Strictness::Strict);
         let error = opened.err().expect("refused").to_string();
         assert!(error.contains("hotset-lab trace convert"), "{error}");
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use trace::Strictness;
-use tracesim::{Plan, Source};
+use tracesim::{SimulationPlan, TraceSource};
 
 const SIZES: [f64; 5] = [0.001, 0.01, 0.03, 0.1, 0.3];
 /// Cells of fewer blocks are left out, as in the baselines' description.
@@ -39,10 +39,10 @@ fn main() {
             continue;
         }
         let path = Path::new(&dir).join(format!("{trace}.csv.zst"));
-        let source = Source::open(&path, None, Strictness::Strict, 4096).expect("a trace");
-        let plan = Plan {
+        let source = TraceSource::open(&path, None, Strictness::Strict, 4096).expect("a trace");
+        let plan = SimulationPlan {
             policies: vec![policy.clone()],
-            sizes: SIZES.map(tracesim::Size::Share).to_vec(),
+            sizes: SIZES.map(tracesim::PoolSize::Share).to_vec(),
             threads: 2,
         };
         for row in plan.run(&source, &|| {}).expect("simulated") {

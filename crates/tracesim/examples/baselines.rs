@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use trace::Strictness;
-use tracesim::{BELADY, Plan, Source};
+use tracesim::{BELADY, SimulationPlan, TraceSource};
 
 const SIZES: [f64; 5] = [0.001, 0.01, 0.03, 0.1, 0.3];
 
@@ -46,10 +46,10 @@ fn main() {
     let mut differences: BTreeMap<String, Vec<f64>> = BTreeMap::new();
     for (trace, expected) in &baselines {
         let path = Path::new(&dir).join(format!("{trace}.csv.zst"));
-        let source = Source::open(&path, None, Strictness::Strict, 4096).expect("a trace");
-        let plan = Plan {
+        let source = TraceSource::open(&path, None, Strictness::Strict, 4096).expect("a trace");
+        let plan = SimulationPlan {
             policies: policies.clone(),
-            sizes: SIZES.map(tracesim::Size::Share).to_vec(),
+            sizes: SIZES.map(tracesim::PoolSize::Share).to_vec(),
             threads: 2,
         };
         for row in plan.run(&source, &|| {}).expect("simulated") {

@@ -4,20 +4,20 @@
 
 use std::path::Path;
 use trace::Strictness;
-use tracesim::{Plan, Source};
+use tracesim::{SimulationPlan, TraceSource};
 
 fn main() {
-    let sizes = [0.03, 0.1, 0.3].map(tracesim::Size::Share).to_vec();
+    let sizes = [0.03, 0.1, 0.3].map(tracesim::PoolSize::Share).to_vec();
     let names = ["lru", "auto", "auto-endurance"];
     let mut sums = [[0.0; 2]; 3];
     let mut cells = 0.0;
     for path in std::env::args().skip(1) {
         let source =
-            Source::open(Path::new(&path), None, Strictness::Strict, 4096).expect("a trace");
+            TraceSource::open(Path::new(&path), None, Strictness::Strict, 4096).expect("a trace");
         if source.info().reads * 2 < source.info().requests {
             continue;
         }
-        let plan = Plan {
+        let plan = SimulationPlan {
             policies: names.map(String::from).to_vec(),
             sizes: sizes.clone(),
             threads: 2,

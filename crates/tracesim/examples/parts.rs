@@ -3,10 +3,10 @@
 //! `cargo run --release -p tracesim --example parts -- LINE_KIB POLICY,... TRACE...`.
 
 use baselines::registry;
-use policy::{Instruction, Key, Op, Parts, Request, Unpinned};
+use policy::{Instruction, LineKey, LineParts, PolicyOp, PolicyRequest, Unpinned};
 use std::collections::HashSet;
 use std::path::Path;
-use trace::{Reader, Record, Strictness};
+use trace::{Strictness, TraceReader, TraceRecord};
 
 const BLOCK_BYTES: u64 = 4096;
 /// Shares of the blocks that a trace touches.
@@ -16,23 +16,27 @@ const LINES_MIN: u32 = 16;
 
 /// The share of blocks read that a pool of `slots` lines does not hold, and the number of blocks
 /// written to the pool.
-fn run(records: &[Record], policy: &str, slots: u32, line_blocks: u64) -> [f64; 2] {
+fn run(records: &[TraceRecord], policy: &str, slots: u32, line_blocks: u64) -> [f64; 2] {
     let mut policy = registry::build(policy, slots, 1).expect("a policy's name");
     let mut valid = vec![false; slots as usize * line_blocks as usize];
     let (mut read, mut missed, mut filled) = (0u64, 0u64, 0u64);
     for record in records {
-        let is_read = record.op == trace::Op::Read;
+        let is_read = record.op == trace::RecordOp::Read;
         let blocks = record.blocks(BLOCK_BYTES);
         let (mut at, end) = (*blocks.start(), blocks.end() + 1);
         while at < end {
             let (line, first) = (at / line_blocks, at % line_blocks);
             let count = (end - at).min(line_blocks - first);
-            let request = Request {
-                op: if is_read { Op::Read } else { Op::Write },
+            let request = PolicyRequest {
+                op: if is_read {
+                    PolicyOp::Read
+                } else {
+                    PolicyOp::Write
+                },
                 len_bytes: record.len_bytes,
-                parts: Parts::of(first as u32, count as u32, line_blocks.ilog2()),
+                parts: LineParts::of(first as u32, count as u32, line_blocks.ilog2()),
             };
-            let key = Key(u64::from(record.volume) << 40 | line);
+            let key = LineKey(u64::from(record.volume) << 40 | line);
             let (slot, comes) = match policy.access(key, &request, &Unpinned) {
                 Instruction::Hit(slot) => (Some(slot), false),
                 Instruction::Admit(slot) | Instruction::Replace { slot, .. } => (Some(slot), true),
@@ -70,8 +74,8 @@ fn main() {
     let mut sums = vec![[0.0; 2]; policies.len()];
     let mut cells = 0.0;
     for path in traces {
-        let reader = Reader::open(Path::new(path), None, Strictness::Strict).expect("a trace");
-        let records: Result<Vec<Record>, _> = reader.collect();
+        let reader = TraceReader::open(Path::new(path), None, Strictness::Strict).expect("a trace");
+        let records: Result<Vec<TraceRecord>, _> = reader.collect();
         let records = records.expect("a sound trace");
         let touched = records.iter().flat_map(|record| {
             let volume = u64::from(record.volume) << 44;

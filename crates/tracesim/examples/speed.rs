@@ -3,17 +3,17 @@
 //! With `once` in place of the repeats: one pass over the hashed index
 //! only, for counting instructions under callgrind.
 
-use baselines::registry::{self, Visit};
-use policy::{Instruction, Key, Policy, Unpinned};
+use baselines::registry::{self, PolicyVisitor};
+use policy::{Instruction, LineKey, Policy, Unpinned};
 use std::path::Path;
 use std::time::Instant;
 use trace::Strictness;
-use tracesim::{Plan, Size, Source};
+use tracesim::{PoolSize, SimulationPlan, TraceSource};
 
 /// One pass with keys spread as on a volume; returns seconds and misses.
-struct Pass<'a>(&'a Source);
+struct Pass<'a>(&'a TraceSource);
 
-impl Visit for Pass<'_> {
+impl PolicyVisitor for Pass<'_> {
     type Output = (f64, u64);
 
     fn visit<P: Policy + 'static>(self, mut policy: P) -> (f64, u64) {
@@ -23,7 +23,7 @@ impl Visit for Pass<'_> {
             let mut lines = chunk.lines.iter();
             for r in &chunk.requests {
                 for line in lines.by_ref().take(r.lines as usize) {
-                    let key = Key(u64::from(*line) << 3);
+                    let key = LineKey(u64::from(*line) << 3);
                     let answer = policy.access(key, &r.request, &Unpinned);
                     misses += u64::from(!matches!(answer, Instruction::Hit(_)));
                 }
@@ -39,8 +39,9 @@ fn main() {
     let [trace, policy, size, rest @ ..] = args.as_slice() else {
         panic!("usage: speed TRACE POLICY SIZE [REPEATS]");
     };
-    let size = Size::Share(size.parse().expect("a share of the footprint"));
-    let source = Source::open(Path::new(trace), None, Strictness::Strict, 4096).expect("a trace");
+    let size = PoolSize::Share(size.parse().expect("a share of the footprint"));
+    let source =
+        TraceSource::open(Path::new(trace), None, Strictness::Strict, 4096).expect("a trace");
     let slots = source.pool_lines(size);
     let hashed = || registry::visit_hashed(policy, slots, 1, Pass(&source)).expect("a policy");
     if rest.first().is_some_and(|r| r == "once") {
@@ -49,7 +50,7 @@ fn main() {
         return;
     }
     let repeats: usize = rest.first().map_or(5, |r| r.parse().expect("a number"));
-    let plan = Plan {
+    let plan = SimulationPlan {
         policies: vec![policy.clone()],
         sizes: vec![size],
         threads: 1,

@@ -1,9 +1,9 @@
 //! One policy of one size over one trace.
 
-use super::source::{Source, SourceError};
-use baselines::registry::Visit;
+use super::source::{SourceError, TraceSource};
+use baselines::registry::PolicyVisitor;
 use block::Nanos;
-use policy::{Instruction, Key, Op, Policy, Unpinned};
+use policy::{Instruction, LineKey, Policy, PolicyOp, Unpinned};
 use std::time::Instant;
 
 /// Interval at which the policy gets the time, in the time of the trace.
@@ -11,7 +11,7 @@ const TICK: Nanos = Nanos(1_000_000_000);
 
 /// Counts of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tally {
+pub struct CellTally {
     /// Accesses to lines.
     pub accesses: u64,
     /// Accesses that found a resident line.
@@ -34,14 +34,14 @@ pub struct Tally {
 
 /// Runs any policy over `source`.
 pub(crate) struct RunCell<'a> {
-    pub(crate) source: &'a Source,
+    pub(crate) source: &'a TraceSource,
 }
 
-impl Visit for RunCell<'_> {
-    type Output = Result<Tally, SourceError>;
+impl PolicyVisitor for RunCell<'_> {
+    type Output = Result<CellTally, SourceError>;
 
-    fn visit<P: Policy + 'static>(self, mut policy: P) -> Result<Tally, SourceError> {
-        let mut tally = Tally::default();
+    fn visit<P: Policy + 'static>(self, mut policy: P) -> Result<CellTally, SourceError> {
+        let mut tally = CellTally::default();
         let mut next_tick = Nanos::ZERO;
         let line_bytes = self.source.line_bytes();
         self.source.for_each_chunk(|chunk| {
@@ -56,7 +56,7 @@ impl Visit for RunCell<'_> {
                 let mut left = u64::from(r.request.len_bytes);
                 let mut here = (line_bytes - u64::from(r.head_bytes)).min(left);
                 for line in lines.by_ref().take(r.lines as usize) {
-                    let answer = policy.access(Key(u64::from(*line)), &r.request, &Unpinned);
+                    let answer = policy.access(LineKey(u64::from(*line)), &r.request, &Unpinned);
                     match answer {
                         Instruction::Hit(_) => {
                             hits += 1;
@@ -72,7 +72,7 @@ impl Visit for RunCell<'_> {
                 tally.hits += u64::from(hits);
                 tally.requests += 1;
                 tally.request_hits += u64::from(hits == r.lines);
-                if r.request.op == Op::Read {
+                if r.request.op == PolicyOp::Read {
                     tally.reads += u64::from(r.lines);
                     tally.read_hits += u64::from(hits);
                 }

@@ -1,7 +1,7 @@
 //! Miss ratios as a picture: a panel for each trace and line length, a curve
 //! for each policy over the size of the pool.
 
-use super::plan::{BLOCK_BYTES, Row};
+use super::plan::{BLOCK_BYTES, ResultRow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::error::Error;
@@ -32,7 +32,7 @@ const LEGEND_ENTRY: u32 = 140;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws `rows` as SVG.
-pub fn draw(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
+pub fn draw(path: &Path, rows: &[ResultRow]) -> Result<(), Box<dyn Error>> {
     let panels = distinct(rows, |row| (row.trace.as_str(), row.line_bytes));
     let policies = distinct(rows, |row| row.policy.as_str());
     let columns = panels.len().clamp(1, COLUMNS_MAX);
@@ -45,8 +45,8 @@ pub fn draw(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
     let (upper, lower) = root.split_vertically(height);
     let areas = upper.split_evenly((panels.len().div_ceil(columns), columns));
     for (area, panel) in areas.iter().zip(&panels) {
-        let inside = |row: &&Row| (row.trace.as_str(), row.line_bytes) == *panel;
-        let rows: Vec<&Row> = rows.iter().filter(inside).collect();
+        let inside = |row: &&ResultRow| (row.trace.as_str(), row.line_bytes) == *panel;
+        let rows: Vec<&ResultRow> = rows.iter().filter(inside).collect();
         draw_panel(area, *panel, &rows, &policies)?;
     }
     draw_legend(&lower, &policies, in_a_row)?;
@@ -55,7 +55,7 @@ pub fn draw(path: &Path, rows: &[Row]) -> Result<(), Box<dyn Error>> {
 }
 
 /// The values of `key`, each once, in order of appearance.
-fn distinct<'a, K: PartialEq>(rows: &'a [Row], key: impl Fn(&'a Row) -> K) -> Vec<K> {
+fn distinct<'a, K: PartialEq>(rows: &'a [ResultRow], key: impl Fn(&'a ResultRow) -> K) -> Vec<K> {
     let mut seen = Vec::new();
     for row in rows {
         let key = key(row);
@@ -69,10 +69,10 @@ fn distinct<'a, K: PartialEq>(rows: &'a [Row], key: impl Fn(&'a Row) -> K) -> Ve
 fn draw_panel(
     area: &Area<'_>,
     (trace, line_bytes): (&str, u64),
-    rows: &[&Row],
+    rows: &[&ResultRow],
     policies: &[&str],
 ) -> Result<(), Box<dyn Error>> {
-    let mib = |row: &Row| (row.cache_blocks * BLOCK_BYTES) as f64 / f64::from(1 << 20);
+    let mib = |row: &ResultRow| (row.cache_blocks * BLOCK_BYTES) as f64 / f64::from(1 << 20);
     let min = rows
         .iter()
         .map(|row| mib(row))
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_trace_and_policy_is_named_in_the_picture() {
-        let row = |trace: &str, policy: &str, cache_blocks| Row {
+        let row = |trace: &str, policy: &str, cache_blocks| ResultRow {
             trace: trace.into(),
             policy: policy.into(),
             size_fraction: 0.1,

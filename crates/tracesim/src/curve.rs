@@ -1,6 +1,6 @@
 //! Cells in order: the miss ratios of a policy over sizes, and policies by their miss ratios.
 
-use super::plan::{BELADY, BLOCK_BYTES, Row};
+use super::plan::{BELADY, BLOCK_BYTES, ResultRow};
 use serde::Serialize;
 
 /// The policy with which others are compared.
@@ -8,7 +8,7 @@ const LRU: &str = "lru";
 
 /// The miss ratios of one policy on one trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Curve {
+pub struct MissCurve {
     /// The trace's name.
     pub trace: String,
     /// The length of a line.
@@ -16,12 +16,12 @@ pub struct Curve {
     /// The policy's name.
     pub policy: String,
     /// The points by size, the smallest first.
-    pub points: Vec<Point>,
+    pub points: Vec<MissRatio>,
 }
 
 /// The miss ratio of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Point {
+pub struct MissRatio {
     /// The pool as a share of the trace's unique 4 KiB blocks.
     pub size_fraction: f64,
     /// The pool in bytes.
@@ -50,21 +50,21 @@ pub struct Rank {
 }
 
 /// The curves of `rows`, in order of appearance.
-pub fn curves(rows: &[Row]) -> Vec<Curve> {
-    let mut curves: Vec<Curve> = Vec::new();
+pub fn curves(rows: &[ResultRow]) -> Vec<MissCurve> {
+    let mut curves: Vec<MissCurve> = Vec::new();
     for row in rows {
-        let point = Point {
+        let point = MissRatio {
             size_fraction: row.size_fraction,
             cache_bytes: row.cache_blocks * BLOCK_BYTES,
             miss_ratio: row.miss_ratio,
         };
-        let of = |curve: &&mut Curve| {
+        let of = |curve: &&mut MissCurve| {
             (&curve.trace, curve.line_bytes, &curve.policy)
                 == (&row.trace, row.line_bytes, &row.policy)
         };
         match curves.iter_mut().find(of) {
             Some(curve) => curve.points.push(point),
-            None => curves.push(Curve {
+            None => curves.push(MissCurve {
                 trace: row.trace.clone(),
                 line_bytes: row.line_bytes,
                 policy: row.policy.clone(),
@@ -80,18 +80,18 @@ pub fn curves(rows: &[Row]) -> Vec<Curve> {
 }
 
 /// The policies of each trace and length of a line, the best first.
-pub fn ranks(rows: &[Row]) -> Vec<Rank> {
+pub fn ranks(rows: &[ResultRow]) -> Vec<Rank> {
     let curves = curves(rows);
-    let same = |a: &Curve, b: &Curve| (&a.trace, a.line_bytes) == (&b.trace, b.line_bytes);
+    let same = |a: &MissCurve, b: &MissCurve| (&a.trace, a.line_bytes) == (&b.trace, b.line_bytes);
     let mut ranks = Vec::new();
     for group in curves.chunk_by(same) {
-        let mean = |curve: &Curve| {
+        let mean = |curve: &MissCurve| {
             let ratios = curve.points.iter().map(|point| point.miss_ratio);
             ratios.sum::<f64>() / curve.points.len() as f64
         };
         let of = |name: &str| group.iter().find(|curve| curve.policy == name).map(mean);
         let (lru, belady) = (of(LRU), of(BELADY));
-        let mut order: Vec<(&Curve, f64)> = group.iter().map(|c| (c, mean(c))).collect();
+        let mut order: Vec<(&MissCurve, f64)> = group.iter().map(|c| (c, mean(c))).collect();
         order.sort_by(|a, b| a.1.total_cmp(&b.1));
         ranks.extend(
             order
@@ -115,8 +115,8 @@ pub fn ranks(rows: &[Row]) -> Vec<Rank> {
 mod tests {
     use super::*;
 
-    fn row(trace: &str, policy: &str, cache_blocks: u64, misses: u64) -> Row {
-        Row {
+    fn row(trace: &str, policy: &str, cache_blocks: u64, misses: u64) -> ResultRow {
+        ResultRow {
             trace: trace.into(),
             policy: policy.into(),
             size_fraction: cache_blocks as f64 / 100.0,

@@ -11,16 +11,16 @@
 
 use super::cores::spread;
 use super::linear::Linear;
-use super::source::{BLOCK_BYTES, Size};
-use advise::replay::{Figures, Options, Pace, Replay};
+use super::source::{BLOCK_BYTES, PoolSize};
+use advise::replay::{Options, Replay, ReplayFigures, ReplayPace};
 use block::{BoxDevice, Gate, Geometry, IoResult, Nanos, SECTOR_BYTES, Sectors, TargetId};
-use cache::{Cache, Config, Counter, Mode, PoolDevice, Snapshot, VolumeConfig};
-use drives::Wear;
+use cache::{Cache, CacheMode, Config, Counter, CounterSnapshot, NewPoolDevice, VolumeConfig};
+use drives::SsdWear;
 use drives::catalogue::Drive;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use shard::Local;
-use sim::{DiskSpec, Keep, Service, Sim, SimDriver, World};
+use sim::{DiskSpec, Keep, ServiceTime, SimDriver, SimHost, SimWorld};
 use simnode::run_alone;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -37,7 +37,7 @@ const SEED: u64 = 1;
 
 /// A trace to send.
 #[derive(Clone, Debug)]
-pub struct Input {
+pub struct TraceInput {
     /// The file.
     pub path: PathBuf,
     /// The file's format; recognised if `None`.
@@ -56,9 +56,9 @@ pub struct EnginePlan {
     /// Names of the registry.
     pub policies: Vec<String>,
     /// Sizes of the pool.
-    pub sizes: Vec<Size>,
+    pub sizes: Vec<PoolSize>,
     /// Modes in which volumes use the pool.
-    pub modes: Vec<Mode>,
+    pub modes: Vec<CacheMode>,
     /// The rest of the engine's configuration.
     pub config: Config,
     /// The drives of the volumes.
@@ -66,7 +66,7 @@ pub struct EnginePlan {
     /// The drives of the pool.
     pub pool: Drive,
     /// Pace of the requests.
-    pub pace: Pace,
+    pub pace: ReplayPace,
     /// Share of the requests, from the first, that only warms the pool.
     pub skip: f64,
     /// Cells at once.
@@ -109,16 +109,16 @@ pub struct EngineRow {
     /// Pool devices that the engine gave up as too slow.
     pub devices_ejected: u64,
     /// Latency of reads.
-    pub read_us: Latency,
+    pub read_us: LatencyMicros,
     /// Latency of writes.
-    pub write_us: Latency,
+    pub write_us: LatencyMicros,
     /// Time of the requests in the simulated world.
     pub simulated_seconds: f64,
 }
 
 /// Latencies in microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Latency {
+pub struct LatencyMicros {
     /// The mean.
     pub mean: f64,
     /// The median.
@@ -129,10 +129,10 @@ pub struct Latency {
     pub max: f64,
 }
 
-impl Latency {
-    fn of(ns: &Histogram<u64>) -> Latency {
+impl LatencyMicros {
+    fn of(ns: &Histogram<u64>) -> LatencyMicros {
         let us = |ns: u64| ns as f64 / 1e3;
-        Latency {
+        LatencyMicros {
             mean: ns.mean() / 1e3,
             p50: us(ns.value_at_quantile(0.5)),
             p99: us(ns.value_at_quantile(0.99)),
@@ -144,7 +144,11 @@ impl Latency {
 impl EnginePlan {
     /// Runs every cell; rows come by size, then by mode, then by policy. `done` is called after
     /// each, from any thread. `Err` is the reason in a line.
-    pub fn run(&self, input: &Input, done: &(dyn Fn() + Sync)) -> Result<Vec<EngineRow>, String> {
+    pub fn run(
+        &self,
+        input: &TraceInput,
+        done: &(dyn Fn() + Sync),
+    ) -> Result<Vec<EngineRow>, String> {
         let mut cells = Vec::new();
         for size in &self.sizes {
             for mode in &self.modes {
@@ -159,16 +163,16 @@ impl EnginePlan {
 
     fn run_cell(
         &self,
-        input: &Input,
-        size: Size,
-        mode: Mode,
+        input: &TraceInput,
+        size: PoolSize,
+        mode: CacheMode,
         policy: &str,
     ) -> Result<EngineRow, String> {
         let began = Instant::now();
         let line_bytes = u64::from(self.config.line_bytes);
         let lines = (size.blocks(&input.info) * BLOCK_BYTES as f64) as u64 / line_bytes;
         let lines = lines.max(1);
-        let mut world = World::new(SEED);
+        let mut world = SimWorld::new(SEED);
         let pool =
             add_disk(&mut world, "pool", &self.pool, lines * line_bytes).map_err(to_message)?;
         let mut origins = BTreeMap::new();
@@ -178,20 +182,20 @@ impl EnginePlan {
             let disk = add_disk(&mut world, &name, &self.origin, bytes).map_err(to_message)?;
             origins.insert(volume, disk);
         }
-        let run = Run {
+        let run = CellRun {
             policy: policy.to_owned(),
             plan: self.clone(),
             input: input.clone(),
             mode,
         };
-        let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+        let mut sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
         let work = async move |local| live(&run, local, pool, &origins).await;
         let (outcome, ended) = run_alone(&mut sim, work);
         let Some(ended) = ended else {
             let name = &input.name;
             return Err(format!("{name}: the simulation did not end: {outcome:?}"));
         };
-        let Ended { figures, from, to } = ended?;
+        let EndedRequest { figures, from, to } = ended?;
         let count = |counter| to.get(counter) - from.get(counter);
         let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
         let misses = count(Counter::BlocksMissed);
@@ -217,8 +221,8 @@ impl EnginePlan {
             origin_reads: count(Counter::OriginReads) + count(Counter::ReadsPassed),
             sequential_lines: count(Counter::RejectedSequential),
             devices_ejected: to.get(Counter::DevicesEjected),
-            read_us: Latency::of(&figures.read_ns),
-            write_us: Latency::of(&figures.write_ns),
+            read_us: LatencyMicros::of(&figures.read_ns),
+            write_us: LatencyMicros::of(&figures.write_ns),
             simulated_seconds: figures.span.as_secs_f64(),
         })
     }
@@ -229,48 +233,48 @@ fn to_message(error: block::IoError) -> String {
 }
 
 /// A disk of `bytes` on as many drives as that takes.
-fn add_disk(world: &mut World, name: &str, drive: &Drive, bytes: u64) -> IoResult<TargetId> {
+fn add_disk(world: &mut SimWorld, name: &str, drive: &Drive, bytes: u64) -> IoResult<TargetId> {
     let block = BLOCK_BYTES / SECTOR_BYTES;
     let each = Sectors(drive.capacity().0 / block * block);
     let sectors = Sectors(bytes.div_ceil(SECTOR_BYTES).next_multiple_of(block));
     let drives = sectors.0.div_ceil(each.0).max(1);
     let models: IoResult<Vec<_>> = (0..drives)
-        .map(|i| drive.model(i as f64 / drives as f64, Wear::Steady))
+        .map(|i| drive.model(i as f64 / drives as f64, SsdWear::Steady))
         .collect();
     let model = world.add_model(Linear::new(models?, each));
     let mut spec = DiskSpec::new(Geometry::new(name, sectors, Sectors(1)));
-    spec.service = Service::Model { model, unit: 0 };
+    spec.service = ServiceTime::Model { model, unit: 0 };
     spec.keep = Keep::Nothing;
     world.add_disk(spec)
 }
 
 /// One cell, as seen by its shard.
-struct Run {
+struct CellRun {
     policy: String,
     plan: EnginePlan,
-    input: Input,
-    mode: Mode,
+    input: TraceInput,
+    mode: CacheMode,
 }
 
-struct Ended {
-    figures: Figures,
+struct EndedRequest {
+    figures: ReplayFigures,
     /// The counters when counting began.
-    from: Snapshot,
-    to: Snapshot,
+    from: CounterSnapshot,
+    to: CounterSnapshot,
 }
 
 /// The daemon's life: a pool, the volumes, and the trace sent to them.
 async fn live(
-    run: &Run,
+    run: &CellRun,
     local: Local<SimDriver>,
     pool: TargetId,
     origins: &BTreeMap<u32, TargetId>,
-) -> Result<Ended, String> {
+) -> Result<EndedRequest, String> {
     let env = local.env();
     let policy = baselines::registry::build(&run.policy, 0, SEED).ok_or("no such policy")?;
     let cache = Cache::new(run.plan.config.clone(), policy, env.clone()).map_err(to_message)?;
     let device = local.disk(pool).map_err(to_message)?;
-    let device = PoolDevice::whole(device, "simulated");
+    let device = NewPoolDevice::whole(device, "simulated");
     cache.add_device(device).map_err(to_message)?;
     let mut volumes = BTreeMap::new();
     for (volume, origin) in origins {
@@ -303,7 +307,7 @@ async fn live(
     let figures = replay.run().await?;
     match figures.failure {
         Some(what) => Err(what),
-        None => Ok(Ended {
+        None => Ok(EndedRequest {
             figures,
             from: from.take().ok_or("the trace has changed meanwhile")?,
             to: cache.counters(),

@@ -1,8 +1,8 @@
 //! The trace simulator: traces x policies x sizes, as the live engine would
 //! decide them, because the policy objects are the engine's own.
 //!
-//! A [`Source`] turns a trace into accesses to lines numbered densely from
-//! zero; a cell runs one policy of one size over it; [`Plan::run`] runs all
+//! A [`TraceSource`] turns a trace into accesses to lines numbered densely from
+//! zero; a cell runs one policy of one size over it; [`SimulationPlan::run`] runs all
 //! cells over all cores. Results do not depend on the number of threads.
 //!
 //! Memory is bounded by the trace's footprint, not by its length: a trace that
@@ -18,8 +18,8 @@ mod linear;
 mod plan;
 mod source;
 
-pub use cell::Tally;
-pub use curve::{Curve, Point, Rank, curves, ranks};
-pub use engine::{EnginePlan, EngineRow, Input, Latency};
-pub use plan::{BELADY, Plan, Row};
-pub use source::{Chunk, Size, Source, SourceError, trace_name};
+pub use cell::CellTally;
+pub use curve::{MissCurve, MissRatio, Rank, curves, ranks};
+pub use engine::{EnginePlan, EngineRow, LatencyMicros, TraceInput};
+pub use plan::{BELADY, ResultRow, SimulationPlan};
+pub use source::{PoolSize, RequestChunk, SourceError, TraceSource, trace_name};

@@ -2,12 +2,12 @@
 //! a drive. A request across a border ends with its last piece.
 
 use block::{Extent, Nanos, Sectors};
-use drives::{Completed, Model, Op, Request};
+use drives::{Completed, DriveModel, DriveOp, DriveRequest};
 use std::collections::HashMap;
 
 /// Drives end to end.
 pub(crate) struct Linear {
-    drives: Vec<Box<dyn Model + Send>>,
+    drives: Vec<Box<dyn DriveModel + Send>>,
     each: Sectors,
     /// Pieces that each request in flight still waits for.
     pieces: HashMap<u64, u32>,
@@ -16,7 +16,7 @@ pub(crate) struct Linear {
 
 impl Linear {
     /// `drives` of `each` sectors.
-    pub(crate) fn new(drives: Vec<Box<dyn Model + Send>>, each: Sectors) -> Linear {
+    pub(crate) fn new(drives: Vec<Box<dyn DriveModel + Send>>, each: Sectors) -> Linear {
         Linear {
             drives,
             each,
@@ -26,8 +26,8 @@ impl Linear {
     }
 }
 
-impl Model for Linear {
-    fn arrive(&mut self, now: Nanos, request: Request) {
+impl DriveModel for Linear {
+    fn arrive(&mut self, now: Nanos, request: DriveRequest) {
         let mut pieces = 0;
         for (drive, first) in self
             .drives
@@ -35,11 +35,11 @@ impl Model for Linear {
             .zip((0u64..).step_by(self.each.0 as usize))
         {
             let here = Extent::new(block::Lba(first), self.each).intersect(request.extent);
-            if here.is_empty() && request.op != Op::Flush {
+            if here.is_empty() && request.op != DriveOp::Flush {
                 continue;
             }
             let extent = Extent::new(block::Lba(here.start.0.saturating_sub(first)), here.len);
-            drive.arrive(now, Request { extent, ..request });
+            drive.arrive(now, DriveRequest { extent, ..request });
             pieces += 1;
         }
         assert!(pieces > 0, "{request:?} is on no drive");
@@ -75,30 +75,30 @@ impl Model for Linear {
 mod tests {
     use super::*;
     use block::{Fua, Lba};
-    use drives::Wear;
+    use drives::SsdWear;
     use drives::catalogue::Drive;
 
     #[test]
     fn requests_across_a_border_end_once() {
         let drive = Drive::named("SAS15K").unwrap();
         let each = Sectors(drive.capacity().0 / 8 * 8);
-        let drives = (0..3).map(|_| drive.model(0.0, Wear::Steady).unwrap());
+        let drives = (0..3).map(|_| drive.model(0.0, SsdWear::Steady).unwrap());
         let mut linear = Linear::new(drives.collect(), each);
         let border = each.0;
         for (id, start, len) in [(0, 0, 8), (1, border - 8, 16), (2, 3 * border - 8, 8)] {
-            let request = Request {
+            let request = DriveRequest {
                 id,
                 unit: 0,
-                op: Op::Read,
+                op: DriveOp::Read,
                 extent: Extent::new(Lba(start), Sectors(len)),
                 fua: Fua::No,
             };
             linear.arrive(Nanos::ZERO, request);
         }
-        let flush = Request {
+        let flush = DriveRequest {
             id: 3,
             unit: 0,
-            op: Op::Flush,
+            op: DriveOp::Flush,
             extent: Extent::default(),
             fua: Fua::No,
         };

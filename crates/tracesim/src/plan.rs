@@ -1,9 +1,9 @@
 //! The cells to run, over all cores, and their rows.
 
-use super::cell::{RunCell, Tally};
+use super::cell::{CellTally, RunCell};
 use super::cores::spread;
 pub(crate) use super::source::BLOCK_BYTES;
-use super::source::{Size, Source, SourceError};
+use super::source::{PoolSize, SourceError, TraceSource};
 use baselines::registry;
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ pub const BELADY: &str = "belady";
 
 /// One result.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct ResultRow {
     /// The trace's name.
     pub trace: String,
     /// The policy's name.
@@ -44,20 +44,24 @@ pub struct Row {
 
 /// The simulations to run on one trace.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct SimulationPlan {
     /// Names from [`registry::POLICIES`], or [`BELADY`].
     pub policies: Vec<String>,
     /// Sizes of the pool.
-    pub sizes: Vec<Size>,
+    pub sizes: Vec<PoolSize>,
     /// Number of cells at one time.
     pub threads: usize,
 }
 
-impl Plan {
+impl SimulationPlan {
     /// Runs every cell; rows come by size and then by policy, as listed. `done`
     /// is called after each cell, from any thread.
-    pub fn run(&self, source: &Source, done: &(dyn Fn() + Sync)) -> Result<Vec<Row>, SourceError> {
-        let cells: Vec<(Size, &str)> = self
+    pub fn run(
+        &self,
+        source: &TraceSource,
+        done: &(dyn Fn() + Sync),
+    ) -> Result<Vec<ResultRow>, SourceError> {
+        let cells: Vec<(PoolSize, &str)> = self
             .sizes
             .iter()
             .flat_map(|size| self.policies.iter().map(|p| (*size, p.as_str())))
@@ -69,7 +73,7 @@ impl Plan {
     }
 }
 
-fn run_cell(source: &Source, name: &str, size: Size) -> Result<Row, SourceError> {
+fn run_cell(source: &TraceSource, name: &str, size: PoolSize) -> Result<ResultRow, SourceError> {
     let lines = source.pool_lines(size);
     let run = RunCell { source };
     let unique = source.unique_lines();
@@ -83,11 +87,17 @@ fn run_cell(source: &Source, name: &str, size: Size) -> Result<Row, SourceError>
     Ok(row(source, name, size, lines, &tally))
 }
 
-fn row(source: &Source, name: &str, size: Size, lines: u32, tally: &Tally) -> Row {
+fn row(
+    source: &TraceSource,
+    name: &str,
+    size: PoolSize,
+    lines: u32,
+    tally: &CellTally,
+) -> ResultRow {
     let (accesses, misses) = (tally.accesses, tally.accesses - tally.hits);
     let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
     let cache_blocks = u64::from(lines) * source.line_bytes() / BLOCK_BYTES;
-    Row {
+    ResultRow {
         trace: source.name(),
         policy: name.to_string(),
         size_fraction: size.share(cache_blocks, source.info()),

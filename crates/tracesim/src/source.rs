@@ -2,11 +2,11 @@
 
 use baselines::belady::NEVER;
 use block::Nanos;
-use policy::{Op, Parts, Request};
+use policy::{LineParts, PolicyOp, PolicyRequest};
 use rustc_hash::FxHashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trace::{Format, Info, Record, Skipped, Strictness};
+use trace::{Format, Info, Skipped, Strictness, TraceRecord};
 
 /// Bytes up to which a trace is kept in memory between cells: some ten million
 /// requests.
@@ -20,41 +20,41 @@ pub(crate) const BLOCK_BYTES: u64 = 4096;
 
 /// The size of a pool.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Size {
+pub enum PoolSize {
     /// A share of the trace's unique 4 KiB blocks.
     Share(f64),
     /// Bytes.
     Bytes(u64),
 }
 
-impl Size {
+impl PoolSize {
     /// The size in 4 KiB blocks.
     pub(crate) fn blocks(self, info: &Info) -> f64 {
         match self {
-            Size::Share(share) => share * info.unique_blocks() as f64,
-            Size::Bytes(bytes) => bytes as f64 / BLOCK_BYTES as f64,
+            PoolSize::Share(share) => share * info.unique_blocks() as f64,
+            PoolSize::Bytes(bytes) => bytes as f64 / BLOCK_BYTES as f64,
         }
     }
 
     /// The share as given, or the share of so many `blocks`.
     pub(crate) fn share(self, blocks: u64, info: &Info) -> f64 {
         match self {
-            Size::Share(share) => share,
-            Size::Bytes(_) => blocks as f64 / info.unique_blocks().max(1) as f64,
+            PoolSize::Share(share) => share,
+            PoolSize::Bytes(_) => blocks as f64 / info.unique_blocks().max(1) as f64,
         }
     }
 }
 
 /// Requests, and the lines each of them touches, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Chunk {
+pub struct RequestChunk {
     /// The requests.
     pub requests: Vec<ChunkRequest>,
     /// The dense numbers of the lines that the requests touch.
     pub lines: Vec<u32>,
 }
 
-impl Chunk {
+impl RequestChunk {
     fn bytes(&self) -> usize {
         self.requests.capacity() * size_of::<ChunkRequest>()
             + self.lines.capacity() * size_of::<u32>()
@@ -67,7 +67,7 @@ pub struct ChunkRequest {
     /// Time of the request.
     pub time: Nanos,
     /// The policy's view of the request.
-    pub request: Request,
+    pub request: PolicyRequest,
     /// Number of the chunk's lines that the request touches.
     pub lines: u32,
     /// Offset of the request in the first of its lines.
@@ -117,7 +117,7 @@ impl From<trace::Error> for SourceError {
 }
 
 /// A trace, read once to number its lines.
-pub struct Source {
+pub struct TraceSource {
     path: PathBuf,
     format: Format,
     strictness: Strictness,
@@ -126,18 +126,18 @@ pub struct Source {
     info: Info,
     accesses: u64,
     skipped: Skipped,
-    kept: Option<Vec<Chunk>>,
+    kept: Option<Vec<RequestChunk>>,
 }
 
-impl Source {
+impl TraceSource {
     /// Reads the trace at `path` in lines of `line_bytes`.
     pub fn open(
         path: &Path,
         format: Option<Format>,
         strictness: Strictness,
         line_bytes: u64,
-    ) -> Result<Source, SourceError> {
-        Source::open_keeping(path, format, strictness, line_bytes, KEPT_BYTES_MAX)
+    ) -> Result<TraceSource, SourceError> {
+        TraceSource::open_keeping(path, format, strictness, line_bytes, KEPT_BYTES_MAX)
     }
 
     fn open_keeping(
@@ -146,9 +146,9 @@ impl Source {
         strictness: Strictness,
         line_bytes: u64,
         kept_bytes_max: usize,
-    ) -> Result<Source, SourceError> {
+    ) -> Result<TraceSource, SourceError> {
         let mut reader = trace_formats::open(path, format, strictness)?;
-        let mut source = Source {
+        let mut source = TraceSource {
             path: path.to_path_buf(),
             format: reader.format(),
             strictness,
@@ -184,7 +184,7 @@ impl Source {
         Ok(source)
     }
 
-    fn keep(&mut self, mut chunk: Chunk, room: &mut usize) {
+    fn keep(&mut self, mut chunk: RequestChunk, room: &mut usize) {
         self.accesses += chunk.lines.len() as u64;
         chunk.requests.shrink_to_fit();
         chunk.lines.shrink_to_fit();
@@ -233,7 +233,7 @@ impl Source {
     }
 
     /// The lines that a pool of `size` holds, at least one.
-    pub fn pool_lines(&self, size: Size) -> u32 {
+    pub fn pool_lines(&self, size: PoolSize) -> u32 {
         let blocks = size.blocks(&self.info);
         let lines = blocks * BLOCK_BYTES as f64 / self.line_bytes as f64;
         (lines.round() as u32).max(1)
@@ -260,7 +260,7 @@ impl Source {
     }
 
     /// Calls `each` with every chunk in order.
-    pub fn for_each_chunk(&self, mut each: impl FnMut(&Chunk)) -> Result<(), SourceError> {
+    pub fn for_each_chunk(&self, mut each: impl FnMut(&RequestChunk)) -> Result<(), SourceError> {
         if let Some(kept) = &self.kept {
             kept.iter().for_each(each);
             return Ok(());
@@ -287,22 +287,22 @@ pub fn trace_name(path: &Path) -> String {
 /// Collects records into a chunk.
 struct Builder {
     line_bytes: u64,
-    chunk: Chunk,
+    chunk: RequestChunk,
 }
 
 impl Builder {
     fn new(line_bytes: u64) -> Builder {
         Builder {
             line_bytes,
-            chunk: Chunk::default(),
+            chunk: RequestChunk::default(),
         }
     }
 
-    fn take(&mut self) -> Chunk {
+    fn take(&mut self) -> RequestChunk {
         std::mem::take(&mut self.chunk)
     }
 
-    fn add(&mut self, record: &Record, mut number: impl FnMut((u32, u64)) -> Option<u32>) {
+    fn add(&mut self, record: &TraceRecord, mut number: impl FnMut((u32, u64)) -> Option<u32>) {
         let before = self.chunk.lines.len();
         let lines = record.blocks(self.line_bytes);
         self.chunk
@@ -310,14 +310,14 @@ impl Builder {
             .extend(lines.filter_map(|line| number((record.volume, line))));
         self.chunk.requests.push(ChunkRequest {
             time: record.time,
-            request: Request {
+            request: PolicyRequest {
                 op: match record.op {
-                    trace::Op::Read => Op::Read,
-                    trace::Op::Write => Op::Write,
+                    trace::RecordOp::Read => PolicyOp::Read,
+                    trace::RecordOp::Write => PolicyOp::Write,
                 },
                 len_bytes: record.len_bytes,
                 // The simulator's lines are there as a whole or not at all.
-                parts: Parts::WHOLE,
+                parts: LineParts::WHOLE,
             },
             lines: (self.chunk.lines.len() - before) as u32,
             head_bytes: (record.offset_bytes % self.line_bytes) as u32,
@@ -336,18 +336,18 @@ mod tests {
         let file = std::fs::File::create(&path).expect("a writable directory");
         let mut writer = Writer::new(&path, file, Format::Binary).expect("a writable form");
         for i in 0..3000u64 {
-            let record = Record {
+            let record = TraceRecord {
                 time: Nanos(i),
                 offset_bytes: i * 7919 % 500 * 4096,
                 len_bytes: 8192,
-                ..Record::default()
+                ..TraceRecord::default()
             };
             writer.write(&record).expect("room");
         }
         writer.finish().expect("room");
         let read = |kept_bytes_max| {
             let strict = Strictness::Strict;
-            let source = Source::open_keeping(&path, None, strict, 4096, kept_bytes_max);
+            let source = TraceSource::open_keeping(&path, None, strict, 4096, kept_bytes_max);
             let source = source.expect("a sound trace");
             let mut lines = Vec::new();
             let walk = source.for_each_chunk(|chunk| lines.extend_from_slice(&chunk.lines));

@@ -12,6 +12,9 @@ pub mod life;
 pub mod uapi;
 
 pub use life::{
-    Attach, Event, Found, Refusal, Step, Wanted, choose, is_marked, mark, mark_of_name,
+    Attach, AttachEvent, AttachRefusal, AttachStep, Found, WantedDevice, choose, is_marked, mark,
+    mark_of_name,
 };
-pub use uapi::{Command, Control, Descriptor, DeviceInfo, Features, IoCommand, Params, State};
+pub use uapi::{
+    Descriptor, DeviceInfo, IoCommand, Params, UblkCommand, UblkControl, UblkFeatures, UblkState,
+};

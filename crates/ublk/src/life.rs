@@ -20,9 +20,11 @@ mod refusal;
 #[cfg(test)]
 mod tests;
 
-pub use refusal::{Difference, RELEASE_MAX, Refusal};
+pub use refusal::{AttachRefusal, RELEASE_MAX, ShapeDifference};
 
-use crate::uapi::{Command, Control, DeviceInfo, Features, Made, Params, REQUEST_MAX, State};
+use crate::uapi::{
+    DeviceInfo, Made, Params, REQUEST_MAX, UblkCommand, UblkControl, UblkFeatures, UblkState,
+};
 use block::Nanos;
 
 /// Pause between two tries to recover a device that its dead server has not released.
@@ -69,29 +71,29 @@ pub type Found = (DeviceInfo, Option<String>);
 
 /// Returns the device among `found` with this mark. `Err`: a device with another mark has the name
 /// `name`, so that two devices would have one name.
-pub fn choose(found: &[Found], mark: u64, name: &str) -> Result<Option<u32>, Refusal> {
-    let of_origin = |state: fn(State) -> bool| {
+pub fn choose(found: &[Found], mark: u64, name: &str) -> Result<Option<u32>, AttachRefusal> {
+    let of_origin = |state: fn(UblkState) -> bool| {
         let mut all = found.iter().map(|(info, _)| info);
         all.find(|info| info.mark == mark && state(info.state))
     };
     // A device that was never started holds no request.
-    let known = of_origin(|state| state != State::Dead).or_else(|| of_origin(|_| true));
+    let known = of_origin(|state| state != UblkState::Dead).or_else(|| of_origin(|_| true));
     if let Some(info) = known {
         return Ok(Some(info.id));
     }
     let mut named = found.iter().filter(|(info, of)| {
-        info.state != State::Dead && of.as_deref().is_some_and(|of| of == name)
+        info.state != UblkState::Dead && of.as_deref().is_some_and(|of| of == name)
     });
     match named.next() {
-        Some((info, _)) if is_marked(info.mark) => Err(Refusal::OtherOrigin(info.id)),
-        Some((info, _)) if info.mark == mark_of_name(name) => Err(Refusal::Unmarked(info.id)),
+        Some((info, _)) if is_marked(info.mark) => Err(AttachRefusal::OtherOrigin(info.id)),
+        Some((info, _)) if info.mark == mark_of_name(name) => Err(AttachRefusal::Unmarked(info.id)),
         _ => Ok(None),
     }
 }
 
 /// The device to make or to recover.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct WantedDevice {
     /// See [`mark`].
     pub mark: u64,
     /// The process that will serve the device.
@@ -108,9 +110,9 @@ pub struct Wanted {
 
 /// The next step, which the caller performs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum AttachStep {
     /// Send this command to the driver. The next event is its answer.
-    Control(Control),
+    Control(UblkControl),
     /// Look whether this process runs, and report that.
     Look(i32),
     /// Wait, then report.
@@ -123,12 +125,12 @@ pub enum Step {
     /// The block device is there.
     Live(u32),
     /// There will be no block device. A device that was made here is to be removed.
-    Refused(Refusal, Option<u32>),
+    Refused(AttachRefusal, Option<u32>),
 }
 
 /// An event: the outcome of the last step.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum AttachEvent {
     /// The beginning: no step has been performed.
     Begin,
     /// The command's buffer, or the number of its error.
@@ -143,19 +145,19 @@ pub enum Event {
 
 /// A machine that makes a device, or recovers it.
 pub struct Attach {
-    wanted: Wanted,
+    wanted: WantedDevice,
     /// The driver's features.
-    features: Features,
+    features: UblkFeatures,
     /// The recovered device has to grow.
     grows: bool,
     /// The device that was made here.
     made: Option<u32>,
-    stage: Stage,
+    stage: AttachStage,
     waited: Nanos,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum AttachStage {
     Features,
     Info,
     Look(DeviceInfo),
@@ -172,13 +174,13 @@ enum Stage {
 
 impl Attach {
     /// A machine for the device `wanted`.
-    pub fn new(wanted: Wanted) -> Attach {
+    pub fn new(wanted: WantedDevice) -> Attach {
         Attach {
             wanted,
-            features: Features(0),
+            features: UblkFeatures(0),
             grows: false,
             made: None,
-            stage: Stage::Features,
+            stage: AttachStage::Features,
             waited: Nanos::ZERO,
         }
     }
@@ -187,219 +189,228 @@ impl Attach {
     ///
     /// # Panics
     /// If `event` is none that the last step leads to.
-    pub fn step(&mut self, event: Event) -> Step {
+    pub fn step(&mut self, event: AttachEvent) -> AttachStep {
         match (self.stage, event) {
-            (Stage::Features, Event::Begin) => {
-                let mut ask = Control::of(Command::GetFeatures, Control::ANY);
+            (AttachStage::Features, AttachEvent::Begin) => {
+                let mut ask = UblkControl::of(UblkCommand::GetFeatures, UblkControl::ANY);
                 ask.buffer = vec![0; 8];
-                Step::Control(ask)
+                AttachStep::Control(ask)
             }
-            (Stage::Features, Event::Answer(answer)) => self.features(answer),
+            (AttachStage::Features, AttachEvent::Answer(answer)) => self.features(answer),
             // A device that is gone is no obstacle.
-            (Stage::Info, Event::Answer(Err(_))) => self.add(),
-            (Stage::Info, Event::Answer(Ok(bytes))) => self.found(&bytes),
-            (Stage::Look(info), Event::Runs(runs)) => self.looked(info, runs),
-            (Stage::Look(info), Event::Paused) => self.info(info.id),
-            (Stage::Params(info), Event::Answer(answer)) => self.compare(info, answer),
-            (Stage::StartRecovery(info), Event::Paused) => self.recover(info),
-            (Stage::StartRecovery(info), Event::Answer(Ok(_))) => self.recovering(info),
+            (AttachStage::Info, AttachEvent::Answer(Err(_))) => self.add(),
+            (AttachStage::Info, AttachEvent::Answer(Ok(bytes))) => self.found(&bytes),
+            (AttachStage::Look(info), AttachEvent::Runs(runs)) => self.looked(info, runs),
+            (AttachStage::Look(info), AttachEvent::Paused) => self.info(info.id),
+            (AttachStage::Params(info), AttachEvent::Answer(answer)) => self.compare(info, answer),
+            (AttachStage::StartRecovery(info), AttachEvent::Paused) => self.recover(info),
+            (AttachStage::StartRecovery(info), AttachEvent::Answer(Ok(_))) => self.recovering(info),
             // Linux refuses to begin a recovery while no queue is ready
             // (`ublk_ctrl_start_recovery`), which in a quiesced device is the work of a recovery
             // before this one.
-            (Stage::StartRecovery(info), Event::Answer(Err(EINVAL)))
-                if info.state == State::Quiesced =>
+            (AttachStage::StartRecovery(info), AttachEvent::Answer(Err(EINVAL)))
+                if info.state == UblkState::Quiesced =>
             {
                 self.recovering(info)
             }
-            (Stage::StartRecovery(info), Event::Answer(Err(EBUSY))) => {
+            (AttachStage::StartRecovery(info), AttachEvent::Answer(Err(EBUSY))) => {
                 if self.waited >= RELEASE_MAX {
-                    return self.refuse(Refusal::NotReleased(info.id));
+                    return self.refuse(AttachRefusal::NotReleased(info.id));
                 }
                 self.pause()
             }
-            (Stage::Removing, Event::Answer(Ok(_))) => self.add(),
-            (Stage::Add, Event::Answer(Ok(bytes))) => self.added(&bytes),
-            (Stage::SetParams(info), Event::Answer(Ok(_))) => {
-                self.stage = Stage::Starting(info);
-                Step::Begin(info)
+            (AttachStage::Removing, AttachEvent::Answer(Ok(_))) => self.add(),
+            (AttachStage::Add, AttachEvent::Answer(Ok(bytes))) => self.added(&bytes),
+            (AttachStage::SetParams(info), AttachEvent::Answer(Ok(_))) => {
+                self.stage = AttachStage::Starting(info);
+                AttachStep::Begin(info)
             }
-            (Stage::Starting(info), Event::Answer(Ok(_))) => self.recover(info),
-            (Stage::Recovering(id), Event::Serving) => {
-                let mut ask = Control::of(Command::EndRecovery, id);
+            (AttachStage::Starting(info), AttachEvent::Answer(Ok(_))) => self.recover(info),
+            (AttachStage::Recovering(id), AttachEvent::Serving) => {
+                let mut ask = UblkControl::of(UblkCommand::EndRecovery, id);
                 ask.data = self.wanted.pid.into();
-                Step::Control(ask)
+                AttachStep::Control(ask)
             }
-            (Stage::Recovering(id), Event::Answer(Ok(_))) if self.grows => {
-                self.stage = Stage::Growing(id);
-                let mut ask = Control::of(Command::UpdateSize, id);
+            (AttachStage::Recovering(id), AttachEvent::Answer(Ok(_))) if self.grows => {
+                self.stage = AttachStage::Growing(id);
+                let mut ask = UblkControl::of(UblkCommand::UpdateSize, id);
                 ask.data = self.wanted.params.sectors.0;
-                Step::Control(ask)
+                AttachStep::Control(ask)
             }
-            (Stage::Recovering(id) | Stage::Growing(id), Event::Answer(Ok(_))) => {
-                self.stage = Stage::End;
-                Step::Live(id)
+            (
+                AttachStage::Recovering(id) | AttachStage::Growing(id),
+                AttachEvent::Answer(Ok(_)),
+            ) => {
+                self.stage = AttachStage::End;
+                AttachStep::Live(id)
             }
-            (stage, Event::Answer(Err(number))) => self.failed(stage, number),
+            (stage, AttachEvent::Answer(Err(number))) => self.failed(stage, number),
             (stage, event) => panic!("{event:?} while {stage:?}"),
         }
     }
 
-    fn features(&mut self, answer: Result<Vec<u8>, i32>) -> Step {
+    fn features(&mut self, answer: Result<Vec<u8>, i32>) -> AttachStep {
         self.features = match answer {
-            Err(EPERM | EACCES) => return self.refuse(Refusal::Denied),
-            Err(_) => Features(0),
-            Ok(bytes) => Features::decode(&bytes).unwrap_or(Features(0)),
+            Err(EPERM | EACCES) => return self.refuse(AttachRefusal::Denied),
+            Err(_) => UblkFeatures(0),
+            Ok(bytes) => UblkFeatures::decode(&bytes).unwrap_or(UblkFeatures(0)),
         };
         match self.wanted.known {
-            _ if !self.features.has(Features::NEEDED) => self.refuse(Refusal::TooOld),
+            _ if !self.features.has(UblkFeatures::NEEDED) => self.refuse(AttachRefusal::TooOld),
             None => self.add(),
             Some(id) => self.info(id),
         }
     }
 
-    fn info(&mut self, id: u32) -> Step {
-        self.stage = Stage::Info;
-        let mut ask = Control::of(Command::GetInfo, id);
+    fn info(&mut self, id: u32) -> AttachStep {
+        self.stage = AttachStage::Info;
+        let mut ask = UblkControl::of(UblkCommand::GetInfo, id);
         ask.buffer = vec![0; DeviceInfo::BYTES];
-        Step::Control(ask)
+        AttachStep::Control(ask)
     }
 
-    fn pause(&mut self) -> Step {
+    fn pause(&mut self) -> AttachStep {
         self.waited += PAUSE;
-        Step::Pause(PAUSE)
+        AttachStep::Pause(PAUSE)
     }
 
     /// Tests the device of the known number for the wanted mark, and looks for its server.
-    fn found(&mut self, bytes: &[u8]) -> Step {
+    fn found(&mut self, bytes: &[u8]) -> AttachStep {
         let info = DeviceInfo::decode(bytes);
         let Some(info) = info.filter(|info| info.mark == self.wanted.mark) else {
             return self.add();
         };
         match info.state {
-            State::Dead => {
-                self.stage = Stage::Removing;
-                Step::Control(Control::of(Command::Delete, info.id))
+            UblkState::Dead => {
+                self.stage = AttachStage::Removing;
+                AttachStep::Control(UblkControl::of(UblkCommand::Delete, info.id))
             }
             // The number of the dead server may be this process's: each daemon of a container is
             // its first process.
-            State::Live if info.pid != self.wanted.pid as i32 => {
-                self.stage = Stage::Look(info);
-                Step::Look(info.pid)
+            UblkState::Live if info.pid != self.wanted.pid as i32 => {
+                self.stage = AttachStage::Look(info);
+                AttachStep::Look(info.pid)
             }
-            State::Live | State::Quiesced | State::Other(_) => self.params(info),
+            UblkState::Live | UblkState::Quiesced | UblkState::Other(_) => self.params(info),
         }
     }
 
-    fn looked(&mut self, info: DeviceInfo, runs: bool) -> Step {
+    fn looked(&mut self, info: DeviceInfo, runs: bool) -> AttachStep {
         match runs {
             false => self.params(info),
             true if self.waited < LIVE_MAX => self.pause(),
-            true => self.refuse(Refusal::InUse {
+            true => self.refuse(AttachRefusal::InUse {
                 id: info.id,
                 pid: info.pid,
             }),
         }
     }
 
-    fn params(&mut self, info: DeviceInfo) -> Step {
-        self.stage = Stage::Params(info);
-        let mut ask = Control::of(Command::GetParams, info.id);
+    fn params(&mut self, info: DeviceInfo) -> AttachStep {
+        self.stage = AttachStage::Params(info);
+        let mut ask = UblkControl::of(UblkCommand::GetParams, info.id);
         ask.buffer = vec![0; Params::BYTES];
         ask.buffer[..4].copy_from_slice(&(Params::BYTES as u32).to_ne_bytes());
-        Step::Control(ask)
+        AttachStep::Control(ask)
     }
 
-    fn compare(&mut self, info: DeviceInfo, answer: Result<Vec<u8>, i32>) -> Step {
+    fn compare(&mut self, info: DeviceInfo, answer: Result<Vec<u8>, i32>) -> AttachStep {
         let made = match answer {
             Ok(bytes) => Made::decode(&bytes),
             Err(number) => return self.failed(self.stage, number),
         };
         let wanted = &self.wanted.params;
         let difference = match made {
-            None => Some(Difference::Unknown),
+            None => Some(ShapeDifference::Unknown),
             Some(made) => {
                 self.grows = wanted.sectors > made.sectors;
-                let can_grow = self.features.has(Features::UPDATE_SIZE);
+                let can_grow = self.features.has(UblkFeatures::UPDATE_SIZE);
                 let differs = [
-                    (wanted.sectors < made.sectors, Difference::Shrunk),
-                    (self.grows && !can_grow, Difference::Grown),
-                    (wanted.block_shift() != made.block_shift, Difference::Block),
-                    (wanted.read_only && !made.read_only, Difference::Writable),
-                    (!made.flushes, Difference::Unflushed),
+                    (wanted.sectors < made.sectors, ShapeDifference::Shrunk),
+                    (self.grows && !can_grow, ShapeDifference::Grown),
+                    (
+                        wanted.block_shift() != made.block_shift,
+                        ShapeDifference::Block,
+                    ),
+                    (
+                        wanted.read_only && !made.read_only,
+                        ShapeDifference::Writable,
+                    ),
+                    (!made.flushes, ShapeDifference::Unflushed),
                 ];
                 let first = differs.into_iter().find(|(differs, _)| *differs);
                 first.map(|(_, difference)| difference)
             }
         };
         match difference {
-            Some(difference) => self.refuse(Refusal::Reshaped(info.id, difference)),
+            Some(difference) => self.refuse(AttachRefusal::Reshaped(info.id, difference)),
             None => self.recover(info),
         }
     }
 
-    fn recover(&mut self, info: DeviceInfo) -> Step {
-        self.stage = Stage::StartRecovery(info);
-        Step::Control(Control::of(Command::StartRecovery, info.id))
+    fn recover(&mut self, info: DeviceInfo) -> AttachStep {
+        self.stage = AttachStage::StartRecovery(info);
+        AttachStep::Control(UblkControl::of(UblkCommand::StartRecovery, info.id))
     }
 
-    fn recovering(&mut self, info: DeviceInfo) -> Step {
-        self.stage = Stage::Recovering(info.id);
-        Step::Serve(info)
+    fn recovering(&mut self, info: DeviceInfo) -> AttachStep {
+        self.stage = AttachStage::Recovering(info.id);
+        AttachStep::Serve(info)
     }
 
-    fn add(&mut self) -> Step {
-        self.stage = Stage::Add;
+    fn add(&mut self) -> AttachStep {
+        self.stage = AttachStage::Add;
         let info = DeviceInfo {
             queues: self.wanted.queues,
             depth: self.wanted.depth,
-            state: State::Dead,
+            state: UblkState::Dead,
             bytes_max: REQUEST_MAX.bytes() as u32,
-            id: Control::ANY,
+            id: UblkControl::ANY,
             pid: self.wanted.pid as i32,
-            features: Features::NEEDED,
+            features: UblkFeatures::NEEDED,
             mark: self.wanted.mark,
         };
-        let mut ask = Control::of(Command::Add, Control::ANY);
+        let mut ask = UblkControl::of(UblkCommand::Add, UblkControl::ANY);
         ask.buffer = info.encode().to_vec();
-        Step::Control(ask)
+        AttachStep::Control(ask)
     }
 
-    fn added(&mut self, bytes: &[u8]) -> Step {
+    fn added(&mut self, bytes: &[u8]) -> AttachStep {
         let Some(info) = DeviceInfo::decode(bytes) else {
             return self.failed(self.stage, 0);
         };
         self.made = Some(info.id);
-        self.stage = Stage::SetParams(info);
-        let mut ask = Control::of(Command::SetParams, info.id);
+        self.stage = AttachStage::SetParams(info);
+        let mut ask = UblkControl::of(UblkCommand::SetParams, info.id);
         ask.buffer = self.wanted.params.encode().to_vec();
-        Step::Control(ask)
+        AttachStep::Control(ask)
     }
 
     /// The driver has refused the command of `stage`.
-    fn failed(&mut self, stage: Stage, number: i32) -> Step {
-        if matches!(number, EPERM | EACCES) && stage == Stage::Add {
-            return self.refuse(Refusal::Denied);
+    fn failed(&mut self, stage: AttachStage, number: i32) -> AttachStep {
+        if matches!(number, EPERM | EACCES) && stage == AttachStage::Add {
+            return self.refuse(AttachRefusal::Denied);
         }
         let command = match stage {
-            Stage::Features => Command::GetFeatures,
-            Stage::Info | Stage::Look(_) => Command::GetInfo,
-            Stage::Params(_) => Command::GetParams,
-            Stage::StartRecovery(_) => Command::StartRecovery,
-            Stage::Recovering(_) => Command::EndRecovery,
-            Stage::Growing(_) => Command::UpdateSize,
-            Stage::Removing => Command::Delete,
-            Stage::Add => Command::Add,
-            Stage::SetParams(_) => Command::SetParams,
-            Stage::Starting(_) => Command::Start,
-            Stage::End => unreachable!("nothing was asked"),
+            AttachStage::Features => UblkCommand::GetFeatures,
+            AttachStage::Info | AttachStage::Look(_) => UblkCommand::GetInfo,
+            AttachStage::Params(_) => UblkCommand::GetParams,
+            AttachStage::StartRecovery(_) => UblkCommand::StartRecovery,
+            AttachStage::Recovering(_) => UblkCommand::EndRecovery,
+            AttachStage::Growing(_) => UblkCommand::UpdateSize,
+            AttachStage::Removing => UblkCommand::Delete,
+            AttachStage::Add => UblkCommand::Add,
+            AttachStage::SetParams(_) => UblkCommand::SetParams,
+            AttachStage::Starting(_) => UblkCommand::Start,
+            AttachStage::End => unreachable!("nothing was asked"),
         };
-        self.refuse(Refusal::Failed(command, number))
+        self.refuse(AttachRefusal::Failed(command, number))
     }
 
     /// Refuses. Requests that wait in a recovered device must not be lost: only a device that was
     /// made here is to be removed.
-    fn refuse(&mut self, why: Refusal) -> Step {
-        self.stage = Stage::End;
-        Step::Refused(why, self.made)
+    fn refuse(&mut self, why: AttachRefusal) -> AttachStep {
+        self.stage = AttachStage::End;
+        AttachStep::Refused(why, self.made)
     }
 }

@@ -44,7 +44,7 @@ const READ_WRITE: u32 = 3;
 
 /// A control command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Command {
+pub enum UblkCommand {
     /// Returns the driver's features; Linux 6.5.
     GetFeatures,
     /// Returns the `DeviceInfo` of a device.
@@ -72,33 +72,33 @@ pub enum Command {
     UpdateSize,
 }
 
-impl Command {
+impl UblkCommand {
     /// The `cmd_op` of its ring entry.
     pub const fn op(self) -> u32 {
         let (direction, number) = match self {
-            Command::GetInfo => (READ, 0x02),
-            Command::Add => (READ_WRITE, 0x04),
-            Command::Delete => (READ_WRITE, 0x05),
-            Command::Start => (READ_WRITE, 0x06),
-            Command::Stop => (READ_WRITE, 0x07),
-            Command::SetParams => (READ_WRITE, 0x08),
-            Command::GetParams => (READ, 0x09),
-            Command::StartRecovery => (READ_WRITE, 0x10),
-            Command::EndRecovery => (READ_WRITE, 0x11),
-            Command::GetFeatures => (READ, 0x13),
-            Command::DeleteAsync => (READ, 0x14),
-            Command::UpdateSize => (READ_WRITE, 0x15),
+            UblkCommand::GetInfo => (READ, 0x02),
+            UblkCommand::Add => (READ_WRITE, 0x04),
+            UblkCommand::Delete => (READ_WRITE, 0x05),
+            UblkCommand::Start => (READ_WRITE, 0x06),
+            UblkCommand::Stop => (READ_WRITE, 0x07),
+            UblkCommand::SetParams => (READ_WRITE, 0x08),
+            UblkCommand::GetParams => (READ, 0x09),
+            UblkCommand::StartRecovery => (READ_WRITE, 0x10),
+            UblkCommand::EndRecovery => (READ_WRITE, 0x11),
+            UblkCommand::GetFeatures => (READ, 0x13),
+            UblkCommand::DeleteAsync => (READ, 0x14),
+            UblkCommand::UpdateSize => (READ_WRITE, 0x15),
         };
-        ioctl(direction, number, Control::BYTES as u32)
+        ioctl(direction, number, UblkControl::BYTES as u32)
     }
 }
 
 /// `struct ublksrv_ctrl_cmd`, with the bytes that its address leads to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Control {
+pub struct UblkControl {
     /// The operation.
-    pub command: Command,
-    /// The device; [`Control::ANY`] to add one.
+    pub command: UblkCommand,
+    /// The device; [`UblkControl::ANY`] to add one.
     pub device: u32,
     /// The process that serves, for a start and the end of a recovery; the size, for `UpdateSize`.
     pub data: u64,
@@ -106,15 +106,15 @@ pub struct Control {
     pub buffer: Vec<u8>,
 }
 
-impl Control {
+impl UblkControl {
     /// The length of the structure.
     pub const BYTES: usize = 32;
     /// No device in particular.
     pub const ANY: u32 = u32::MAX;
 
     /// A command about a device, without bytes.
-    pub fn of(command: Command, device: u32) -> Control {
-        Control {
+    pub fn of(command: UblkCommand, device: u32) -> UblkControl {
+        UblkControl {
             command,
             device,
             data: 0,
@@ -124,7 +124,7 @@ impl Control {
 
     /// The structure, of a buffer at `address`.
     pub fn encode(&self, address: u64) -> [u8; Self::BYTES] {
-        let mut out = Encoder::new();
+        let mut out = UapiEncoder::new();
         out.u32(self.device);
         out.u16(u16::MAX); // No queue.
         out.u16(self.buffer.len() as u16);
@@ -137,22 +137,22 @@ impl Control {
 
 /// `UBLK_F_*`: features of a driver, or those asked of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Features(pub u64);
+pub struct UblkFeatures(pub u64);
 
-impl Features {
+impl UblkFeatures {
     /// The bytes of a write stay in the kernel until the server takes them.
-    pub const NEED_GET_DATA: Features = Features(1 << 2);
+    pub const NEED_GET_DATA: UblkFeatures = UblkFeatures(1 << 2);
     /// A device outlives its server.
-    pub const USER_RECOVERY: Features = Features(1 << 3);
+    pub const USER_RECOVERY: UblkFeatures = UblkFeatures(1 << 3);
     /// Requests that a dead server held are given out again.
-    pub const USER_RECOVERY_REISSUE: Features = Features(1 << 4);
+    pub const USER_RECOVERY_REISSUE: UblkFeatures = UblkFeatures(1 << 4);
     /// Commands are numbered as ioctls are.
-    pub const CMD_IOCTL_ENCODE: Features = Features(1 << 6);
+    pub const CMD_IOCTL_ENCODE: UblkFeatures = UblkFeatures(1 << 6);
     /// A device can get another size.
-    pub const UPDATE_SIZE: Features = Features(1 << 10);
+    pub const UPDATE_SIZE: UblkFeatures = UblkFeatures(1 << 10);
 
     /// The features without which no device is made.
-    pub const NEEDED: Features = Features(
+    pub const NEEDED: UblkFeatures = UblkFeatures(
         Self::NEED_GET_DATA.0
             | Self::USER_RECOVERY.0
             | Self::USER_RECOVERY_REISSUE.0
@@ -160,13 +160,13 @@ impl Features {
     );
 
     /// True if all of `others` are among these.
-    pub const fn has(self, others: Features) -> bool {
+    pub const fn has(self, others: UblkFeatures) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// The features in the answer to [`Command::GetFeatures`].
-    pub fn decode(buffer: &[u8]) -> Option<Features> {
-        Some(Features(u64::from_ne_bytes(
+    /// The features in the answer to [`UblkCommand::GetFeatures`].
+    pub fn decode(buffer: &[u8]) -> Option<UblkFeatures> {
+        Some(UblkFeatures(u64::from_ne_bytes(
             buffer.get(..8)?.try_into().ok()?,
         )))
     }
@@ -174,7 +174,7 @@ impl Features {
 
 /// The state of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum UblkState {
     /// Never started, or stopped.
     Dead,
     /// Served.
@@ -193,7 +193,7 @@ pub struct DeviceInfo {
     /// Tags of each queue.
     pub depth: u16,
     /// The state.
-    pub state: State,
+    pub state: UblkState,
     /// The longest transfer.
     pub bytes_max: u32,
     /// The device's number.
@@ -201,7 +201,7 @@ pub struct DeviceInfo {
     /// The process that serves the device, or did.
     pub pid: i32,
     /// Features asked of the device.
-    pub features: Features,
+    pub features: UblkFeatures,
     /// A number of the server's; the driver ignores it.
     pub mark: u64,
 }
@@ -212,14 +212,14 @@ impl DeviceInfo {
 
     /// The structure.
     pub fn encode(&self) -> [u8; Self::BYTES] {
-        let mut out = Encoder::new();
+        let mut out = UapiEncoder::new();
         out.u16(self.queues);
         out.u16(self.depth);
         out.u16(match self.state {
-            State::Dead => 0,
-            State::Live => 1,
-            State::Quiesced => 2,
-            State::Other(number) => number,
+            UblkState::Dead => 0,
+            UblkState::Live => 1,
+            UblkState::Quiesced => 2,
+            UblkState::Other(number) => number,
         });
         out.zeroes(2);
         out.u32(self.bytes_max);
@@ -234,13 +234,13 @@ impl DeviceInfo {
 
     /// Reads the structure; `None` if `bytes` are too few.
     pub fn decode(bytes: &[u8]) -> Option<DeviceInfo> {
-        let mut from = Decoder(bytes.get(..Self::BYTES)?);
+        let mut from = UapiDecoder(bytes.get(..Self::BYTES)?);
         let (queues, depth) = (from.u16(), from.u16());
         let state = match from.u16() {
-            0 => State::Dead,
-            1 => State::Live,
-            2 => State::Quiesced,
-            other => State::Other(other),
+            0 => UblkState::Dead,
+            1 => UblkState::Live,
+            2 => UblkState::Quiesced,
+            other => UblkState::Other(other),
         };
         from.skip(2);
         let (bytes_max, id, pid) = (from.u32(), from.u32(), from.u32() as i32);
@@ -252,7 +252,7 @@ impl DeviceInfo {
             bytes_max,
             id,
             pid,
-            features: Features(from.u64()),
+            features: UblkFeatures(from.u64()),
             mark: from.u64(),
         })
     }
@@ -286,7 +286,7 @@ impl IoCommand {
     /// `struct ublksrv_io_cmd` of a tag of a queue: the result is bytes, or a negative error
     /// number.
     pub fn encode(queue: u16, tag: u16, result: i32, address: u64) -> [u8; Self::BYTES] {
-        let mut out = Encoder::new();
+        let mut out = UapiEncoder::new();
         out.u16(queue);
         out.u16(tag);
         out.u32(result as u32);
@@ -317,7 +317,7 @@ impl Descriptor {
 
     /// Reads the structure.
     pub fn decode(bytes: [u8; Self::BYTES]) -> Descriptor {
-        let mut from = Decoder(&bytes);
+        let mut from = UapiDecoder(&bytes);
         Descriptor {
             op_flags: from.u32(),
             sectors: from.u32(),
@@ -344,14 +344,14 @@ impl Descriptor {
 pub const REQUEST_MAX: Sectors = Sectors(2048);
 const _: () = assert!(REQUEST_MAX.0 * SECTOR_BYTES == 1 << 20);
 
-struct Encoder<const N: usize> {
+struct UapiEncoder<const N: usize> {
     bytes: [u8; N],
     at: usize,
 }
 
-impl<const N: usize> Encoder<N> {
-    fn new() -> Encoder<N> {
-        Encoder {
+impl<const N: usize> UapiEncoder<N> {
+    fn new() -> UapiEncoder<N> {
+        UapiEncoder {
             bytes: [0; N],
             at: 0,
         }
@@ -389,9 +389,9 @@ impl<const N: usize> Encoder<N> {
 }
 
 /// Reads from bytes of sufficient length.
-struct Decoder<'a>(&'a [u8]);
+struct UapiDecoder<'a>(&'a [u8]);
 
-impl Decoder<'_> {
+impl UapiDecoder<'_> {
     fn take<const N: usize>(&mut self) -> [u8; N] {
         let (head, rest) = self.0.split_first_chunk().expect("checked by the caller");
         self.0 = rest;

@@ -4,7 +4,7 @@
 //!
 //! Prints operations a second and the processor time of one operation.
 
-use block::{Completion, Driver, Lba, Nanos, Op, Payload, Token};
+use block::{Completion, Driver, DriverOp, Lba, Nanos, Payload, Token};
 use std::error::Error;
 use std::time::Duration;
 use uring::{DiskOptions, Options, Uring};
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .pool()
             .try_get(BYTES)
             .ok_or("the pool is too small")?;
-        driver.submit(Token(token), disk, Op::Read(place(), buf));
+        driver.submit(Token(token), disk, DriverOp::Read(place(), buf));
     }
     let mut done: Vec<Completion> = Vec::new();
     let (mut ended, mut parks) = (0, 0);
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for completion in done.drain(..) {
             completion.result?;
             if let Payload::Buf(buf) = completion.payload {
-                driver.submit(completion.token, disk, Op::Read(place(), buf));
+                driver.submit(completion.token, disk, DriverOp::Read(place(), buf));
             }
             ended += 1;
         }

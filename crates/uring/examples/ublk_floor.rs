@@ -12,7 +12,9 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use block::{SECTOR_BYTES, Sectors};
 use ublk::uapi::{character_device, descriptors_at};
-use ublk::{Command, Control, Descriptor, DeviceInfo, Features, IoCommand, Params, State};
+use ublk::{
+    Descriptor, DeviceInfo, IoCommand, Params, UblkCommand, UblkControl, UblkFeatures, UblkState,
+};
 
 const DEPTH: u16 = 64;
 const REQUEST_BYTES: usize = 64 << 10;
@@ -27,14 +29,14 @@ fn main() {
     let ask = DeviceInfo {
         queues: 1,
         depth: DEPTH,
-        state: State::Dead,
+        state: UblkState::Dead,
         bytes_max: REQUEST_BYTES as u32,
-        id: Control::ANY,
+        id: UblkControl::ANY,
         pid: std::process::id() as i32,
-        features: Features(Features::NEED_GET_DATA.0 | Features::CMD_IOCTL_ENCODE.0),
+        features: UblkFeatures(UblkFeatures::NEED_GET_DATA.0 | UblkFeatures::CMD_IOCTL_ENCODE.0),
         mark: 0,
     };
-    let answer = control(Command::Add, Control::ANY, 0, ask.encode().to_vec());
+    let answer = control(UblkCommand::Add, UblkControl::ANY, 0, ask.encode().to_vec());
     let info = DeviceInfo::decode(&answer).expect("what was added");
     let block = Sectors(BLOCK as u64 / SECTOR_BYTES);
     let shape = Params {
@@ -47,11 +49,11 @@ fn main() {
         read_only: true,
         rotational: false,
     };
-    control(Command::SetParams, info.id, 0, shape.encode().to_vec());
+    control(UblkCommand::SetParams, info.id, 0, shape.encode().to_vec());
     // The start command waits until all tags wait; the kernel then reads the device.
     let start = std::thread::spawn(move || {
         control(
-            Command::Start,
+            UblkCommand::Start,
             info.id,
             std::process::id().into(),
             Vec::new(),
@@ -67,8 +69,8 @@ fn open(path: &str, flags: i32) -> File {
     options.open(path).expect(path)
 }
 
-fn control(command: Command, device: u32, data: u64, buffer: Vec<u8>) -> Vec<u8> {
-    let mut ask = Control::of(command, device);
+fn control(command: UblkCommand, device: u32, data: u64, buffer: Vec<u8>) -> Vec<u8> {
+    let mut ask = UblkControl::of(command, device);
     (ask.data, ask.buffer) = (data, buffer);
     let answer = uring::ublk_control(ask).expect("ublk");
     answer.unwrap_or_else(|number| panic!("{command:?} failed with error {number}"))

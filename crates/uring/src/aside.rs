@@ -13,9 +13,9 @@ use std::task::{Context, Poll, Waker};
 use std::thread::Builder;
 
 /// Work on a thread of its own, to be awaited.
-pub(crate) struct Aside<T>(Arc<Mutex<State<T>>>);
+pub(crate) struct Aside<T>(Arc<Mutex<AsideState<T>>>);
 
-struct State<T> {
+struct AsideState<T> {
     output: Option<T>,
     waker: Option<Waker>,
 }
@@ -36,7 +36,7 @@ fn prepare<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
     may_lapse: bool,
 ) -> (Aside<T>, impl FnOnce() + Send + 'static) {
-    let state = Arc::new(Mutex::new(State {
+    let state = Arc::new(Mutex::new(AsideState {
         output: None,
         waker: None,
     }));
@@ -61,20 +61,20 @@ type Work = Box<dyn FnOnce() + Send>;
 /// A thread that does the newest work first, and leaves out work if its future was dropped. The
 /// thread ends with the last clone.
 #[derive(Clone)]
-pub struct Worker(Arc<Handle>);
+pub struct AsideWorker(Arc<ThreadHandle>);
 
-struct Handle(Arc<Queue>);
+struct ThreadHandle(Arc<AsideQueue>);
 
-struct Queue {
+struct AsideQueue {
     /// Pending work; `None` once the worker is to end.
     work: Mutex<Option<Vec<Work>>>,
     more: Condvar,
 }
 
-impl Worker {
+impl AsideWorker {
     /// Starts the thread.
-    pub fn new(name: &str) -> IoResult<Worker> {
-        let queue = Arc::new(Queue {
+    pub fn new(name: &str) -> IoResult<AsideWorker> {
+        let queue = Arc::new(AsideQueue {
             work: Mutex::new(Some(Vec::new())),
             more: Condvar::new(),
         });
@@ -82,7 +82,7 @@ impl Worker {
         let started = Builder::new().name(name.into()).spawn(move || its.serve());
         let what = "no thread for work aside; raise the limit of processes (ulimit -u)";
         started.map_err(|cause| errno::error(cause, what))?;
-        Ok(Worker(Arc::new(Handle(queue))))
+        Ok(AsideWorker(Arc::new(ThreadHandle(queue))))
     }
 
     /// Does `work` there.
@@ -97,7 +97,7 @@ impl Worker {
     }
 }
 
-impl Queue {
+impl AsideQueue {
     fn serve(&self) {
         while let Some(work) = self.next() {
             work();
@@ -116,7 +116,7 @@ impl Queue {
     }
 }
 
-impl Drop for Handle {
+impl Drop for ThreadHandle {
     fn drop(&mut self) {
         self.0.work.lock().expect("no panic under this lock").take();
         self.0.more.notify_one();
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_worker_does_the_newest_first_and_leaves_out_what_nobody_waits_for() {
-        let worker = Worker::new("test").unwrap();
+        let worker = AsideWorker::new("test").unwrap();
         let (begin, begun) = mpsc::channel::<()>();
         let (done, order) = mpsc::channel();
         let work = |number: u32| {

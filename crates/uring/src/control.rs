@@ -2,12 +2,12 @@
 //! entries of twice the usual length.
 
 use crate::errno;
-use block::{IoError, IoResult, Kind};
+use block::{IoError, IoErrorKind, IoResult};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
-use ublk::Control;
+use ublk::UblkControl;
 use ublk::uapi::CONTROL;
 
 /// Checks that this machine has ublk and lets this process use it; the error has the cause and the
@@ -18,13 +18,13 @@ pub fn ublk_available() -> IoResult {
 
 /// Gives ublk's driver a command and waits for its answer: the command's buffer, or the
 /// number of its error.
-pub fn ublk_control(mut command: Control) -> IoResult<Result<Vec<u8>, i32>> {
+pub fn ublk_control(mut command: UblkControl) -> IoResult<Result<Vec<u8>, i32>> {
     let file = open()?;
     let ring = IoUring::<squeue::Entry128, cqueue::Entry>::builder().build(2);
     let mut ring = ring.map_err(|cause| errno::error(cause, "no ring to speak to ublk with"))?;
     let address = command.buffer.as_mut_ptr() as u64;
     let mut bytes = [0; 80];
-    bytes[..Control::BYTES].copy_from_slice(&command.encode(address));
+    bytes[..UblkControl::BYTES].copy_from_slice(&command.encode(address));
     let entry = opcode::UringCmd80::new(types::Fd(file.as_raw_fd()), command.command.op())
         .cmd(bytes)
         .build();
@@ -49,15 +49,15 @@ fn open() -> IoResult<File> {
     opened.map_err(|cause| {
         let (kind, what) = match cause.raw_os_error() {
             Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => (
-                Kind::Unsupported,
+                IoErrorKind::Unsupported,
                 "this kernel has no ublk loaded: `modprobe ublk_drv` (Linux 6.5 or later; Debian 12 \
                  has it in backports), or reach volumes over NBD",
             ),
             Some(libc::EACCES | libc::EPERM) => (
-                Kind::Denied,
+                IoErrorKind::Denied,
                 "ublk is for root: run hotset as root, or reach volumes over NBD",
             ),
-            _ => (Kind::Other, "ublk cannot be spoken to; volumes can be reached over NBD"),
+            _ => (IoErrorKind::Other, "ublk cannot be spoken to; volumes can be reached over NBD"),
         };
         IoError::new(kind, what).on(CONTROL).because(cause)
     })

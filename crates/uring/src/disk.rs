@@ -9,11 +9,12 @@
 //!     Flushes in flight with the failed one fail too, even if the kernel lets them pass (`syncs`)
 
 use crate::errno;
-use crate::memory::{Arena, Bounce};
-use crate::op::Step;
-use crate::open::Disk;
+use crate::memory::{Bounce, RegisteredArena};
+use crate::op::OpStep;
+use crate::open::OpenDisk;
 use block::{
-    Buf, Extent, Fua, IoError, IoResult, Kind, Lba, Op, Payload, SECTOR_BYTES, Sectors, Shared,
+    Buf, DriverOp, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Payload, SECTOR_BYTES,
+    Sectors, SharedBuf,
 };
 use io_uring::{opcode, squeue, types};
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,21 +22,21 @@ use std::sync::atomic::Ordering::Relaxed;
 /// A disk's descriptor for the ring: a registered file or a plain descriptor. Also says if a worker
 /// of the ring has to begin each operation.
 #[derive(Clone, Copy)]
-pub(crate) struct Handle {
+pub(crate) struct DiskHandle {
     pub(crate) fd: types::Fd,
     pub(crate) flags: squeue::Flags,
 }
 
-impl Handle {
-    pub(crate) fn plain(fd: i32) -> Handle {
-        Handle {
+impl DiskHandle {
+    pub(crate) fn plain(fd: i32) -> DiskHandle {
+        DiskHandle {
             fd: types::Fd(fd),
             flags: squeue::Flags::empty(),
         }
     }
 
-    pub(crate) fn registered(index: u32) -> Handle {
-        Handle {
+    pub(crate) fn registered(index: u32) -> DiskHandle {
+        DiskHandle {
             fd: types::Fd(index as i32),
             flags: squeue::Flags::FIXED_FILE,
         }
@@ -51,12 +52,12 @@ pub(crate) struct DiskOp {
     at: Lba,
     bytes: u64,
     done: u64,
-    action: Action,
+    action: DiskAction,
 }
 
-enum Action {
+enum DiskAction {
     Read(Buf, Option<Box<Bounce>>),
-    Write(Shared, Fua, Option<Box<Bounce>>),
+    Write(SharedBuf, Fua, Option<Box<Bounce>>),
     Zero(Zeroing),
     Flush,
     Discard,
@@ -75,7 +76,7 @@ enum Zeroing {
 }
 
 impl Zeroing {
-    fn of(disk: &Disk) -> Zeroing {
+    fn of(disk: &OpenDisk) -> Zeroing {
         match disk.zeroing.load(Relaxed) {
             0 => Zeroing::Punch,
             1 => Zeroing::Range,
@@ -104,30 +105,33 @@ const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
 impl DiskOp {
     /// Checks `op` against the disk; a refusal gives back the operation's buffers.
-    pub(crate) fn begin(disk: &Disk, op: Op) -> Result<DiskOp, (IoError, Payload)> {
+    pub(crate) fn begin(disk: &OpenDisk, op: DriverOp) -> Result<DiskOp, (IoError, Payload)> {
         let checked = disk.check_in_service().and_then(|()| extent_of(disk, &op));
         let extent = match checked {
             Ok(extent) => extent,
             Err(error) => return Err((error, op.into_payload())),
         };
         let action = match op {
-            Op::Read(_, buf) => {
+            DriverOp::Read(_, buf) => {
                 let bounce = bounce_for(disk, &buf);
-                Action::Read(buf, bounce)
+                DiskAction::Read(buf, bounce)
             }
-            Op::Write(_, data, fua) => {
+            DriverOp::Write(_, data, fua) => {
                 let mut bounce = bounce_for(disk, &data);
                 if let Some(bounce) = &mut bounce {
                     bounce.bytes().copy_from_slice(&data);
                 }
-                Action::Write(data, fua, bounce)
+                DiskAction::Write(data, fua, bounce)
             }
-            Op::Zero(_) => Action::Zero(Zeroing::of(disk)),
-            Op::Flush => Action::Flush,
-            Op::Discard(_) => Action::Discard,
+            DriverOp::Zero(_) => DiskAction::Zero(Zeroing::of(disk)),
+            DriverOp::Flush => DiskAction::Flush,
+            DriverOp::Discard(_) => DiskAction::Discard,
             op => {
                 let what = "a stream operation on a disk";
-                return Err((disk.geometry.error(Kind::Invalid, what), op.into_payload()));
+                return Err((
+                    disk.geometry.error(IoErrorKind::Invalid, what),
+                    op.into_payload(),
+                ));
             }
         };
         Ok(DiskOp {
@@ -140,27 +144,27 @@ impl DiskOp {
 
     /// The next request to the kernel.
     #[inline]
-    pub(crate) fn entry(&mut self, file: Handle, arena: &Arena) -> squeue::Entry {
+    pub(crate) fn entry(&mut self, file: DiskHandle, arena: &RegisteredArena) -> squeue::Entry {
         let offset = self.at.byte() + self.done;
         let left = self.bytes - self.done;
         let done = self.done as usize;
         match &mut self.action {
-            Action::Read(buf, bounce) => {
+            DiskAction::Read(buf, bounce) => {
                 let start = start_of(buf, bounce);
                 // SAFETY: `done` is less than the buffer's length.
                 read(file, unsafe { start.add(done) }, left as u32, offset, arena)
             }
-            Action::Write(data, fua, bounce) => {
+            DiskAction::Write(data, fua, bounce) => {
                 let start = source_of(data, bounce);
                 // SAFETY: as above.
                 let from = unsafe { start.add(done) };
                 write(file, from, left as u32, offset, *fua, arena)
             }
-            Action::Zero(Zeroing::Write) => {
+            DiskAction::Zero(Zeroing::Write) => {
                 let bytes = left.min(ZEROES.0.len() as u64) as u32;
                 write(file, ZEROES.0.as_ptr(), bytes, offset, Fua::No, arena)
             }
-            Action::Zero(how) => {
+            DiskAction::Zero(how) => {
                 let mode = if *how == Zeroing::Range {
                     ZERO_RANGE
                 } else {
@@ -168,8 +172,8 @@ impl DiskOp {
                 };
                 fallocate(file, offset, left, mode)
             }
-            Action::Discard => fallocate(file, offset, left, PUNCH),
-            Action::Flush => opcode::Fsync::new(file.fd)
+            DiskAction::Discard => fallocate(file, offset, left, PUNCH),
+            DiskAction::Flush => opcode::Fsync::new(file.fd)
                 .flags(types::FsyncFlags::DATASYNC)
                 .build(),
         }
@@ -180,18 +184,18 @@ impl DiskOp {
     /// file waits for no device, but its file system does not offer `FMODE_NOWAIT` (Linux 6.18,
     /// `mm/shmem.c`). A ring would hand the transfer to a worker thread.
     #[inline]
-    pub(crate) fn in_place(&mut self, disk: &Disk) -> Option<i32> {
+    pub(crate) fn in_place(&mut self, disk: &OpenDisk) -> Option<i32> {
         if !disk.in_memory || self.bytes > IN_PLACE_MAX {
             return None;
         }
         let (fd, offset, bytes) = (disk.fd(), self.at.byte() as i64, self.bytes as usize);
         let answer = match &mut self.action {
-            Action::Read(buf, bounce) => {
+            DiskAction::Read(buf, bounce) => {
                 let start = start_of(buf, bounce);
                 // SAFETY: the memory is this operation's, of that length.
                 unsafe { libc::pread(fd, start.cast(), bytes, offset) }
             }
-            Action::Write(data, _, bounce) => {
+            DiskAction::Write(data, _, bounce) => {
                 let start = source_of(data, bounce);
                 // SAFETY: as above.
                 unsafe { libc::pwrite(fd, start.cast(), bytes, offset) }
@@ -208,66 +212,69 @@ impl DiskOp {
 
     /// Takes the kernel's answer: bytes moved, or a negative error number.
     #[inline]
-    pub(crate) fn advance(&mut self, disk: &Disk, result: i32) -> Step {
+    pub(crate) fn advance(&mut self, disk: &OpenDisk, result: i32) -> OpStep {
         match &self.action {
-            _ if errno::is_transient(-result) => Step::Again,
-            Action::Read(..) | Action::Write(..) | Action::Zero(Zeroing::Write) => {
+            _ if errno::is_transient(-result) => OpStep::Again,
+            DiskAction::Read(..) | DiskAction::Write(..) | DiskAction::Zero(Zeroing::Write) => {
                 if result as i64 == (self.bytes - self.done) as i64 {
                     self.finish();
-                    return Step::Done(Ok(0));
+                    return OpStep::Done(Ok(0));
                 }
                 self.advance_transfer(disk, result)
             }
-            Action::Zero(how) if is_unsupported(-result) => {
+            DiskAction::Zero(how) if is_unsupported(-result) => {
                 let how = how.worse();
                 disk.zeroing.fetch_max(how as u8, Relaxed);
-                self.action = Action::Zero(how);
-                Step::Again
+                self.action = DiskAction::Zero(how);
+                OpStep::Again
             }
             // The next may need no more room than there is.
-            Action::Zero(how) if -result == libc::ENOSPC => {
-                self.action = Action::Zero(how.worse());
-                Step::Again
+            DiskAction::Zero(how) if -result == libc::ENOSPC => {
+                self.action = DiskAction::Zero(how.worse());
+                OpStep::Again
             }
-            Action::Discard if is_unsupported(-result) => Step::Done(Ok(0)),
-            Action::Flush if result < 0 => {
+            DiskAction::Discard if is_unsupported(-result) => OpStep::Done(Ok(0)),
+            DiskAction::Flush if result < 0 => {
                 disk.lose();
                 let what = "flush failed; writes since the last flush may be lost";
-                Step::Done(Err(self.error(disk, -result, what)))
+                OpStep::Done(Err(self.error(disk, -result, what)))
             }
-            Action::Zero(_) if result < 0 => {
-                Step::Done(Err(self.error(disk, -result, "zeroing failed")))
+            DiskAction::Zero(_) if result < 0 => {
+                OpStep::Done(Err(self.error(disk, -result, "zeroing failed")))
             }
-            Action::Discard if result < 0 => {
-                Step::Done(Err(self.error(disk, -result, "discard failed")))
+            DiskAction::Discard if result < 0 => {
+                OpStep::Done(Err(self.error(disk, -result, "discard failed")))
             }
-            Action::Zero(_) | Action::Discard | Action::Flush => Step::Done(Ok(0)),
+            DiskAction::Zero(_) | DiskAction::Discard | DiskAction::Flush => OpStep::Done(Ok(0)),
         }
     }
 
     /// A transfer that failed or ended short.
     #[cold]
-    fn advance_transfer(&mut self, disk: &Disk, result: i32) -> Step {
+    fn advance_transfer(&mut self, disk: &OpenDisk, result: i32) -> OpStep {
         if result < 0 {
-            return Step::Done(Err(self.transfer_failed(disk, -result)));
+            return OpStep::Done(Err(self.transfer_failed(disk, -result)));
         }
         let block = disk.geometry.block.bytes();
         let whole = (result as u64) / block * block;
         if whole == 0 {
-            return Step::Done(Err(disk.geometry.error(Kind::Gone, ENDED).at(self.rest())));
+            return OpStep::Done(Err(disk
+                .geometry
+                .error(IoErrorKind::Gone, ENDED)
+                .at(self.rest())));
         }
         self.done += whole;
         if self.done == self.bytes {
             self.finish();
-            return Step::Done(Ok(0));
+            return OpStep::Done(Ok(0));
         }
-        Step::Again
+        OpStep::Again
     }
 
-    fn transfer_failed(&self, disk: &Disk, number: i32) -> IoError {
+    fn transfer_failed(&self, disk: &OpenDisk, number: i32) -> IoError {
         let what = match self.action {
-            Action::Read(..) => "read failed",
-            Action::Write(_, Fua::Yes, _) if disk.buffered || number == libc::EIO => {
+            DiskAction::Read(..) => "read failed",
+            DiskAction::Write(_, Fua::Yes, _) if disk.buffered || number == libc::EIO => {
                 // The error may be that of the flush inside this write. That flush covered the
                 // writes before this one too.
                 disk.lose();
@@ -281,22 +288,25 @@ impl DiskOp {
             && disk.is_block_device
             && disk.bytes_now().is_ok_and(|bytes| bytes < end)
         {
-            return disk.geometry.error(Kind::Gone, ENDED).at(self.rest());
+            return disk
+                .geometry
+                .error(IoErrorKind::Gone, ENDED)
+                .at(self.rest());
         }
         self.error(disk, number, what)
     }
 
     fn finish(&mut self) {
-        if let Action::Read(buf, Some(bounce)) = &mut self.action {
+        if let DiskAction::Read(buf, Some(bounce)) = &mut self.action {
             buf.copy_from_slice(bounce.bytes());
         }
     }
 
-    fn error(&self, disk: &Disk, number: i32, what: &'static str) -> IoError {
+    fn error(&self, disk: &OpenDisk, number: i32, what: &'static str) -> IoError {
         let error = disk.geometry.error(errno::kind(number), what);
         let error = error.because(errno::source(number));
         match self.action {
-            Action::Flush => error,
+            DiskAction::Flush => error,
             _ => error.at(self.rest()),
         }
     }
@@ -310,29 +320,32 @@ impl DiskOp {
     /// writes.
     #[inline]
     pub(crate) fn is_sync(&self) -> bool {
-        matches!(self.action, Action::Flush | Action::Write(_, Fua::Yes, _))
+        matches!(
+            self.action,
+            DiskAction::Flush | DiskAction::Write(_, Fua::Yes, _)
+        )
     }
 
     pub(crate) fn is_flush(&self) -> bool {
-        matches!(self.action, Action::Flush)
+        matches!(self.action, DiskAction::Flush)
     }
 
     /// The payload returned to the submitter.
     pub(crate) fn into_payload(self) -> Payload {
         match self.action {
-            Action::Read(buf, _) => Payload::Buf(buf),
+            DiskAction::Read(buf, _) => Payload::Buf(buf),
             _ => Payload::None,
         }
     }
 }
 
 /// The sectors `op` concerns, if the disk has them and takes such operations.
-fn extent_of(disk: &Disk, op: &Op) -> IoResult<Extent> {
+fn extent_of(disk: &OpenDisk, op: &DriverOp) -> IoResult<Extent> {
     let geometry = &disk.geometry;
     let (extent, changes) = match op {
-        Op::Read(at, buf) => (geometry.transfer(*at, buf.len())?, false),
-        Op::Write(at, data, _) => (geometry.transfer(*at, data.len())?, true),
-        Op::Zero(extent) | Op::Discard(extent) => {
+        DriverOp::Read(at, buf) => (geometry.transfer(*at, buf.len())?, false),
+        DriverOp::Write(at, data, _) => (geometry.transfer(*at, data.len())?, true),
+        DriverOp::Zero(extent) | DriverOp::Discard(extent) => {
             geometry.check(*extent)?;
             (*extent, true)
         }
@@ -340,7 +353,7 @@ fn extent_of(disk: &Disk, op: &Op) -> IoResult<Extent> {
     };
     if changes && disk.read_only {
         return Err(geometry
-            .error(Kind::ReadOnly, "opened read-only")
+            .error(IoErrorKind::ReadOnly, "opened read-only")
             .at(extent));
     }
     Ok(extent)
@@ -357,7 +370,7 @@ fn start_of(buf: &mut Buf, bounce: &mut Option<Box<Bounce>>) -> *mut u8 {
 
 /// Address from which a write takes its bytes.
 #[inline]
-fn source_of(data: &Shared, bounce: &mut Option<Box<Bounce>>) -> *const u8 {
+fn source_of(data: &SharedBuf, bounce: &mut Option<Box<Bounce>>) -> *const u8 {
     match bounce {
         Some(bounce) => bounce.as_mut_ptr().cast_const(),
         None => data.as_ptr(),
@@ -365,7 +378,7 @@ fn source_of(data: &Shared, bounce: &mut Option<Box<Bounce>>) -> *const u8 {
 }
 
 /// A copy's place, if direct I/O cannot begin where `bytes` lie.
-fn bounce_for(disk: &Disk, bytes: &[u8]) -> Option<Box<Bounce>> {
+fn bounce_for(disk: &OpenDisk, bytes: &[u8]) -> Option<Box<Bounce>> {
     let reachable = disk.buffered || (bytes.as_ptr() as usize).is_multiple_of(disk.memory_align);
     (!reachable).then(|| Box::new(Bounce::new(bytes.len())))
 }
@@ -374,7 +387,13 @@ fn is_unsupported(number: i32) -> bool {
     matches!(number, libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV)
 }
 
-fn read(file: Handle, to: *mut u8, bytes: u32, offset: u64, arena: &Arena) -> squeue::Entry {
+fn read(
+    file: DiskHandle,
+    to: *mut u8,
+    bytes: u32,
+    offset: u64,
+    arena: &RegisteredArena,
+) -> squeue::Entry {
     match arena.index_of(to) {
         Some(index) => opcode::ReadFixed::new(file.fd, to, bytes, index)
             .offset(offset)
@@ -384,12 +403,12 @@ fn read(file: Handle, to: *mut u8, bytes: u32, offset: u64, arena: &Arena) -> sq
 }
 
 fn write(
-    file: Handle,
+    file: DiskHandle,
     from: *const u8,
     bytes: u32,
     offset: u64,
     fua: Fua,
-    arena: &Arena,
+    arena: &RegisteredArena,
 ) -> squeue::Entry {
     let flags = match fua {
         Fua::No => 0,
@@ -407,7 +426,7 @@ fn write(
     }
 }
 
-fn fallocate(file: Handle, offset: u64, bytes: u64, mode: i32) -> squeue::Entry {
+fn fallocate(file: DiskHandle, offset: u64, bytes: u64, mode: i32) -> squeue::Entry {
     opcode::Fallocate::new(file.fd, bytes)
         .offset(offset)
         .mode(mode)

@@ -3,10 +3,10 @@
 //! A key names a disk for as long as any operation of this shard is on it,
 //! even when the host has given its number to another target.
 
-use crate::disk::Handle;
-use crate::open::Disk;
+use crate::disk::DiskHandle;
+use crate::open::OpenDisk;
 use crate::port::PORTS_MAX;
-use crate::ring::Ring;
+use crate::ring::KernelRing;
 use crate::syncs::Syncs;
 use block::TargetId;
 use io_uring::squeue;
@@ -19,7 +19,7 @@ pub(crate) const REGISTERED_MAX: u32 = 256;
 
 const UNKNOWN: usize = usize::MAX;
 
-pub(crate) struct Disks {
+pub(crate) struct DiskTable {
     list: Slab<LocalDisk>,
     /// Keys in `list` by target number, where open; else `UNKNOWN`.
     keys: Vec<usize>,
@@ -31,20 +31,20 @@ pub(crate) struct Disks {
 
 pub(crate) struct LocalDisk {
     id: TargetId,
-    pub(crate) disk: Arc<Disk>,
-    pub(crate) handle: Handle,
+    pub(crate) disk: Arc<OpenDisk>,
+    pub(crate) handle: DiskHandle,
     pub(crate) syncs: Syncs,
 }
 
-impl Disks {
+impl DiskTable {
     /// None yet; room for registered ones if `wanted` and the kernel agrees.
-    pub(crate) fn new(ring: &Ring, wanted: bool, entries: u32) -> Disks {
+    pub(crate) fn new(ring: &KernelRing, wanted: bool, entries: u32) -> DiskTable {
         let submitter = ring.io.submitter();
         let agreed = wanted
             && submitter
                 .register_files_sparse(REGISTERED_MAX + PORTS_MAX)
                 .is_ok();
-        Disks {
+        DiskTable {
             list: Slab::new(),
             keys: Vec::new(),
             registered: if agreed { REGISTERED_MAX } else { 0 },
@@ -70,7 +70,7 @@ impl Disks {
     }
 
     /// Adds a disk at its first use here.
-    pub(crate) fn add(&mut self, id: TargetId, disk: Arc<Disk>, ring: &Ring) -> usize {
+    pub(crate) fn add(&mut self, id: TargetId, disk: Arc<OpenDisk>, ring: &KernelRing) -> usize {
         let entry = self.list.vacant_entry();
         let key = entry.key();
         let fd = disk.fd();
@@ -81,8 +81,8 @@ impl Disks {
                 .is_ok()
         };
         let mut handle = match u32::try_from(key) {
-            Ok(key) if key < self.registered && update(key) => Handle::registered(key),
-            _ => Handle::plain(fd),
+            Ok(key) if key < self.registered && update(key) => DiskHandle::registered(key),
+            _ => DiskHandle::plain(fd),
         };
         if disk.may_block {
             handle.flags |= squeue::Flags::ASYNC;
@@ -102,8 +102,12 @@ impl Disks {
     }
 
     /// Releases closed disks, except those in use. Returns true when none is left.
-    pub(crate) fn release_closed(&mut self, ring: &Ring, in_use: impl Fn(usize) -> bool) -> bool {
-        let Disks {
+    pub(crate) fn release_closed(
+        &mut self,
+        ring: &KernelRing,
+        in_use: impl Fn(usize) -> bool,
+    ) -> bool {
+        let DiskTable {
             keys, registered, ..
         } = self;
         let mut none_left = true;

@@ -14,20 +14,20 @@ mod ending;
 mod outside;
 
 use crate::disk::DiskOp;
-use crate::disks::{Disks, REGISTERED_MAX};
+use crate::disks::{DiskTable, REGISTERED_MAX};
 use crate::errno;
-use crate::memory::Arena;
-use crate::op::Step;
+use crate::memory::RegisteredArena;
+use crate::op::OpStep;
 use crate::port::{PortOp, Ports};
 use crate::resolve::Resolver;
-use crate::ring::{Mode, Ring, Wait};
-use crate::shared::Shared;
-use crate::stream::{Connect, Message, StreamOp};
-use crate::targets::Target;
+use crate::ring::{CompletionMode, KernelRing, Wait};
+use crate::shared::RingShared;
+use crate::stream::{ConnectOp, SendMessage, StreamOp};
+use crate::targets::RingTarget;
 use crate::waker::Waker;
 use block::{
-    Address, Completion, Driver, Geometry, IoError, IoResult, Kind, Nanos, Op, Payload, Pool,
-    TargetId, Token, Unpark,
+    Address, Completion, Driver, DriverOp, Geometry, IoError, IoErrorKind, IoResult, Nanos,
+    Payload, Pool, TargetId, Token, Unpark,
 };
 use io_uring::{cqueue, opcode, squeue, types};
 use slab::Slab;
@@ -46,47 +46,47 @@ const CANCEL: u64 = u64::MAX - 1;
 const EARLY: usize = 4;
 /// The queue pair and clock of one shard. Belongs to the thread that made it.
 pub struct UringDriver {
-    ring: Ring,
-    slots: Slab<Slot>,
+    ring: KernelRing,
+    slots: Slab<DriverSlot>,
     /// Slots that found the submission queue full, in order.
     backlog: VecDeque<usize>,
     /// Entries of disks in the ring that are not submitted.
     held_back: usize,
     /// Operations that ended in `submit`, for the next `park` to deliver.
     ended: Vec<Completion>,
-    disks: Disks,
+    disks: DiskTable,
     ports: Ports,
     /// Count of closed disks and ports of the host when this shard last released any.
     held_closed: u64,
-    arena: Arena,
-    spare_messages: Vec<Message>,
+    arena: RegisteredArena,
+    spare_messages: Vec<SendMessage>,
     resolver: Resolver,
     waker: Arc<Waker>,
     wake_is_armed: bool,
     is_ending: bool,
-    host: Arc<Shared>,
+    host: Arc<RingShared>,
     pool: Pool,
     _one_thread: PhantomData<*const ()>,
 }
 
-struct Slot {
+struct DriverSlot {
     token: Token,
-    work: Work,
+    work: DriverWork,
 }
 
-enum Work {
+enum DriverWork {
     /// An operation on the disk with this key in `disks`.
     Disk(usize, DiskOp),
     Stream(StreamOp),
     Port(PortOp),
 }
 
-impl Work {
+impl DriverWork {
     /// The key of the disk on which this makes writes durable.
     #[inline]
     fn sync(&self) -> Option<usize> {
         match self {
-            Work::Disk(disk, op) if op.is_sync() => Some(*disk),
+            DriverWork::Disk(disk, op) if op.is_sync() => Some(*disk),
             _ => None,
         }
     }
@@ -98,12 +98,12 @@ pub(crate) fn waker() -> IoResult<Waker> {
 }
 
 impl UringDriver {
-    pub(crate) fn new(host: Arc<Shared>, modes: &[Mode]) -> IoResult<UringDriver> {
+    pub(crate) fn new(host: Arc<RingShared>, modes: &[CompletionMode]) -> IoResult<UringDriver> {
         let options = &host.options;
-        let ring = Ring::new(options.entries, modes)?;
+        let ring = KernelRing::new(options.entries, modes)?;
         let pool = Pool::new(options.pool_bytes);
-        let arena = Arena::register(&pool, options.registered, &ring.io.submitter());
-        let disks = Disks::new(&ring, options.registered, options.entries);
+        let arena = RegisteredArena::register(&pool, options.registered, &ring.io.submitter());
+        let disks = DiskTable::new(&ring, options.registered, options.entries);
         let waker = Arc::new(waker()?);
         host.add_waker(&waker);
         Ok(UringDriver {
@@ -139,25 +139,27 @@ impl UringDriver {
         self.ring.enters
     }
 
-    fn begin(&mut self, target: TargetId, op: Op) -> Result<Work, (IoError, Payload)> {
+    fn begin(&mut self, target: TargetId, op: DriverOp) -> Result<DriverWork, (IoError, Payload)> {
         if let Some(key) = self.disks.find(target) {
             let disk = &self.disks.get(key).disk;
-            return DiskOp::begin(disk, op).map(|op| Work::Disk(key, op));
+            return DiskOp::begin(disk, op).map(|op| DriverWork::Disk(key, op));
         }
         match self.host.targets.get(target) {
-            Some(Target::Disk(disk)) => {
+            Some(RingTarget::Disk(disk)) => {
                 let key = self.disks.add(target, disk.clone(), &self.ring);
-                DiskOp::begin(&disk, op).map(|op| Work::Disk(key, op))
+                DiskOp::begin(&disk, op).map(|op| DriverWork::Disk(key, op))
             }
-            Some(Target::Port(port)) => {
+            Some(RingTarget::Port(port)) => {
                 let begun = self.ports.begin(target, &port, op, &self.ring);
-                begun.map(Work::Port)
+                begun.map(DriverWork::Port)
             }
-            Some(target) => StreamOp::begin(target, op, &mut self.spare_messages).map(Work::Stream),
+            Some(target) => {
+                StreamOp::begin(target, op, &mut self.spare_messages).map(DriverWork::Stream)
+            }
             None => {
                 let kind = match op {
-                    Op::Accept | Op::Recv(_) | Op::Send(_) => Kind::Stream,
-                    _ => Kind::Gone,
+                    DriverOp::Accept | DriverOp::Recv(_) | DriverOp::Send(_) => IoErrorKind::Stream,
+                    _ => IoErrorKind::Gone,
                 };
                 let error = IoError::new(kind, "closed, or never opened");
                 Err((error, op.into_payload()))
@@ -166,9 +168,9 @@ impl UringDriver {
     }
 
     fn connect(&mut self, token: Token, address: &Address) -> IoResult {
-        let (connect, host) = Connect::new(address)?;
-        let work = Work::Stream(StreamOp::Connect(Box::new(connect)));
-        let key = self.slots.insert(Slot { token, work });
+        let (connect, host) = ConnectOp::new(address)?;
+        let work = DriverWork::Stream(StreamOp::Connect(Box::new(connect)));
+        let key = self.slots.insert(DriverSlot { token, work });
         match host {
             None => self.queue(key),
             Some(host) => {
@@ -193,8 +195,8 @@ impl UringDriver {
     #[inline]
     fn in_place(&mut self, key: usize) -> Option<i32> {
         match &mut self.slots[key].work {
-            Work::Disk(disk, op) => op.in_place(&self.disks.get(*disk).disk),
-            Work::Stream(_) | Work::Port(_) => None,
+            DriverWork::Disk(disk, op) => op.in_place(&self.disks.get(*disk).disk),
+            DriverWork::Stream(_) | DriverWork::Port(_) => None,
         }
     }
 
@@ -218,12 +220,12 @@ impl UringDriver {
             return false;
         }
         let entry = match &mut self.slots[key].work {
-            Work::Disk(disk, op) => {
+            DriverWork::Disk(disk, op) => {
                 self.held_back += 1;
                 op.entry(self.disks.get(*disk).handle, &self.arena)
             }
-            Work::Stream(op) => op.entry(),
-            Work::Port(op) => {
+            DriverWork::Stream(op) => op.entry(),
+            DriverWork::Port(op) => {
                 // Clients wait for the answers in this entry.
                 self.held_back += 1;
                 self.ports.entry(op, &self.arena)
@@ -286,19 +288,19 @@ impl UringDriver {
     #[inline]
     pub(crate) fn complete(&mut self, key: usize, answer: i32, done: &mut Vec<Completion>) {
         let step = match &mut self.slots[key].work {
-            Work::Disk(disk, op) => op.advance(&self.disks.get(*disk).disk, answer),
-            Work::Stream(op) => match op.advance(&self.host.targets, answer) {
-                Step::Again if self.is_ending => return drop(self.slots.remove(key)),
+            DriverWork::Disk(disk, op) => op.advance(&self.disks.get(*disk).disk, answer),
+            DriverWork::Stream(op) => match op.advance(&self.host.targets, answer) {
+                OpStep::Again if self.is_ending => return drop(self.slots.remove(key)),
                 step => step,
             },
-            Work::Port(op) => match self.ports.advance(op, answer) {
+            DriverWork::Port(op) => match self.ports.advance(op, answer) {
                 _ if op.is_left() => return drop(self.slots.remove(key)),
                 step => step,
             },
         };
         let result = match step {
-            Step::Again => return self.queue(key),
-            Step::Done(result) => result,
+            OpStep::Again => return self.queue(key),
+            OpStep::Done(result) => result,
         };
         match self.slots[key].work.sync() {
             None => self.deliver(key, result, done),
@@ -319,8 +321,8 @@ impl UringDriver {
         self.disks.syncs(disk).end(key);
         // A direct write answers for itself: the kernel keeps no part of the write to lose.
         let is_shared = match &self.slots[key].work {
-            Work::Disk(disk, op) => op.is_flush() || self.disks.get(*disk).disk.buffered,
-            Work::Stream(_) | Work::Port(_) => false,
+            DriverWork::Disk(disk, op) => op.is_flush() || self.disks.get(*disk).disk.buffered,
+            DriverWork::Stream(_) | DriverWork::Port(_) => false,
         };
         let waits = is_shared && result.is_ok();
         if !waits || !self.disks.syncs(disk).hold(key) {
@@ -338,18 +340,18 @@ impl UringDriver {
 
     #[inline]
     fn deliver(&mut self, key: usize, result: IoResult<u64>, done: &mut Vec<Completion>) {
-        let Slot { token, work } = self.slots.remove(key);
+        let DriverSlot { token, work } = self.slots.remove(key);
         if self.is_ending
-            && let (Work::Stream(op), Ok(opened)) = (&work, &result)
+            && let (DriverWork::Stream(op), Ok(opened)) = (&work, &result)
             && op.opens()
         {
             // No submitter is left to close the new target.
             self.host.close(TargetId(*opened as u32));
         }
         let payload = match work {
-            Work::Disk(_, op) => op.into_payload(),
-            Work::Stream(op) => op.into_payload(&mut self.spare_messages),
-            Work::Port(op) => op.into_payload(result.is_ok()),
+            DriverWork::Disk(_, op) => op.into_payload(),
+            DriverWork::Stream(op) => op.into_payload(&mut self.spare_messages),
+            DriverWork::Port(op) => op.into_payload(result.is_ok()),
         };
         done.push(Completion {
             token,
@@ -411,8 +413,8 @@ impl Driver for UringDriver {
         &self.pool
     }
 
-    fn submit(&mut self, token: Token, target: TargetId, op: Op) {
-        if let Op::Connect(address) = &op {
+    fn submit(&mut self, token: Token, target: TargetId, op: DriverOp) {
+        if let DriverOp::Connect(address) = &op {
             if let Err(error) = self.connect(token, address) {
                 self.refuse(token, error, Payload::None);
             }
@@ -421,7 +423,7 @@ impl Driver for UringDriver {
         match self.begin(target, op) {
             Ok(work) => {
                 let sync = work.sync();
-                let key = self.slots.insert(Slot { token, work });
+                let key = self.slots.insert(DriverSlot { token, work });
                 if let Some(disk) = sync {
                     self.disks.syncs(disk).begin(key);
                 }
@@ -475,21 +477,21 @@ impl Driver for UringDriver {
 
     fn geometry(&self, target: TargetId) -> Option<Geometry> {
         match self.host.targets.get(target)? {
-            Target::Disk(disk) => Some(disk.geometry.clone()),
-            Target::Stream(_) | Target::Listener(_) | Target::Port(_) => None,
+            RingTarget::Disk(disk) => Some(disk.geometry.clone()),
+            RingTarget::Stream(_) | RingTarget::Listener(_) | RingTarget::Port(_) => None,
         }
     }
 
     fn tags(&self, target: TargetId) -> Option<u16> {
         match self.host.targets.get(target)? {
-            Target::Port(port) => Some(port.tags),
+            RingTarget::Port(port) => Some(port.tags),
             _ => None,
         }
     }
 
     fn peer_closed(&self, target: TargetId) -> bool {
         match self.host.targets.get(target) {
-            Some(Target::Stream(socket)) => socket.peer_closed(),
+            Some(RingTarget::Stream(socket)) => socket.peer_closed(),
             _ => false,
         }
     }

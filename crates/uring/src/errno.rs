@@ -1,44 +1,56 @@
 //! The meaning of failed system calls' numbers: one table.
 
-use block::{IoError, Kind};
+use block::{IoError, IoErrorKind};
 use std::borrow::Cow;
 use std::io;
 
 /// The kind of `errno`. Block layer statuses are those of `blk_errors` in
 /// Linux `block/blk-core.c`.
-pub(crate) fn kind(errno: i32) -> Kind {
+pub(crate) fn kind(errno: i32) -> IoErrorKind {
     match errno {
-        libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EUCLEAN => Kind::Media,
-        libc::ENXIO | libc::ENODEV | libc::ENOLINK | libc::ESHUTDOWN | libc::ESTALE => Kind::Gone,
-        libc::ENOENT | libc::ENOTDIR => Kind::Gone,
-        libc::ETIMEDOUT | libc::ETIME => Kind::Timeout,
-        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => Kind::NoSpace,
-        libc::EROFS => Kind::ReadOnly,
-        libc::EACCES | libc::EPERM => Kind::Denied,
-        libc::EBUSY | libc::ETXTBSY | libc::EADDRINUSE | libc::EAGAIN => Kind::Busy,
-        libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY | libc::EAFNOSUPPORT => Kind::Unsupported,
-        libc::EINVAL | libc::EISDIR | libc::ENAMETOOLONG | libc::EADDRNOTAVAIL => Kind::Invalid,
-        libc::ECONNRESET | libc::EPIPE | libc::ECONNREFUSED | libc::ECONNABORTED => Kind::Stream,
-        libc::ENOTCONN | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN => Kind::Stream,
-        _ => Kind::Other,
+        libc::EIO | libc::ENODATA | libc::EILSEQ | libc::EREMOTEIO | libc::EUCLEAN => {
+            IoErrorKind::Media
+        }
+        libc::ENXIO | libc::ENODEV | libc::ENOLINK | libc::ESHUTDOWN | libc::ESTALE => {
+            IoErrorKind::Gone
+        }
+        libc::ENOENT | libc::ENOTDIR => IoErrorKind::Gone,
+        libc::ETIMEDOUT | libc::ETIME => IoErrorKind::Timeout,
+        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoErrorKind::NoSpace,
+        libc::EROFS => IoErrorKind::ReadOnly,
+        libc::EACCES | libc::EPERM => IoErrorKind::Denied,
+        libc::EBUSY | libc::ETXTBSY | libc::EADDRINUSE | libc::EAGAIN => IoErrorKind::Busy,
+        libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY | libc::EAFNOSUPPORT => {
+            IoErrorKind::Unsupported
+        }
+        libc::EINVAL | libc::EISDIR | libc::ENAMETOOLONG | libc::EADDRNOTAVAIL => {
+            IoErrorKind::Invalid
+        }
+        libc::ECONNRESET | libc::EPIPE | libc::ECONNREFUSED | libc::ECONNABORTED => {
+            IoErrorKind::Stream
+        }
+        libc::ENOTCONN | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::ENETDOWN => {
+            IoErrorKind::Stream
+        }
+        _ => IoErrorKind::Other,
     }
 }
 
 /// The number by which a client of the kernel gets an error of `kind`.
-pub(crate) fn of_kind(kind: Kind) -> i32 {
+pub(crate) fn of_kind(kind: IoErrorKind) -> i32 {
     match kind {
-        Kind::NoSpace => libc::ENOSPC,
-        Kind::Timeout => libc::ETIMEDOUT,
-        Kind::Unsupported => libc::EOPNOTSUPP,
+        IoErrorKind::NoSpace => libc::ENOSPC,
+        IoErrorKind::Timeout => libc::ETIMEDOUT,
+        IoErrorKind::Unsupported => libc::EOPNOTSUPP,
         _ => libc::EIO,
     }
 }
 
 /// The kind of `errno` on a connected stream: an error that ends the stream is `Stream`.
-pub(crate) fn stream_kind(errno: i32) -> Kind {
+pub(crate) fn stream_kind(errno: i32) -> IoErrorKind {
     match kind(errno) {
-        kind @ (Kind::Denied | Kind::Unsupported | Kind::Other) => kind,
-        _ => Kind::Stream,
+        kind @ (IoErrorKind::Denied | IoErrorKind::Unsupported | IoErrorKind::Other) => kind,
+        _ => IoErrorKind::Stream,
     }
 }
 
@@ -58,7 +70,7 @@ pub fn without_descriptor(cause: &io::Error) -> Option<IoError> {
     let errno = cause.raw_os_error()?;
     let what = "no descriptor is left for it; raise the limit of open files (ulimit -n)";
     let none = matches!(errno, libc::EMFILE | libc::ENFILE);
-    none.then(|| IoError::new(Kind::Busy, what).because(source(errno)))
+    none.then(|| IoError::new(IoErrorKind::Busy, what).because(source(errno)))
 }
 
 /// An error from a failed system call, of the kind its number means.
@@ -66,7 +78,7 @@ pub(crate) fn error(cause: io::Error, what: impl Into<Cow<'static, str>>) -> IoE
     if let Some(refused) = without_descriptor(&cause) {
         return refused;
     }
-    let kind = cause.raw_os_error().map_or(Kind::Other, kind);
+    let kind = cause.raw_os_error().map_or(IoErrorKind::Other, kind);
     IoError::new(kind, what).because(cause)
 }
 
@@ -108,9 +120,9 @@ mod tests {
 
     #[test]
     fn a_broken_stream_is_not_a_broken_disk() {
-        assert_eq!(kind(libc::ETIMEDOUT), Kind::Timeout);
-        assert_eq!(stream_kind(libc::ETIMEDOUT), Kind::Stream);
-        assert_eq!(stream_kind(libc::EIO), Kind::Stream);
-        assert_eq!(stream_kind(libc::ENOMEM), Kind::Other);
+        assert_eq!(kind(libc::ETIMEDOUT), IoErrorKind::Timeout);
+        assert_eq!(stream_kind(libc::ETIMEDOUT), IoErrorKind::Stream);
+        assert_eq!(stream_kind(libc::EIO), IoErrorKind::Stream);
+        assert_eq!(stream_kind(libc::ENOMEM), IoErrorKind::Other);
     }
 }

@@ -4,14 +4,15 @@ use crate::aside;
 use crate::control;
 use crate::driver::{self, UringDriver};
 use crate::errno;
-use crate::open::{self, Disk, DiskOptions};
-use crate::port::Port;
-use crate::ring::{Mode, Ring};
-use crate::shared::{Opening, Options, Shared};
-use crate::socket::{self, Socket};
-use crate::targets::{Target, Targets};
+use crate::open::{self, DiskOptions, OpenDisk};
+use crate::port::ServedPort;
+use crate::ring::{CompletionMode, KernelRing};
+use crate::shared::{Opening, Options, RingShared};
+use crate::socket::{self, RingSocket};
+use crate::targets::{RingTarget, RingTargets};
 use block::{
-    Address, Geometry, Host, IoError, IoResult, Kind, Nanos, Progress, ShardId, TargetId, Turn,
+    Address, Geometry, Host, IoError, IoErrorKind, IoResult, Nanos, ShardId, ShardTurn, TargetId,
+    TurnProgress,
 };
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -25,7 +26,7 @@ use std::time::Instant;
 /// thread, also during a run.
 #[derive(Clone)]
 pub struct Uring {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<RingShared>,
 }
 
 impl Uring {
@@ -33,9 +34,9 @@ impl Uring {
     pub fn new(options: Options) -> IoResult<Uring> {
         Uring::check()?;
         Ok(Uring {
-            shared: Arc::new(Shared {
+            shared: Arc::new(RingShared {
                 options,
-                targets: Targets::default(),
+                targets: RingTargets::default(),
                 epoch: Instant::now(),
                 wakers: Mutex::default(),
                 opening: Mutex::default(),
@@ -47,7 +48,7 @@ impl Uring {
 
     /// Checks that a shard could begin now; the error has the cause and the remedy.
     pub fn check() -> IoResult {
-        let _ring = Ring::new(1, &Mode::ALL)?;
+        let _ring = KernelRing::new(1, &CompletionMode::ALL)?;
         driver::waker().map(drop)
     }
 
@@ -90,9 +91,9 @@ impl Uring {
         self.add_disk(opened.await?)
     }
 
-    fn add_disk(&self, disk: Disk) -> IoResult<(TargetId, Geometry)> {
+    fn add_disk(&self, disk: OpenDisk) -> IoResult<(TargetId, Geometry)> {
         let geometry = disk.geometry.clone();
-        let id = self.insert(Target::Disk(Arc::new(disk)))?;
+        let id = self.insert(RingTarget::Disk(Arc::new(disk)))?;
         Ok((id, geometry))
     }
 
@@ -100,26 +101,26 @@ impl Uring {
     /// 0. Replaces a unix socket's file that no process listens on.
     pub fn listen(&self, address: &Address) -> IoResult<(TargetId, Address)> {
         let (socket, bound) = socket::listen(address)?;
-        let id = self.insert(Target::Listener(Arc::new(socket)))?;
+        let id = self.insert(RingTarget::Listener(Arc::new(socket)))?;
         Ok((id, bound))
     }
 
     /// Opens an eventfd that others raise, as a stream for receiving only: each receive waits for a
     /// count above zero, and returns the count, of 8 bytes.
     pub fn open_event(&self, event: OwnedFd) -> IoResult<TargetId> {
-        self.insert(Target::Stream(Arc::new(Socket::event(event))))
+        self.insert(RingTarget::Stream(Arc::new(RingSocket::event(event))))
     }
 
     /// Opens the ublk device that `info` describes, to serve it on one shard.
     pub fn open_port(&self, info: &ublk::DeviceInfo) -> IoResult<TargetId> {
-        self.insert(Target::Port(Arc::new(Port::open(info)?)))
+        self.insert(RingTarget::Port(Arc::new(ServedPort::open(info)?)))
     }
 
     /// Carries out a command as [`control::ublk_control`] does, for a task: its shard runs on
     /// meanwhile, and may have to serve the device for the command to end.
     pub async fn ublk_control_aside(
         &self,
-        command: ublk::Control,
+        command: ublk::UblkControl,
     ) -> IoResult<Result<Vec<u8>, i32>> {
         let asking = aside::begin("ublk", move || control::ublk_control(command));
         let what = "no thread to speak to ublk; raise the limit of processes (ulimit -u)";
@@ -144,7 +145,7 @@ impl Uring {
 
     /// A driver for the calling thread, for a caller with a loop of its own.
     pub fn driver(&self) -> IoResult<UringDriver> {
-        UringDriver::new(self.shared.clone(), &Mode::ALL)
+        UringDriver::new(self.shared.clone(), &CompletionMode::ALL)
     }
 
     /// Has shards that end wait for their devices until `limit` from now, and a second at least.
@@ -155,10 +156,10 @@ impl Uring {
             .store(now.saturating_add(limit.0), SeqCst);
     }
 
-    fn insert(&self, target: Target) -> IoResult<TargetId> {
+    fn insert(&self, target: RingTarget) -> IoResult<TargetId> {
         let what = "a million disks and streams are open; close some";
         let id = self.shared.targets.insert(target);
-        id.ok_or_else(|| IoError::new(Kind::Other, what))
+        id.ok_or_else(|| IoError::new(IoErrorKind::Other, what))
     }
 }
 
@@ -166,7 +167,7 @@ impl Uring {
 /// dead shard would wait for ever.
 struct StopOnPanic<'a> {
     stop: &'a AtomicBool,
-    shared: &'a Shared,
+    shared: &'a RingShared,
 }
 
 impl Drop for StopOnPanic<'_> {
@@ -185,7 +186,7 @@ impl Host for Uring {
     /// machine had no ring left for one.
     fn run<B>(&mut self, shards: u32, boot: B)
     where
-        B: Fn(ShardId, UringDriver) -> Box<dyn Turn> + Send + Sync + 'static,
+        B: Fn(ShardId, UringDriver) -> Box<dyn ShardTurn> + Send + Sync + 'static,
     {
         let stop = &AtomicBool::new(false);
         let (host, boot) = (&*self, &boot);
@@ -227,12 +228,12 @@ impl Host for Uring {
     }
 }
 
-fn drive(mut shard: Box<dyn Turn>, stop: &AtomicBool) {
+fn drive(mut shard: Box<dyn ShardTurn>, stop: &AtomicBool) {
     loop {
         let deadline = match shard.turn() {
-            Progress::Ready => Nanos::ZERO,
-            Progress::Idle(until) => until,
-            Progress::Done => return,
+            TurnProgress::Ready => Nanos::ZERO,
+            TurnProgress::Idle(until) => until,
+            TurnProgress::Done => return,
         };
         if stop.load(SeqCst) {
             return;

@@ -41,7 +41,7 @@ mod targets;
 mod tests;
 mod waker;
 
-pub use aside::Worker;
+pub use aside::AsideWorker;
 pub use bell::Bell;
 pub use control::{ublk_available, ublk_control};
 pub use driver::UringDriver;

@@ -11,16 +11,20 @@ use std::ptr::NonNull;
 const REGISTERED_BYTES_MAX: usize = 1 << 30;
 
 /// A shard's arena, as registered with its ring.
-pub(crate) struct Arena {
+pub(crate) struct RegisteredArena {
     base: usize,
     /// Zero if the memory is not registered, so that nothing lies inside.
     bytes: usize,
 }
 
-impl Arena {
+impl RegisteredArena {
     /// Registers the pool's arena, unless asked not to or the kernel refuses
     /// (old kernel, or locked memory capped by `RLIMIT_MEMLOCK`).
-    pub(crate) fn register(pool: &Pool, wanted: bool, submitter: &Submitter<'_>) -> Arena {
+    pub(crate) fn register(
+        pool: &Pool,
+        wanted: bool,
+        submitter: &Submitter<'_>,
+    ) -> RegisteredArena {
         let (base, bytes) = pool.arena();
         let chunks: Vec<libc::iovec> = (0..bytes)
             .step_by(REGISTERED_BYTES_MAX)
@@ -32,7 +36,7 @@ impl Arena {
             .collect();
         // SAFETY: the driver holds the pool until the ring is gone.
         let registered = wanted && unsafe { submitter.register_buffers(&chunks) }.is_ok();
-        Arena {
+        RegisteredArena {
             base: base.as_ptr() as usize,
             bytes: if registered { bytes } else { 0 },
         }
@@ -99,7 +103,7 @@ mod tests {
     fn a_large_arena_is_several_registered_buffers() {
         let base = 64 * PAGE_BYTES;
         let bytes = 2 * REGISTERED_BYTES_MAX + PAGE_BYTES;
-        let arena = Arena { base, bytes };
+        let arena = RegisteredArena { base, bytes };
         let index = |at: usize| arena.index_of(base.wrapping_add(at) as *const u8);
         assert_eq!(index(0), Some(0));
         assert_eq!(index(REGISTERED_BYTES_MAX - 1), Some(0));
@@ -107,7 +111,7 @@ mod tests {
         assert_eq!(index(bytes - 1), Some(2));
         assert_eq!(index(bytes), None);
         assert_eq!(index(0usize.wrapping_sub(1)), None);
-        let unregistered = Arena { base, bytes: 0 };
+        let unregistered = RegisteredArena { base, bytes: 0 };
         assert_eq!(unregistered.index_of(base as *const u8), None);
     }
 }

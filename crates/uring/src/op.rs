@@ -6,7 +6,7 @@
 use block::IoResult;
 
 /// The next step after an answer of the kernel.
-pub(crate) enum Step {
+pub(crate) enum OpStep {
     /// Ask again; the operation's next entry continues where this one ended.
     Again,
     /// The operation has ended.

@@ -3,7 +3,7 @@
 
 use crate::aside;
 use crate::errno;
-use block::{Geometry, IoError, IoResult, Kind, PAGE_BYTES, SECTOR_BYTES, Sectors};
+use block::{Geometry, IoError, IoErrorKind, IoResult, PAGE_BYTES, SECTOR_BYTES, Sectors};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::mem::ManuallyDrop;
@@ -31,7 +31,7 @@ pub struct DiskOptions {
 }
 
 /// An open disk, shared by all shards.
-pub(crate) struct Disk {
+pub(crate) struct OpenDisk {
     file: ManuallyDrop<File>,
     pub(crate) geometry: Geometry,
     pub(crate) is_block_device: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Disk {
     closed: AtomicBool,
 }
 
-impl Disk {
+impl OpenDisk {
     pub(crate) fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
@@ -75,7 +75,7 @@ impl Disk {
         }
         let what = "is out of service since a flush or a durable write failed: acknowledged \
              writes may be lost; check the device, then restart what uses it";
-        Err(self.geometry.error(Kind::Gone, what))
+        Err(self.geometry.error(IoErrorKind::Gone, what))
     }
 
     /// The present size in bytes.
@@ -84,7 +84,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for OpenDisk {
     fn drop(&mut self) {
         // SAFETY: nothing uses the file after this.
         let file = unsafe { ManuallyDrop::take(&mut self.file) };
@@ -97,7 +97,7 @@ impl Drop for Disk {
 }
 
 /// Opens the file or block device at `path`.
-pub(crate) fn open(path: &Path, options: &DiskOptions) -> IoResult<Disk> {
+pub(crate) fn open(path: &Path, options: &DiskOptions) -> IoResult<OpenDisk> {
     let name = match &options.name {
         Some(name) => name.clone(),
         None => path.display().to_string(),
@@ -105,7 +105,7 @@ pub(crate) fn open(path: &Path, options: &DiskOptions) -> IoResult<Disk> {
     open_named(path, options, &name).map_err(|error| error.on(name))
 }
 
-fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> {
+fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<OpenDisk> {
     let meta = std::fs::metadata(path).map_err(|cause| cannot_open(cause, path, options))?;
     let is_block_device = meta.file_type().is_block_device();
     if meta.is_dir() {
@@ -139,11 +139,11 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
     let bytes = bytes_of(&file, is_block_device)
         .map_err(|cause| errno::error(cause, "cannot determine its size"))?;
     if is_block_device && bytes == 0 {
-        return Err(IoError::new(Kind::Gone, NO_DEVICE));
+        return Err(IoError::new(IoErrorKind::Gone, NO_DEVICE));
     }
     let sectors = whole_blocks(bytes, block)?;
 
-    let queue = Queue::of(if is_block_device {
+    let queue = QueueAttributes::of(if is_block_device {
         meta.rdev()
     } else {
         meta.dev()
@@ -155,7 +155,7 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
         describe(&mut geometry, &queue);
     }
     let file_system = (!is_block_device).then(|| file_system_of(&file));
-    Ok(Disk {
+    Ok(OpenDisk {
         in_memory: file_system == Some(libc::TMPFS_MAGIC),
         may_block: file_system.is_some_and(|kind| !ANSWER_AT_ONCE.contains(&kind)),
         file: ManuallyDrop::new(file),
@@ -171,7 +171,7 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<Disk> 
 }
 
 /// Takes the kernel's description of a block device's queue.
-fn describe(geometry: &mut Geometry, queue: &Queue) {
+fn describe(geometry: &mut Geometry, queue: &QueueAttributes) {
     geometry.volatile = queue.read("write_cache").as_deref() != Some("write through");
     let optimal = queue.read("optimal_io_size").and_then(|n| n.parse().ok());
     if let Some(optimal) = optimal.and_then(Sectors::from_bytes)
@@ -183,7 +183,7 @@ fn describe(geometry: &mut Geometry, queue: &Queue) {
 }
 
 fn invalid(what: &'static str) -> IoError {
-    IoError::new(Kind::Invalid, what)
+    IoError::new(IoErrorKind::Invalid, what)
 }
 
 fn cannot_open(cause: io::Error, path: &Path, options: &DiskOptions) -> IoError {
@@ -202,7 +202,7 @@ fn cannot_open(cause: io::Error, path: &Path, options: &DiskOptions) -> IoError 
         Some(libc::EINVAL) if !options.buffered => {
             let what = "its file system offers no direct I/O; \
                  move it to one that does (ext4, XFS), or ask for buffered I/O";
-            return IoError::new(Kind::Unsupported, what).because(cause);
+            return IoError::new(IoErrorKind::Unsupported, what).because(cause);
         }
         Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM) => NO_DEVICE,
         _ => "cannot be opened",
@@ -231,7 +231,7 @@ pub fn claim(file: &File) -> IoResult {
 }
 
 /// Demands of the device below on transfers.
-struct Limits {
+struct TransferLimits {
     /// Addresses and lengths are multiples of this many bytes.
     block_bytes: u64,
     /// The block to offer if the caller chooses none.
@@ -239,7 +239,7 @@ struct Limits {
     memory_align: usize,
 }
 
-fn device_limits(file: &File) -> IoResult<Limits> {
+fn device_limits(file: &File) -> IoResult<TransferLimits> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the request writes one `int`.
     let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::BLKSSZGET, &raw mut bytes) };
@@ -250,20 +250,20 @@ fn device_limits(file: &File) -> IoResult<Limits> {
     limits(bytes as u64, SECTOR_BYTES as usize)
 }
 
-fn file_limits(file: &File, buffered: bool) -> IoResult<Limits> {
+fn file_limits(file: &File, buffered: bool) -> IoResult<TransferLimits> {
     if buffered {
         return limits(SECTOR_BYTES, 1);
     }
     match direct_io_alignment(file) {
         Some((_, 0)) => Err(IoError::new(
-            Kind::Unsupported,
+            IoErrorKind::Unsupported,
             "this file offers no direct I/O (it may be encrypted, compressed or journalled); \
              ask for buffered I/O",
         )),
         Some((memory, offset)) => limits(offset.into(), memory as usize),
         // A file system that reports nothing: a page suits every one, and a smaller block may be
         // configured where possible.
-        None => Ok(Limits {
+        None => Ok(TransferLimits {
             block_bytes: SECTOR_BYTES,
             preferred: Sectors(8),
             memory_align: PAGE_BYTES,
@@ -271,7 +271,7 @@ fn file_limits(file: &File, buffered: bool) -> IoResult<Limits> {
     }
 }
 
-fn limits(block_bytes: u64, memory_align: usize) -> IoResult<Limits> {
+fn limits(block_bytes: u64, memory_align: usize) -> IoResult<TransferLimits> {
     let preferred = match block_bytes {
         0..=SECTOR_BYTES => Sectors(1),
         4096 => Sectors(8),
@@ -279,10 +279,10 @@ fn limits(block_bytes: u64, memory_align: usize) -> IoResult<Limits> {
         _ => {
             let what =
                 format!("has logical blocks of {block_bytes} bytes; hotset takes 512 or 4096");
-            return Err(IoError::new(Kind::Unsupported, what));
+            return Err(IoError::new(IoErrorKind::Unsupported, what));
         }
     };
-    Ok(Limits {
+    Ok(TransferLimits {
         block_bytes,
         preferred,
         memory_align: memory_align.clamp(1, PAGE_BYTES),
@@ -327,7 +327,7 @@ fn file_system_of(file: &File) -> libc::c_long {
     }
 }
 
-fn choose_block(wanted: Option<Sectors>, limits: &Limits) -> IoResult<Sectors> {
+fn choose_block(wanted: Option<Sectors>, limits: &TransferLimits) -> IoResult<Sectors> {
     match wanted {
         None => Ok(limits.preferred),
         Some(block) if block != Sectors(1) && block != Sectors(8) => Err(invalid(
@@ -346,7 +346,7 @@ fn whole_blocks(bytes: u64, block: Sectors) -> IoResult<Sectors> {
             "is too short: {bytes} bytes hold no block of {}; extend it with `truncate -s SIZE FILE`",
             block.bytes()
         );
-        return Err(IoError::new(Kind::Invalid, what));
+        return Err(IoError::new(IoErrorKind::Invalid, what));
     }
     if !bytes.is_multiple_of(block.bytes()) {
         let what = format!(
@@ -354,7 +354,7 @@ fn whole_blocks(bytes: u64, block: Sectors) -> IoResult<Sectors> {
             block.bytes(),
             block.bytes()
         );
-        return Err(IoError::new(Kind::Invalid, what));
+        return Err(IoError::new(IoErrorKind::Invalid, what));
     }
     Ok(Sectors(bytes / SECTOR_BYTES))
 }
@@ -375,14 +375,14 @@ fn bytes_of(file: &File, is_block_device: bool) -> io::Result<u64> {
 }
 
 /// The attributes of a block device's request queue, or of none.
-struct Queue(PathBuf);
+struct QueueAttributes(PathBuf);
 
-impl Queue {
-    fn of(device: u64) -> Queue {
+impl QueueAttributes {
+    fn of(device: u64) -> QueueAttributes {
         let (major, minor) = (libc::major(device), libc::minor(device));
         let whole = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
         let is_partition = whole.join("partition").exists();
-        Queue(whole.join(if is_partition { "../queue" } else { "queue" }))
+        QueueAttributes(whole.join(if is_partition { "../queue" } else { "queue" }))
     }
 
     fn read(&self, attribute: &str) -> Option<String> {

@@ -14,11 +14,14 @@
 //! closed later would be released (Linux before 6.14).
 
 use crate::errno;
-use crate::memory::Arena;
-use crate::op::Step;
-use crate::ring::Ring;
+use crate::memory::RegisteredArena;
+use crate::op::OpStep;
+use crate::ring::KernelRing;
 use block::TargetId;
-use block::{Answer, Buf, IoError, IoResult, Kind, Op, PAGE_BYTES, Payload, Request, Shared, Tag};
+use block::{
+    Answer, Buf, DriverOp, IoError, IoErrorKind, IoResult, PAGE_BYTES, Payload, Request, SharedBuf,
+    Tag,
+};
 use io_uring::{opcode, squeue, types};
 use slab::Slab;
 use std::fs::{File, OpenOptions};
@@ -35,7 +38,7 @@ use ublk::{Descriptor, DeviceInfo, IoCommand};
 pub(crate) const PORTS_MAX: u32 = 64;
 
 /// A device that is served here.
-pub(crate) struct Port {
+pub(crate) struct ServedPort {
     file: File,
     /// Descriptions of requests, by queue, from its first request on.
     queues: Vec<OnceLock<Descriptors>>,
@@ -89,9 +92,9 @@ impl Drop for Descriptors {
     }
 }
 
-impl Port {
+impl ServedPort {
     /// Opens the device that `info` describes, to be served.
-    pub(crate) fn open(info: &DeviceInfo) -> IoResult<Port> {
+    pub(crate) fn open(info: &DeviceInfo) -> IoResult<ServedPort> {
         let path = character_device(info.id);
         let named = |error: IoError| error.on(path.clone());
         let file = OpenOptions::new()
@@ -101,9 +104,12 @@ impl Port {
             .open(&path)
             .map_err(|cause| named(errno::error(cause, "cannot be opened to serve it")))?;
         let Some(tags) = info.queues.checked_mul(info.depth).filter(|tags| *tags > 0) else {
-            return Err(named(IoError::new(Kind::Unsupported, "too many tags")));
+            return Err(named(IoError::new(
+                IoErrorKind::Unsupported,
+                "too many tags",
+            )));
         };
-        Ok(Port {
+        Ok(ServedPort {
             file,
             queues: (0..info.queues).map(|_| OnceLock::new()).collect(),
             depth: info.depth,
@@ -131,7 +137,7 @@ impl Port {
             }
         };
         let request = descriptors.get(tag).request();
-        request.ok_or_else(|| IoError::new(Kind::Unsupported, "not offered by this device"))
+        request.ok_or_else(|| IoError::new(IoErrorKind::Unsupported, "not offered by this device"))
     }
 
     fn fd(&self) -> RawFd {
@@ -147,17 +153,17 @@ impl Port {
     }
 
     fn gone(&self) -> IoError {
-        IoError::new(Kind::Gone, "the port has ended").on(self.name.clone())
+        IoError::new(IoErrorKind::Gone, "the port has ended").on(self.name.clone())
     }
 
     fn invalid(&self, what: &'static str) -> IoError {
-        IoError::new(Kind::Invalid, what).on(self.name.clone())
+        IoError::new(IoErrorKind::Invalid, what).on(self.name.clone())
     }
 }
 
 /// Stage of a tag, for the rules of `block::Port`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum TagStage {
     /// The kernel has had no command of the tag.
     New,
     /// The kernel has a command of the tag.
@@ -174,13 +180,13 @@ pub(crate) struct Ports {
     /// The first of the ring's registered files that are kept for ports.
     first_file: u32,
     /// The bytes of answers that the kernel has not taken in.
-    lent: Vec<Shared>,
+    lent: Vec<SharedBuf>,
 }
 
 struct LocalPort {
     id: TargetId,
-    port: Arc<Port>,
-    stages: Vec<Stage>,
+    port: Arc<ServedPort>,
+    stages: Vec<TagStage>,
 }
 
 /// A command of a tag in progress.
@@ -189,10 +195,10 @@ pub(crate) struct PortOp {
     tag: Tag,
     /// The tag's request, if there is one.
     held: Option<Request>,
-    action: Action,
+    action: PortAction,
 }
 
-enum Action {
+enum PortAction {
     Next(Option<Answer>),
     Take(Buf),
     /// The submitter has been answered that the port has ended; the kernel has not answered.
@@ -213,17 +219,17 @@ impl Ports {
     pub(crate) fn begin(
         &mut self,
         id: TargetId,
-        port: &Arc<Port>,
-        op: Op,
-        ring: &Ring,
+        port: &Arc<ServedPort>,
+        op: DriverOp,
+        ring: &KernelRing,
     ) -> Result<PortOp, (IoError, Payload)> {
         let key = match self.key(id, port, ring) {
             Ok(key) => key,
             Err(error) => return Err((error, op.into_payload())),
         };
         let local = &mut self.list[key];
-        let refuse = |op: Op, error: IoError| Err((error, op.into_payload()));
-        let (Op::Next(tag, _) | Op::Take(tag, _)) = &op else {
+        let refuse = |op: DriverOp, error: IoError| Err((error, op.into_payload()));
+        let (DriverOp::Next(tag, _) | DriverOp::Take(tag, _)) = &op else {
             return refuse(op, port.invalid("not an operation of a port"));
         };
         let tag = *tag;
@@ -234,25 +240,25 @@ impl Ports {
             return refuse(op, port.gone());
         }
         let held = match *stage {
-            Stage::Holds(request) | Stage::Taken(request) => Some(request),
-            Stage::New | Stage::Busy => None,
+            TagStage::Holds(request) | TagStage::Taken(request) => Some(request),
+            TagStage::New | TagStage::Busy => None,
         };
         let action = match (op, *stage) {
-            (Op::Next(_, None), Stage::New) => Action::Next(None),
-            (Op::Next(_, Some(answer)), Stage::Holds(request))
+            (DriverOp::Next(_, None), TagStage::New) => PortAction::Next(None),
+            (DriverOp::Next(_, Some(answer)), TagStage::Holds(request))
                 if request.is_answered_by(&answer, false) =>
             {
-                Action::Next(Some(answer))
+                PortAction::Next(Some(answer))
             }
-            (Op::Next(_, Some(answer)), Stage::Taken(_)) => Action::Next(Some(answer)),
-            (Op::Take(_, buf), Stage::Holds(request @ Request::Write(..)))
+            (DriverOp::Next(_, Some(answer)), TagStage::Taken(_)) => PortAction::Next(Some(answer)),
+            (DriverOp::Take(_, buf), TagStage::Holds(request @ Request::Write(..)))
                 if buf.len() == request.bytes() =>
             {
-                Action::Take(buf)
+                PortAction::Take(buf)
             }
             (op, _) => return refuse(op, port.invalid("not what its tag waits for")),
         };
-        *stage = Stage::Busy;
+        *stage = TagStage::Busy;
         Ok(PortOp {
             port: key,
             tag,
@@ -261,7 +267,7 @@ impl Ports {
         })
     }
 
-    fn key(&mut self, id: TargetId, port: &Arc<Port>, ring: &Ring) -> IoResult<usize> {
+    fn key(&mut self, id: TargetId, port: &Arc<ServedPort>, ring: &KernelRing) -> IoResult<usize> {
         let is_it = |local: &LocalPort| local.id == id && Arc::ptr_eq(&local.port, port);
         if let Some((key, _)) = self.list.iter().find(|(_, local)| is_it(local)) {
             return Ok(key);
@@ -280,24 +286,24 @@ impl Ports {
             // write that the next server has repeated.
             let what = "the ring cannot hold the device open; raise RLIMIT_MEMLOCK, or serve \
                  fewer devices";
-            return Err(IoError::new(Kind::Unsupported, what).on(port.name.clone()));
+            return Err(IoError::new(IoErrorKind::Unsupported, what).on(port.name.clone()));
         }
         entry.insert(LocalPort {
             id,
             port: port.clone(),
-            stages: vec![Stage::New; usize::from(port.tags)],
+            stages: vec![TagStage::New; usize::from(port.tags)],
         });
         Ok(key)
     }
 
     /// The next request to the kernel.
-    pub(crate) fn entry(&mut self, op: &mut PortOp, arena: &Arena) -> squeue::Entry {
+    pub(crate) fn entry(&mut self, op: &mut PortOp, arena: &RegisteredArena) -> squeue::Entry {
         let port = &self.list[op.port].port;
         let fd = types::Fd(port.fd());
         let (queue, tag) = port.place(op.tag);
         let (command, result, address) = match &mut op.action {
-            Action::Next(None) => (IoCommand::Fetch, 0, 0),
-            Action::Next(Some(answer)) => {
+            PortAction::Next(None) => (IoCommand::Fetch, 0, 0),
+            PortAction::Next(Some(answer)) => {
                 let (result, data) = match answer {
                     Ok(data) => (op.held.map_or(0, |asked| asked.bytes() as i32), data.take()),
                     Err(error) => (-errno::of_kind(error.kind()), None),
@@ -314,8 +320,8 @@ impl Ports {
                 };
                 (IoCommand::CommitAndFetch, result, address)
             }
-            Action::Take(buf) => (IoCommand::GetData, 0, buf.as_mut_ptr() as u64),
-            Action::Left => unreachable!("the kernel has it"),
+            PortAction::Take(buf) => (IoCommand::GetData, 0, buf.as_mut_ptr() as u64),
+            PortAction::Left => unreachable!("the kernel has it"),
         };
         opcode::UringCmd16::new(fd, command.op())
             .cmd(IoCommand::encode(queue, tag, result, address))
@@ -323,34 +329,34 @@ impl Ports {
     }
 
     /// Takes the kernel's answer.
-    pub(crate) fn advance(&mut self, op: &mut PortOp, answer: i32) -> Step {
+    pub(crate) fn advance(&mut self, op: &mut PortOp, answer: i32) -> OpStep {
         let local = &mut self.list[op.port];
         let stage = &mut local.stages[usize::from(op.tag.0)];
         if answer < 0 {
-            return Step::Done(Err(local.port.gone()));
+            return OpStep::Done(Err(local.port.gone()));
         }
         match &op.action {
-            Action::Next(_) => {
+            PortAction::Next(_) => {
                 debug_assert!(answer <= NEED_GET_DATA);
                 match local.port.request(op.tag) {
                     Ok(request) => {
-                        *stage = Stage::Holds(request);
+                        *stage = TagStage::Holds(request);
                         op.held = Some(request);
                     }
                     Err(error) => {
                         op.held = None;
-                        op.action = Action::Next(Some(Err(error)));
-                        return Step::Again;
+                        op.action = PortAction::Next(Some(Err(error)));
+                        return OpStep::Again;
                     }
                 }
             }
-            Action::Take(_) => {
-                *stage = Stage::Taken(op.held.expect("a write was taken"));
+            PortAction::Take(_) => {
+                *stage = TagStage::Taken(op.held.expect("a write was taken"));
             }
             // The request waits for the next server.
-            Action::Left => {}
+            PortAction::Left => {}
         }
-        Step::Done(Ok(0))
+        OpStep::Done(Ok(0))
     }
 
     /// Frees the lent bytes: the kernel has taken in every entry.
@@ -370,15 +376,19 @@ impl Ports {
     /// Returns the error for its submitter.
     pub(crate) fn leave(&self, op: &mut PortOp) -> Option<IoError> {
         let port = &self.list[op.port].port;
-        let leaves = port.is_closed() && matches!(op.action, Action::Next(_));
+        let leaves = port.is_closed() && matches!(op.action, PortAction::Next(_));
         leaves.then(|| {
-            op.action = Action::Left;
+            op.action = PortAction::Left;
             port.gone()
         })
     }
 
     /// Releases closed ports, except those in use. Returns true when none is left.
-    pub(crate) fn release_closed(&mut self, ring: &Ring, in_use: impl Fn(usize) -> bool) -> bool {
+    pub(crate) fn release_closed(
+        &mut self,
+        ring: &KernelRing,
+        in_use: impl Fn(usize) -> bool,
+    ) -> bool {
         let (mut none_left, first_file) = (true, self.first_file);
         self.list.retain(|key, local| {
             let stays = !local.port.is_closed();
@@ -403,19 +413,19 @@ impl PortOp {
 
     /// True if the submitter no longer waits for the operation.
     pub(crate) fn is_left(&self) -> bool {
-        matches!(self.action, Action::Left)
+        matches!(self.action, PortAction::Left)
     }
 
     /// True if the kernel may write to memory of the operation.
     pub(crate) fn owns_memory(&self) -> bool {
-        matches!(self.action, Action::Take(_))
+        matches!(self.action, PortAction::Take(_))
     }
 
     /// The payload returned to the submitter of an operation that has succeeded or not.
     pub(crate) fn into_payload(self, is_done: bool) -> Payload {
         match (self.action, self.held) {
-            (Action::Take(buf), _) => Payload::Buf(buf),
-            (Action::Next(_), Some(request)) if is_done => Payload::Request(request),
+            (PortAction::Take(buf), _) => Payload::Buf(buf),
+            (PortAction::Next(_), Some(request)) if is_done => Payload::Request(request),
             _ => Payload::None,
         }
     }

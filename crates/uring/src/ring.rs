@@ -1,12 +1,12 @@
 //! A ring with the best setup that the kernel allows, and the one way to enter it.
 
-use block::{IoError, IoResult, Kind, Nanos};
+use block::{IoError, IoErrorKind, IoResult, Nanos};
 use io_uring::{EnterFlags, IoUring, types};
 use std::io;
 
 /// Ways for completions to reach the ring, best first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mode {
+pub(crate) enum CompletionMode {
     /// Only while the shard is inside the kernel, in batches (Linux 6.1).
     Deferred,
     /// Completions come on the shard's next entry into the kernel (Linux 5.19).
@@ -15,19 +15,23 @@ pub(crate) enum Mode {
     Interrupting,
 }
 
-impl Mode {
-    pub(crate) const ALL: [Mode; 3] = [Mode::Deferred, Mode::Cooperative, Mode::Interrupting];
+impl CompletionMode {
+    pub(crate) const ALL: [CompletionMode; 3] = [
+        CompletionMode::Deferred,
+        CompletionMode::Cooperative,
+        CompletionMode::Interrupting,
+    ];
 
     /// Fails with `EINVAL` if the kernel does not know this mode.
     fn build(self, entries: u32) -> io::Result<IoUring> {
         let mut builder = IoUring::builder();
         // The kernel's largest ring varies.
         builder.setup_clamp();
-        if self != Mode::Interrupting {
+        if self != CompletionMode::Interrupting {
             builder.setup_submit_all();
             builder.setup_coop_taskrun().setup_taskrun_flag();
         }
-        if self == Mode::Deferred {
+        if self == CompletionMode::Deferred {
             builder.setup_single_issuer().setup_defer_taskrun();
         }
         let io = builder.build(entries)?;
@@ -58,22 +62,22 @@ pub(crate) enum Wait {
     Forever,
 }
 
-pub(crate) struct Ring {
+pub(crate) struct KernelRing {
     pub(crate) io: IoUring,
     /// Count of entries into the kernel.
     pub(crate) enters: u64,
 }
 
-impl Ring {
+impl KernelRing {
     /// A ring of `entries` in the first of `modes` that the kernel knows, or of
     /// fewer where locked memory is capped. Belongs to the calling thread.
-    pub(crate) fn new(entries: u32, modes: &[Mode]) -> IoResult<Ring> {
+    pub(crate) fn new(entries: u32, modes: &[CompletionMode]) -> IoResult<KernelRing> {
         let mut entries = entries.max(ENTRIES_MIN);
         let mut refusal = io::Error::from_raw_os_error(libc::EINVAL);
         for mode in modes {
             loop {
                 refusal = match mode.build(entries) {
-                    Ok(io) => return Ok(Ring { io, enters: 0 }),
+                    Ok(io) => return Ok(KernelRing { io, enters: 0 }),
                     Err(error) => error,
                 };
                 if refusal.raw_os_error() != Some(libc::ENOMEM) || entries == ENTRIES_MIN {
@@ -136,23 +140,23 @@ fn settle(entered: io::Result<usize>) -> io::Result<()> {
 fn explain(refusal: io::Error) -> IoError {
     let (kind, what) = match refusal.raw_os_error() {
         Some(libc::ENOSYS | libc::EINVAL) => (
-            Kind::Unsupported,
+            IoErrorKind::Unsupported,
             "this kernel lacks the io_uring that hotset needs; run Linux 5.13 or later",
         ),
         Some(libc::EPERM | libc::EACCES) => (
-            Kind::Denied,
+            IoErrorKind::Denied,
             "io_uring is forbidden here; set the sysctl kernel.io_uring_disabled to 0, \
              or let the container's seccomp profile pass io_uring_setup",
         ),
         Some(libc::EMFILE | libc::ENFILE) => (
-            Kind::Other,
+            IoErrorKind::Other,
             "no descriptor is left for a ring; raise the limit of open files (ulimit -n)",
         ),
         Some(libc::ENOMEM) => (
-            Kind::Other,
+            IoErrorKind::Other,
             "no memory for a ring; raise RLIMIT_MEMLOCK or grant CAP_IPC_LOCK",
         ),
-        _ => (Kind::Other, "the kernel refused a ring"),
+        _ => (IoErrorKind::Other, "the kernel refused a ring"),
     };
     IoError::new(kind, what).because(refusal)
 }

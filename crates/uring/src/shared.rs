@@ -1,8 +1,8 @@
 //! State shared by the shards of a host.
 
-use crate::targets::Targets;
+use crate::targets::RingTargets;
 use crate::waker::Waker;
-use block::{IoError, IoResult, Kind, TargetId, Unpark};
+use block::{IoError, IoErrorKind, IoResult, TargetId, Unpark};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, Weak};
@@ -34,9 +34,9 @@ impl Default for Options {
     }
 }
 
-pub(crate) struct Shared {
+pub(crate) struct RingShared {
     pub(crate) options: Options,
-    pub(crate) targets: Targets,
+    pub(crate) targets: RingTargets,
     pub(crate) epoch: Instant,
     pub(crate) wakers: Mutex<Vec<Weak<Waker>>>,
     /// Paths that a thread is opening.
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     pub(crate) has_given_up: AtomicBool,
 }
 
-impl Shared {
+impl RingShared {
     pub(crate) fn add_waker(&self, waker: &Arc<Waker>) {
         let mut wakers = self.wakers.lock().expect("no panic under this lock");
         wakers.retain(|waker| waker.strong_count() > 0);
@@ -72,16 +72,16 @@ impl Shared {
 /// A path that is being opened, until dropped: a path that does not answer holds one thread,
 /// however often the open is tried.
 pub(crate) struct Opening {
-    shared: Arc<Shared>,
+    shared: Arc<RingShared>,
     path: PathBuf,
 }
 
 impl Opening {
-    pub(crate) fn begin(shared: Arc<Shared>, path: &Path) -> IoResult<Opening> {
+    pub(crate) fn begin(shared: Arc<RingShared>, path: &Path) -> IoResult<Opening> {
         let mut opening = shared.opening.lock().expect("no panic under this lock");
         if opening.iter().any(|other| other == path) {
             let what = "an earlier attempt to open it has not ended; its file system hangs";
-            return Err(IoError::new(Kind::Timeout, what));
+            return Err(IoError::new(IoErrorKind::Timeout, what));
         }
         opening.push(path.to_owned());
         drop(opening);

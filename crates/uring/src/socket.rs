@@ -3,7 +3,7 @@
 
 use crate::bell::Bell;
 use crate::errno;
-use block::{Address, IoError, IoResult, Kind};
+use block::{Address, IoError, IoErrorKind, IoResult};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -25,7 +25,7 @@ const TCP_OPTIONS: [(libc::c_int, libc::c_int, libc::c_int); 6] = [
 ];
 
 /// A stream or a listener. Its descriptor closes when the last operation on the socket has ended.
-pub(crate) struct Socket {
+pub(crate) struct RingSocket {
     fd: OwnedFd,
     is_tcp: bool,
     /// An eventfd: a receive returns its count, of 8 bytes.
@@ -35,9 +35,9 @@ pub(crate) struct Socket {
     path: Option<PathBuf>,
 }
 
-impl Socket {
-    pub(crate) fn stream(fd: OwnedFd, is_tcp: bool) -> Socket {
-        let socket = Socket {
+impl RingSocket {
+    pub(crate) fn stream(fd: OwnedFd, is_tcp: bool) -> RingSocket {
+        let socket = RingSocket {
             fd,
             is_tcp,
             is_event: false,
@@ -53,8 +53,8 @@ impl Socket {
     }
 
     /// An eventfd, which others raise.
-    pub(crate) fn event(fd: OwnedFd) -> Socket {
-        let mut socket = Socket::stream(fd, false);
+    pub(crate) fn event(fd: OwnedFd) -> RingSocket {
+        let mut socket = RingSocket::stream(fd, false);
         socket.is_event = true;
         socket
     }
@@ -133,16 +133,16 @@ impl Socket {
     }
 
     #[cfg(test)]
-    pub(crate) fn pair_for_test() -> (Socket, Socket) {
+    pub(crate) fn pair_for_test() -> (RingSocket, RingSocket) {
         let (a, b) = UnixStream::pair().unwrap();
         (
-            Socket::stream(a.into(), false),
-            Socket::stream(b.into(), false),
+            RingSocket::stream(a.into(), false),
+            RingSocket::stream(b.into(), false),
         )
     }
 }
 
-impl Drop for Socket {
+impl Drop for RingSocket {
     fn drop(&mut self) {
         if !self.is_closed() {
             self.close();
@@ -151,7 +151,7 @@ impl Drop for Socket {
 }
 
 /// Listens on `address`. Returns where, for port 0 becomes a number.
-pub(crate) fn listen(address: &Address) -> IoResult<(Socket, Address)> {
+pub(crate) fn listen(address: &Address) -> IoResult<(RingSocket, Address)> {
     let (fd, path, bound) = match address {
         Address::Unix(path) => {
             let listener = bind_unix(Path::new(&**path))?;
@@ -170,7 +170,7 @@ pub(crate) fn listen(address: &Address) -> IoResult<(Socket, Address)> {
             (listener.into(), None, Address::Tcp(at.to_string().into()))
         }
     };
-    let socket = Socket {
+    let socket = RingSocket {
         fd,
         is_event: false,
         is_tcp: path.is_none(),
@@ -264,7 +264,7 @@ impl RawAddress {
         let bytes = path.as_bytes();
         if bytes.is_empty() || bytes.len() >= SUN_PATH_BYTES || bytes.contains(&0) {
             let what = "a unix socket path has 1 to 107 bytes and no zero byte";
-            return Err(IoError::new(Kind::Invalid, what).on(format!("unix:{path}")));
+            return Err(IoError::new(IoErrorKind::Invalid, what).on(format!("unix:{path}")));
         }
         Ok(RawAddress::of(|storage| {
             // SAFETY: a `sockaddr_storage` is large and aligned enough for any address.
@@ -338,7 +338,7 @@ mod tests {
     fn a_tcp_stream_notices_a_peer_that_vanishes_in_a_minute() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let peer = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let stream = Socket::stream(listener.accept().unwrap().0.into(), true);
+        let stream = RingSocket::stream(listener.accept().unwrap().0.into(), true);
         for (level, option, wanted) in TCP_OPTIONS {
             let mut value: libc::c_int = -1;
             let mut bytes = size_of_val(&value) as libc::socklen_t;

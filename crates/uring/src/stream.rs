@@ -5,11 +5,11 @@
 //!     an operation holds its socket, so that its descriptor stays its own
 
 use crate::errno;
-use crate::op::Step;
+use crate::op::OpStep;
 use crate::resolve::Resolved;
-use crate::socket::{RawAddress, Socket, describe};
-use crate::targets::{Target, Targets};
-use block::{Address, Buf, IoError, IoResult, Kind, Op, Payload, Shared};
+use crate::socket::{RawAddress, RingSocket, describe};
+use crate::targets::{RingTarget, RingTargets};
+use block::{Address, Buf, DriverOp, IoError, IoErrorKind, IoResult, Payload, SharedBuf};
 use io_uring::{opcode, squeue, types};
 use std::io;
 use std::net::SocketAddr;
@@ -23,29 +23,29 @@ const COUNT_BYTES: usize = 8;
 
 /// A stream operation in progress.
 pub(crate) enum StreamOp {
-    Accept(Arc<Socket>),
-    Connect(Box<Connect>),
-    Recv(Arc<Socket>, Buf),
-    Send(Arc<Socket>, Sending),
+    Accept(Arc<RingSocket>),
+    Connect(Box<ConnectOp>),
+    Recv(Arc<RingSocket>, Buf),
+    Send(Arc<RingSocket>, SocketSend),
 }
 
-pub(crate) struct Sending {
-    parts: Vec<Shared>,
+pub(crate) struct SocketSend {
+    parts: Vec<SharedBuf>,
     sent: usize,
-    message: Message,
+    message: SendMessage,
 }
 
 /// The kernel's view of a send, at a fixed place in memory.
-pub(crate) struct Message(Box<Gather>);
+pub(crate) struct SendMessage(Box<SendGather>);
 
-struct Gather {
+struct SendGather {
     header: libc::msghdr,
     vectors: Vec<libc::iovec>,
 }
 
-impl Message {
-    fn new() -> Message {
-        Message(Box::new(Gather {
+impl SendMessage {
+    fn new() -> SendMessage {
+        SendMessage(Box::new(SendGather {
             // SAFETY: all zeroes is a valid `msghdr`.
             header: unsafe { std::mem::zeroed() },
             vectors: Vec::new(),
@@ -53,8 +53,8 @@ impl Message {
     }
 
     /// Points at the rest of `parts` after `skip` bytes.
-    fn gather(&mut self, parts: &[Shared], mut skip: usize) -> *const libc::msghdr {
-        let Gather { header, vectors } = &mut *self.0;
+    fn gather(&mut self, parts: &[SharedBuf], mut skip: usize) -> *const libc::msghdr {
+        let SendGather { header, vectors } = &mut *self.0;
         vectors.clear();
         for part in parts {
             let rest = &part[skip.min(part.len())..];
@@ -72,7 +72,7 @@ impl Message {
     }
 }
 
-pub(crate) struct Connect {
+pub(crate) struct ConnectOp {
     name: String,
     is_tcp: bool,
     /// Addresses not tried yet, last first.
@@ -80,10 +80,10 @@ pub(crate) struct Connect {
     attempt: Option<(RawAddress, OwnedFd)>,
 }
 
-impl Connect {
+impl ConnectOp {
     /// Begins a connection; returns the host to look up first, if `address` is not a number.
-    pub(crate) fn new(address: &Address) -> IoResult<(Connect, Option<String>)> {
-        let mut connect = Connect {
+    pub(crate) fn new(address: &Address) -> IoResult<(ConnectOp, Option<String>)> {
+        let mut connect = ConnectOp {
             name: describe(address),
             is_tcp: matches!(address, Address::Tcp(_)),
             left: Vec::new(),
@@ -103,7 +103,7 @@ impl Connect {
     pub(crate) fn resolved(&mut self, resolved: Resolved) -> IoResult {
         self.left = resolved.map_err(|cause| {
             let what = "the host's address is unknown; check its name and port";
-            IoError::new(Kind::Stream, what)
+            IoError::new(IoErrorKind::Stream, what)
                 .on(self.name.clone())
                 .because(cause)
         })?;
@@ -131,34 +131,34 @@ impl Connect {
 impl StreamOp {
     /// Begins an operation on a stream or listener.
     pub(crate) fn begin(
-        target: Target,
-        op: Op,
-        spare: &mut Vec<Message>,
+        target: RingTarget,
+        op: DriverOp,
+        spare: &mut Vec<SendMessage>,
     ) -> Result<StreamOp, (IoError, Payload)> {
-        let invalid = |op: Op, what: &'static str| {
-            Err((IoError::new(Kind::Invalid, what), op.into_payload()))
+        let invalid = |op: DriverOp, what: &'static str| {
+            Err((IoError::new(IoErrorKind::Invalid, what), op.into_payload()))
         };
         let (socket, is_listener) = match target {
-            Target::Stream(socket) => (socket, false),
-            Target::Listener(socket) => (socket, true),
-            Target::Disk(_) => return invalid(op, "a stream operation on a disk"),
-            Target::Port(_) => return invalid(op, "a stream operation on a port"),
+            RingTarget::Stream(socket) => (socket, false),
+            RingTarget::Listener(socket) => (socket, true),
+            RingTarget::Disk(_) => return invalid(op, "a stream operation on a disk"),
+            RingTarget::Port(_) => return invalid(op, "a stream operation on a port"),
         };
         if socket.is_closed() {
             return Err((closed(), op.into_payload()));
         }
         match op {
-            Op::Accept if is_listener => Ok(StreamOp::Accept(socket)),
-            Op::Recv(buf) if !is_listener => {
+            DriverOp::Accept if is_listener => Ok(StreamOp::Accept(socket)),
+            DriverOp::Recv(buf) if !is_listener => {
                 if buf.len() < if socket.is_event() { COUNT_BYTES } else { 1 } {
-                    return invalid(Op::Recv(buf), "a receive into too small a buffer");
+                    return invalid(DriverOp::Recv(buf), "a receive into too small a buffer");
                 }
                 Ok(StreamOp::Recv(socket, buf))
             }
-            op @ Op::Send(_) if socket.is_event() => invalid(op, "an event is received from"),
-            Op::Send(parts) if !is_listener => {
-                let message = spare.pop().unwrap_or_else(Message::new);
-                let sending = Sending {
+            op @ DriverOp::Send(_) if socket.is_event() => invalid(op, "an event is received from"),
+            DriverOp::Send(parts) if !is_listener => {
+                let message = spare.pop().unwrap_or_else(SendMessage::new);
+                let sending = SocketSend {
                     parts,
                     sent: 0,
                     message,
@@ -204,59 +204,61 @@ impl StreamOp {
 
     /// Takes the kernel's answer: a count or descriptor, or a negative error
     /// number.
-    pub(crate) fn advance(&mut self, targets: &Targets, result: i32) -> Step {
+    pub(crate) fn advance(&mut self, targets: &RingTargets, result: i32) -> OpStep {
         if errno::is_transient(-result) {
-            return Step::Again;
+            return OpStep::Again;
         }
         match self {
             StreamOp::Accept(listener) => match result {
                 0.. => {
                     // SAFETY: the kernel made this descriptor for this accept.
                     let fd = unsafe { OwnedFd::from_raw_fd(result) };
-                    Step::Done(add_stream(targets, fd, listener.is_tcp()))
+                    OpStep::Done(add_stream(targets, fd, listener.is_tcp()))
                 }
-                _ if listener.is_closed() => Step::Done(Err(closed())),
-                _ if -result == libc::ECONNABORTED => Step::Again,
-                _ => Step::Done(Err(broken("listener", -result, "cannot accept"))),
+                _ if listener.is_closed() => OpStep::Done(Err(closed())),
+                _ if -result == libc::ECONNABORTED => OpStep::Again,
+                _ => OpStep::Done(Err(broken("listener", -result, "cannot accept"))),
             },
             StreamOp::Connect(connect) => match result {
                 0.. => {
                     let (_, fd) = connect.attempt.take().expect("it has connected");
-                    Step::Done(add_stream(targets, fd, connect.is_tcp))
+                    OpStep::Done(add_stream(targets, fd, connect.is_tcp))
                 }
                 _ => match connect.next(-result) {
-                    Ok(()) => Step::Again,
-                    Err(error) => Step::Done(Err(error)),
+                    Ok(()) => OpStep::Again,
+                    Err(error) => OpStep::Done(Err(error)),
                 },
             },
-            StreamOp::Recv(event, _) if event.is_closed() && event.is_event() => Step::Done(Ok(0)),
+            StreamOp::Recv(event, _) if event.is_closed() && event.is_event() => {
+                OpStep::Done(Ok(0))
+            }
             StreamOp::Recv(event, buf) if result >= 0 && event.is_event() => {
                 let count = buf.first_chunk_mut().expect("checked as it began");
                 match event.take_count(count) {
-                    Ok(()) => Step::Done(Ok(COUNT_BYTES as u64)),
+                    Ok(()) => OpStep::Done(Ok(COUNT_BYTES as u64)),
                     // Another receiver has taken the count.
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => Step::Again,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => OpStep::Again,
                     Err(error) => {
                         let number = error.raw_os_error().unwrap_or(libc::EINVAL);
-                        Step::Done(Err(broken("event", number, "receive failed")))
+                        OpStep::Done(Err(broken("event", number, "receive failed")))
                     }
                 }
             }
             StreamOp::Recv(..) => match result {
-                0.. => Step::Done(Ok(result as u64)),
-                _ => Step::Done(Err(broken("stream", -result, "receive failed"))),
+                0.. => OpStep::Done(Ok(result as u64)),
+                _ => OpStep::Done(Err(broken("stream", -result, "receive failed"))),
             },
             StreamOp::Send(_, sending) => match result {
                 0.. => {
                     sending.sent += result as usize;
                     let bytes: usize = sending.parts.iter().map(|part| part.len()).sum();
                     if sending.sent == bytes {
-                        Step::Done(Ok(0))
+                        OpStep::Done(Ok(0))
                     } else {
-                        Step::Again
+                        OpStep::Again
                     }
                 }
-                _ => Step::Done(Err(broken("stream", -result, "send failed"))),
+                _ => OpStep::Done(Err(broken("stream", -result, "send failed"))),
             },
         }
     }
@@ -272,7 +274,7 @@ impl StreamOp {
     }
 
     /// The payload returned to the submitter.
-    pub(crate) fn into_payload(self, spare: &mut Vec<Message>) -> Payload {
+    pub(crate) fn into_payload(self, spare: &mut Vec<SendMessage>) -> Payload {
         match self {
             StreamOp::Recv(_, buf) => Payload::Buf(buf),
             StreamOp::Send(_, mut sending) => {
@@ -285,19 +287,19 @@ impl StreamOp {
     }
 }
 
-fn add_stream(targets: &Targets, fd: OwnedFd, is_tcp: bool) -> IoResult<u64> {
-    let target = Target::Stream(Arc::new(Socket::stream(fd, is_tcp)));
+fn add_stream(targets: &RingTargets, fd: OwnedFd, is_tcp: bool) -> IoResult<u64> {
+    let target = RingTarget::Stream(Arc::new(RingSocket::stream(fd, is_tcp)));
     match targets.insert(target) {
         Some(id) => Ok(id.0.into()),
         None => Err(IoError::new(
-            Kind::Other,
+            IoErrorKind::Other,
             "a million streams are open; close some",
         )),
     }
 }
 
 fn closed() -> IoError {
-    IoError::new(Kind::Stream, "closed here")
+    IoError::new(IoErrorKind::Stream, "closed here")
 }
 
 fn broken(name: &str, number: i32, what: &'static str) -> IoError {

@@ -4,9 +4,9 @@
 //! only after thousands of later closes, so that one kept after `close` does
 //! not soon reach another target.
 
-use crate::open::Disk;
-use crate::port::Port;
-use crate::socket::Socket;
+use crate::open::OpenDisk;
+use crate::port::ServedPort;
+use crate::socket::RingSocket;
 use block::TargetId;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -17,28 +17,28 @@ const TARGETS_MAX: usize = 1 << 20;
 const RESTING: usize = 4096;
 
 #[derive(Clone)]
-pub(crate) enum Target {
-    Disk(Arc<Disk>),
-    Stream(Arc<Socket>),
-    Listener(Arc<Socket>),
-    Port(Arc<Port>),
+pub(crate) enum RingTarget {
+    Disk(Arc<OpenDisk>),
+    Stream(Arc<RingSocket>),
+    Listener(Arc<RingSocket>),
+    Port(Arc<ServedPort>),
 }
 
 #[derive(Default)]
-pub(crate) struct Targets {
-    table: RwLock<Table>,
+pub(crate) struct RingTargets {
+    table: RwLock<TargetTable>,
     held_closed: AtomicU64,
 }
 
 #[derive(Default)]
-struct Table {
-    open: Vec<Option<Target>>,
+struct TargetTable {
+    open: Vec<Option<RingTarget>>,
     closed: VecDeque<u32>,
 }
 
-impl Targets {
+impl RingTargets {
     /// Adds a target; `None` if a million are open.
-    pub(crate) fn insert(&self, target: Target) -> Option<TargetId> {
+    pub(crate) fn insert(&self, target: RingTarget) -> Option<TargetId> {
         let mut table = self.table.write().expect("no panic under this lock");
         if table.closed.len() <= RESTING && table.open.len() < TARGETS_MAX {
             table.open.push(Some(target));
@@ -49,7 +49,7 @@ impl Targets {
         Some(TargetId(number))
     }
 
-    pub(crate) fn get(&self, id: TargetId) -> Option<Target> {
+    pub(crate) fn get(&self, id: TargetId) -> Option<RingTarget> {
         let table = self.table.read().expect("no panic under this lock");
         table.open.get(id.0 as usize)?.clone()
     }
@@ -63,12 +63,12 @@ impl Targets {
         table.closed.push_back(id.0);
         drop(table);
         match target {
-            Target::Stream(socket) | Target::Listener(socket) => socket.close(),
-            Target::Disk(disk) => {
+            RingTarget::Stream(socket) | RingTarget::Listener(socket) => socket.close(),
+            RingTarget::Disk(disk) => {
                 disk.close();
                 self.held_closed.fetch_add(1, Release);
             }
-            Target::Port(port) => {
+            RingTarget::Port(port) => {
                 port.close();
                 self.held_closed.fetch_add(1, Release);
             }
@@ -88,9 +88,9 @@ mod tests {
 
     #[test]
     fn a_number_rests_after_close_and_stays_small() {
-        let targets = Targets::default();
+        let targets = RingTargets::default();
         let open = || {
-            let target = Target::Stream(Arc::new(Socket::pair_for_test().0));
+            let target = RingTarget::Stream(Arc::new(RingSocket::pair_for_test().0));
             targets.insert(target).unwrap()
         };
         let first = open();

@@ -3,10 +3,10 @@
 use crate::driver::UringDriver;
 use crate::host::Uring;
 use crate::open::DiskOptions;
-use crate::ring::Mode;
+use crate::ring::CompletionMode;
 use crate::shared::Options;
-use block::conformance::{self, Rig};
-use block::{Address, Driver, Fua, Lba, Nanos, Op, Token};
+use block::conformance::{self, DriverRig};
+use block::{Address, Driver, DriverOp, Fua, Lba, Nanos, Token};
 use std::fs::File;
 
 /// A host with a disk of `bytes`, which lives in a directory of its own.
@@ -36,12 +36,12 @@ fn host_and_disk_with(
 
 #[test]
 fn every_mode_of_ring_conforms() {
-    for mode in Mode::ALL {
-        let (_dir, host, disk) = host_and_disk(4 << 20, mode != Mode::Interrupting);
+    for mode in CompletionMode::ALL {
+        let (_dir, host, disk) = host_and_disk(4 << 20, mode != CompletionMode::Interrupting);
         let tcp = Address::Tcp("127.0.0.1:0".into());
         let listener = Some(host.listen(&tcp).unwrap());
         let driver = UringDriver::new(host.shared.clone(), &[mode]).unwrap();
-        conformance::run(conformance::driver(driver, Rig { disk, listener }, 3));
+        conformance::run(conformance::driver(driver, DriverRig { disk, listener }, 3));
     }
 }
 
@@ -52,7 +52,7 @@ fn memory_of_operations_that_do_not_end_is_never_used_again() {
     let pool = driver.pool().clone();
     for token in 0..8 {
         let buf = pool.try_get(4 << 20).unwrap();
-        driver.submit(Token(token), disk, Op::Read(Lba::ZERO, buf));
+        driver.submit(Token(token), disk, DriverOp::Read(Lba::ZERO, buf));
     }
     driver.end(Nanos::ZERO);
     drop(driver);
@@ -71,9 +71,13 @@ fn no_flush_succeeds_that_was_in_flight_with_one_that_failed() {
         let mut driver = host.driver().unwrap();
         let mut data = driver.pool().try_get(4096).unwrap();
         data.fill(1);
-        driver.submit(Token(0), disk, Op::Flush);
-        driver.submit(Token(1), disk, Op::Write(Lba::ZERO, data.share(), Fua::Yes));
-        driver.submit(Token(2), disk, Op::Flush);
+        driver.submit(Token(0), disk, DriverOp::Flush);
+        driver.submit(
+            Token(1),
+            disk,
+            DriverOp::Write(Lba::ZERO, data.share(), Fua::Yes),
+        );
+        driver.submit(Token(2), disk, DriverOp::Flush);
         // In place of the kernel, which is not asked.
         let mut done = Vec::new();
         for key in (0..3).rev().filter(|key| *key != failed) {
@@ -93,12 +97,12 @@ fn no_flush_succeeds_that_was_in_flight_with_one_that_failed() {
 fn a_flush_waits_for_none_that_began_after_it() {
     let (_dir, host, disk) = host_and_disk(4 << 20, false);
     let mut driver = host.driver().unwrap();
-    driver.submit(Token(0), disk, Op::Flush);
-    driver.submit(Token(1), disk, Op::Flush);
+    driver.submit(Token(0), disk, DriverOp::Flush);
+    driver.submit(Token(1), disk, DriverOp::Flush);
     let mut done = Vec::new();
     driver.complete(1, 0, &mut done);
     assert!(done.is_empty());
-    driver.submit(Token(2), disk, Op::Flush);
+    driver.submit(Token(2), disk, DriverOp::Flush);
     driver.complete(0, 0, &mut done);
     // Two was in flight with zero, and with one not.
     assert_eq!(done.len(), 1);

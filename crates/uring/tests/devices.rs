@@ -7,8 +7,8 @@
 
 mod common;
 
-use block::conformance::{self, Rig};
-use block::{Completion, Driver, Fua, IoError, Kind, Lba, Nanos, Op, Payload, Token};
+use block::conformance::{self, DriverRig};
+use block::{Completion, Driver, DriverOp, Fua, IoError, IoErrorKind, Lba, Nanos, Payload, Token};
 use common::{filled, host, perform, wait};
 use std::process::Command;
 use uring::DiskOptions;
@@ -34,7 +34,7 @@ fn given_devices_conform() {
         };
         let (disk, geometry) = host.open_disk(device, &exclusive).unwrap();
         eprintln!("{geometry:?}");
-        let rig = Rig {
+        let rig = DriverRig {
             disk,
             listener: None,
         };
@@ -56,7 +56,7 @@ fn a_device_that_fails_under_load() {
     let mut driver = host.driver().unwrap();
     let pool = driver.pool().clone();
 
-    let read = |token: u64| Op::Read(Lba(token % 64 * 8), pool.try_get(4096).unwrap());
+    let read = |token: u64| DriverOp::Read(Lba(token % 64 * 8), pool.try_get(4096).unwrap());
     for token in 0..DEPTH {
         driver.submit(Token(token), disk, read(token));
     }
@@ -72,7 +72,9 @@ fn a_device_that_fails_under_load() {
                 Ok(_) => {
                     passed += 1;
                     let op = match completion.payload {
-                        Payload::Buf(buf) => Op::Write(Lba(next % 64 * 8), buf.share(), Fua::No),
+                        Payload::Buf(buf) => {
+                            DriverOp::Write(Lba(next % 64 * 8), buf.share(), Fua::No)
+                        }
                         _ => read(next),
                     };
                     driver.submit(Token(next), disk, op);
@@ -87,11 +89,14 @@ fn a_device_that_fails_under_load() {
     };
     eprintln!("after {passed} operations: {first}");
     assert!(passed > 0);
-    assert!(matches!(first.kind(), Kind::Media | Kind::Gone), "{first}");
+    assert!(
+        matches!(first.kind(), IoErrorKind::Media | IoErrorKind::Gone),
+        "{first}"
+    );
     assert!(doom.wait().unwrap().success());
 
     let data = filled(&driver, 4096, 1).share();
-    let write = Op::Write(Lba::ZERO, data, Fua::Yes);
+    let write = DriverOp::Write(Lba::ZERO, data, Fua::Yes);
     driver.submit(Token(u64::MAX), disk, write);
     loop {
         let completion = wait(&mut driver, 1).pop().unwrap();
@@ -101,7 +106,7 @@ fn a_device_that_fails_under_load() {
             break;
         }
     }
-    let (result, _) = perform(&mut driver, disk, Op::Flush);
+    let (result, _) = perform(&mut driver, disk, DriverOp::Flush);
     assert!(result.is_err(), "a flush passes on a device that is lost");
     drop(driver);
     assert_eq!(pool.free_bytes(), pool.total_bytes());

@@ -2,7 +2,7 @@
 
 mod common;
 
-use block::{Completion, Driver, Fua, Lba, Nanos, Op, Payload, TargetId, Token};
+use block::{Completion, Driver, DriverOp, Fua, Lba, Nanos, Payload, TargetId, Token};
 use common::{directory, file, filled, host, wait};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -43,7 +43,7 @@ fn disk_with_data() -> (tempfile::TempDir, UringDriver, TargetId) {
 fn read(driver: &mut UringDriver, disk: TargetId, token: u64) {
     let buf = driver.pool().try_get(BLOCK).unwrap();
     let at = Lba(token % 256 * 8);
-    driver.submit(Token(token), disk, Op::Read(at, buf));
+    driver.submit(Token(token), disk, DriverOp::Read(at, buf));
 }
 
 /// Reads and durable and plain writes at depth 32.
@@ -64,7 +64,7 @@ fn traffic(driver: &mut UringDriver, disk: TargetId, done: &mut Vec<Completion>,
                 Payload::Buf(buf) => {
                     let fua = if next % 8 == 0 { Fua::Yes } else { Fua::No };
                     let at = Lba(next % 256 * 8);
-                    driver.submit(Token(next), disk, Op::Write(at, buf.share(), fua));
+                    driver.submit(Token(next), disk, DriverOp::Write(at, buf.share(), fua));
                 }
                 _ => read(driver, disk, next),
             }
@@ -111,7 +111,7 @@ fn nothing_to_submit_and_something_due_is_no_system_call() {
     let (_dir, mut driver, disk) = disk_with_data();
     let before = driver.enters();
     let beyond = filled(&driver, BLOCK, 0);
-    driver.submit(Token(1), disk, Op::Read(Lba(1 << 40), beyond));
+    driver.submit(Token(1), disk, DriverOp::Read(Lba(1 << 40), beyond));
     let mut done = Vec::new();
     driver.park(Nanos::MAX, &mut done);
     assert_eq!(done.len(), 1);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use block::conformance::{self, Rig};
+use block::conformance::{self, DriverRig};
 use common::{directory, file, host};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -60,7 +60,7 @@ fn conforms_unregistered() {
     let (disk, _) = host.open_disk(path, &DiskOptions::default()).unwrap();
     let driver = host.driver().unwrap();
     assert!(!driver.memory_is_registered());
-    let rig = Rig {
+    let rig = DriverRig {
         disk,
         listener: None,
     };

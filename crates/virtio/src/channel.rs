@@ -40,15 +40,15 @@ pub(crate) fn is_whole(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// A monitor's channel, open for as long as its connection.
-pub(crate) struct Channel {
+pub(crate) struct MonitorChannel {
     socket: OwnedFd,
     has_announced: bool,
 }
 
-impl Channel {
+impl MonitorChannel {
     /// Takes the channel from the next message of `socket`, if the message carries one. The message
     /// stays in the socket.
-    pub(crate) fn peek(socket: BorrowedFd<'_>) -> Option<Channel> {
+    pub(crate) fn peek(socket: BorrowedFd<'_>) -> Option<MonitorChannel> {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
         let mut header = [0; HEADER_BYTES];
         let mut peek = |room: &mut RecvAncillaryBuffer<'_>| {
@@ -69,7 +69,7 @@ impl Channel {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         });
-        Some(Channel {
+        Some(MonitorChannel {
             socket: given.next()?,
             has_announced: false,
         })

@@ -6,15 +6,15 @@
 #[cfg(test)]
 mod tests;
 
-use crate::channel::{Channel, is_whole};
-use crate::device::Door;
-use crate::handler::Handler;
+use crate::channel::{MonitorChannel, is_whole};
+use crate::device::DiskLock;
+use crate::handler::MonitorHandler;
 use crate::kicks::{self, Kicks, Sender};
-use crate::log::Topic;
+use crate::log::GuestTopic;
 use crate::port::VirtioPort;
-use crate::ring::Ring;
-use crate::shape::{Bells, Counters, Log, RING_MAX, Shape};
-use block::{IoError, IoResult, Kind};
+use crate::ring::VirtRing;
+use crate::shape::{Bells, GuestDiskCounters, GuestDiskShape, Log, RING_MAX};
+use block::{IoError, IoErrorKind, IoResult};
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::Shutdown;
@@ -35,40 +35,40 @@ const LOOK: Duration = Duration::from_millis(5);
 const SUM_UP: Duration = Duration::from_secs(1);
 
 /// A socket at which a disk is offered, until dropped.
-pub struct Listener {
+pub struct GuestListener {
     path: PathBuf,
-    door: Arc<Door>,
-    shared: Arc<Shared>,
+    door: Arc<DiskLock>,
+    shared: Arc<ListenerShared>,
 }
 
-struct Shared {
+struct ListenerShared {
     /// Event that ends the thread.
     stop: File,
     connection: Mutex<Option<Arc<UnixStream>>>,
 }
 
-impl Listener {
+impl GuestListener {
     /// Offers a disk of this shape at the unix socket `path`: to one monitor at a time, and to the
     /// next when that one is gone.
     ///
     /// The port's server takes the kicks from `Kicks`; `bells` signal the monitors.
     pub fn begin(
         path: &Path,
-        shape: Shape,
+        shape: GuestDiskShape,
         bells: Bells,
         log: Log,
-    ) -> IoResult<(Listener, VirtioPort, Kicks)> {
+    ) -> IoResult<(GuestListener, VirtioPort, Kicks)> {
         let named = |error: IoError| error.on(path.display().to_string());
         let socket = bind(path).map_err(named)?;
         let failed = |what: &'static str| {
-            move |cause: io::Error| named(IoError::new(Kind::Other, what).because(cause))
+            move |cause: io::Error| named(IoError::new(IoErrorKind::Other, what).because(cause))
         };
         let stop = event().map_err(failed("no descriptor for its events; raise ulimit -n"))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ListenerShared {
             stop,
             connection: Mutex::default(),
         });
-        let door = Arc::new(Door::new(shape, log));
+        let door = Arc::new(DiskLock::new(shape, log));
         let (sender, kicks) = kicks::channel(&door);
         let thread = Thread {
             door: door.clone(),
@@ -83,16 +83,16 @@ impl Listener {
         spawned.map_err(failed("no thread for it; raise ulimit -u"))?;
         let port = VirtioPort::new(door.clone());
         let path = path.to_owned();
-        Ok((Listener { path, door, shared }, port, kicks))
+        Ok((GuestListener { path, door, shared }, port, kicks))
     }
 
     /// Returns the counters.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> GuestDiskCounters {
         self.door.lock().counters
     }
 }
 
-impl Drop for Listener {
+impl Drop for GuestListener {
     fn drop(&mut self) {
         self.door.close();
         let _ = (&self.shared.stop).write(&1u64.to_ne_bytes());
@@ -119,18 +119,18 @@ fn bind(path: &Path) -> IoResult<UnixListener> {
     {
         if !is_socket(path) {
             let what = "a file that is no socket is in the way; remove it, or choose another path";
-            return Err(IoError::new(Kind::Busy, what));
+            return Err(IoError::new(IoErrorKind::Busy, what));
         }
         if UnixStream::connect(path).is_ok() {
             let what = "a process listens on this socket; stop it, or choose another path";
-            return Err(IoError::new(Kind::Busy, what));
+            return Err(IoError::new(IoErrorKind::Busy, what));
         }
         let _ = std::fs::remove_file(path);
         bound = UnixListener::bind(path);
     }
     bound.map_err(|cause| {
         let what = "cannot be listened on; see that its directory exists and may be written";
-        IoError::new(Kind::Denied, what).because(cause)
+        IoError::new(IoErrorKind::Denied, what).because(cause)
     })
 }
 
@@ -147,9 +147,9 @@ fn event() -> io::Result<File> {
 }
 
 struct Thread {
-    door: Arc<Door>,
+    door: Arc<DiskLock>,
     socket: UnixListener,
-    shared: Arc<Shared>,
+    shared: Arc<ListenerShared>,
     kicks: Sender,
     bells: Bells,
 }
@@ -215,7 +215,7 @@ impl Thread {
             device.counters.connected = true;
             device.shape.name.clone()
         };
-        let handler = Arc::new(Mutex::new(Handler::new(
+        let handler = Arc::new(Mutex::new(MonitorHandler::new(
             self.door.clone(),
             self.kicks.clone(),
             self.bells.clone(),
@@ -232,10 +232,10 @@ impl Thread {
             let rings = &mut device.rings;
             rings
                 .iter_mut()
-                .for_each(|ring| *ring = Ring::new(RING_MAX));
+                .for_each(|ring| *ring = VirtRing::new(RING_MAX));
             if !matches!(ended, Error::Disconnected | Error::SocketBroken(_)) {
                 let line = format!("the virtual machine of volume {name} was cut off: {ended}");
-                device.log.say(Topic::CutOff, &line);
+                device.log.say(GuestTopic::CutOff, &line);
             }
         }
     }
@@ -243,7 +243,7 @@ impl Thread {
     /// Serves a connection to its end. Returns the reason of the end.
     fn follow(
         &self,
-        messages: &mut BackendReqHandler<Mutex<Handler>>,
+        messages: &mut BackendReqHandler<Mutex<MonitorHandler>>,
         socket: &UnixStream,
     ) -> Error {
         let fds = [
@@ -264,7 +264,7 @@ impl Thread {
                 if !self.is_answerable(socket) {
                     return Error::PartialMessage;
                 }
-                channel = Channel::peek(socket.as_fd()).or(channel);
+                channel = MonitorChannel::peek(socket.as_fd()).or(channel);
                 if let Err(error) = messages.handle_request() {
                     return error;
                 }
@@ -276,12 +276,12 @@ impl Thread {
                 let line = format!(
                     "volume {name} has a virtual machine; another that connected was turned away"
                 );
-                device.log.say(Topic::TurnedAway, &line);
+                device.log.say(GuestTopic::TurnedAway, &line);
             }
             // The monitor has the size from the previous daemon, and does not read it again by
             // itself.
             if let Some(channel) = &mut channel
-                && self.door.lock().rings.iter().any(Ring::is_served)
+                && self.door.lock().rings.iter().any(VirtRing::is_served)
             {
                 channel.announce();
             }

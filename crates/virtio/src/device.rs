@@ -5,12 +5,12 @@
 //!     a tag waits ⟹ no ring has a request, or a tag was woken for one  (`rouse`)
 
 use crate::layout;
-use crate::log::{DiskLog, Topic};
+use crate::log::{DiskLog, GuestTopic};
 use crate::memory::Memory;
-use crate::request::{self, Asked, Pieces, Unmapped};
-use crate::ring::{Ring, RingBroken};
-use crate::shape::{Counters, Log, QUEUES_MAX, RING_MAX, Shape};
-use block::{Answer, Buf, Fua, IoError, IoResult, Kind, Request, Tag};
+use crate::request::{self, ChainRequest, MemoryPieces, Unmapped};
+use crate::ring::{RingBroken, VirtRing};
+use crate::shape::{GuestDiskCounters, GuestDiskShape, Log, QUEUES_MAX, RING_MAX};
+use block::{Answer, Buf, Fua, IoError, IoErrorKind, IoResult, Request, Tag};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -21,21 +21,21 @@ use vm_memory::{Bytes, GuestAddress};
 const AT_ONCE_MAX: u32 = 64;
 
 /// The disk, behind a lock that is held for the copy of one request's bytes at most.
-pub(crate) struct Door {
-    device: Mutex<Device>,
+pub(crate) struct DiskLock {
+    device: Mutex<VirtioDisk>,
     /// Signals that a request was answered.
     answered: Condvar,
 }
 
-pub(crate) struct Device {
-    pub(crate) shape: Shape,
-    pub(crate) rings: Vec<Ring>,
+pub(crate) struct VirtioDisk {
+    pub(crate) shape: GuestDiskShape,
+    pub(crate) rings: Vec<VirtRing>,
     /// Features that the guest accepted.
     pub(crate) features: u64,
-    pub(crate) counters: Counters,
+    pub(crate) counters: GuestDiskCounters,
     pub(crate) log: DiskLog,
     closed: bool,
-    held: Vec<Option<Held>>,
+    held: Vec<Option<HeldRequest>>,
     /// Tags that wait, in order.
     idle: VecDeque<(Tag, Waker)>,
     /// Ring to begin the next search with.
@@ -43,26 +43,26 @@ pub(crate) struct Device {
 }
 
 /// A request that a tag holds.
-struct Held {
+struct HeldRequest {
     ring: usize,
     head: u16,
     memory: Arc<Memory>,
     status: GuestAddress,
     request: Request,
-    data: Pieces,
+    data: MemoryPieces,
     taken: bool,
 }
 
-impl Door {
-    pub(crate) fn new(shape: Shape, log: Log) -> Door {
+impl DiskLock {
+    pub(crate) fn new(shape: GuestDiskShape, log: Log) -> DiskLock {
         let held = (0..shape.depth).map(|_| None).collect();
-        let rings = (0..QUEUES_MAX).map(|_| Ring::new(RING_MAX)).collect();
-        Door {
-            device: Mutex::new(Device {
+        let rings = (0..QUEUES_MAX).map(|_| VirtRing::new(RING_MAX)).collect();
+        DiskLock {
+            device: Mutex::new(VirtioDisk {
                 shape,
                 rings,
                 features: 0,
-                counters: Counters::default(),
+                counters: GuestDiskCounters::default(),
                 log: DiskLog::new(log),
                 closed: false,
                 held,
@@ -73,13 +73,13 @@ impl Door {
         }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Device> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, VirtioDisk> {
         self.device.lock().expect("no panic under this lock")
     }
 
     /// Stops the rings that `which` names, and waits until they have no request in flight, or the
     /// disk is closed.
-    pub(crate) fn stop(&self, which: impl Fn(usize) -> bool) -> MutexGuard<'_, Device> {
+    pub(crate) fn stop(&self, which: impl Fn(usize) -> bool) -> MutexGuard<'_, VirtioDisk> {
         let mut device = self.lock();
         for (_, ring) in device
             .rings
@@ -89,7 +89,7 @@ impl Door {
         {
             ring.stop();
         }
-        let busy = |device: &mut Device| {
+        let busy = |device: &mut VirtioDisk| {
             let mut rings = device.rings.iter().enumerate();
             !device.closed && rings.any(|(n, ring)| which(n) && ring.in_hand > 0)
         };
@@ -121,7 +121,7 @@ impl Door {
     }
 }
 
-impl Device {
+impl VirtioDisk {
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
@@ -138,15 +138,15 @@ impl Device {
         self.idle.retain(|(other, _)| *other != tag);
         for _ in 0..AT_ONCE_MAX {
             match self.begin() {
-                Begun::Request(held) => {
+                BeginOutcome::Request(held) => {
                     let request = held.request;
                     self.held[usize::from(tag.0)] = Some(*held);
                     self.rouse();
                     return Poll::Ready(Ok(request));
                 }
-                Begun::Done => {}
-                Begun::Nothing if self.has_more() => {}
-                Begun::Nothing => {
+                BeginOutcome::Done => {}
+                BeginOutcome::Nothing if self.has_more() => {}
+                BeginOutcome::Nothing => {
                     self.idle.push_back((tag, cx.waker().clone()));
                     return Poll::Pending;
                 }
@@ -177,7 +177,7 @@ impl Device {
     }
 
     /// Takes the next request of any ring, each ring in its turn.
-    fn begin(&mut self) -> Begun {
+    fn begin(&mut self) -> BeginOutcome {
         let rings = self.rings.len();
         for at in (self.first..rings).chain(0..self.first) {
             match self.rings[at].pop() {
@@ -189,11 +189,11 @@ impl Device {
                 Err(why) => self.give_up(at, &why),
             }
         }
-        Begun::Nothing
+        BeginOutcome::Nothing
     }
 
     /// Reads a popped request, and answers it at once if the volume is not needed.
-    fn read(&mut self, ring: usize, head: u16, memory: Arc<Memory>) -> Begun {
+    fn read(&mut self, ring: usize, head: u16, memory: Arc<Memory>) -> BeginOutcome {
         // A guest that cannot flush has every write durable.
         let fua = match layout::flushes(self.features) {
             true => Fua::No,
@@ -204,11 +204,11 @@ impl Device {
         // Zeroes in the place of lost memory are no request.
         let Some(parsed) = parsed.ok().filter(|_| !memory.is_lost()) else {
             self.push(ring, &memory, head, 0);
-            return Begun::Done;
+            return BeginOutcome::Done;
         };
         let (status, written) = match parsed.asked {
-            Asked::Request(request, data) => {
-                return Begun::Request(Box::new(Held {
+            ChainRequest::Request(request, data) => {
+                return BeginOutcome::Request(Box::new(HeldRequest {
                     ring,
                     head,
                     memory,
@@ -218,14 +218,14 @@ impl Device {
                     taken: false,
                 }));
             }
-            Asked::Id(data) => match data.write(memory.parts(), &self.id()) {
+            ChainRequest::Id(data) => match data.write(memory.parts(), &self.id()) {
                 Ok(()) => (blk::VIRTIO_BLK_S_OK as u8, layout::ID_BYTES as u32),
                 Err(Unmapped) => (blk::VIRTIO_BLK_S_IOERR as u8, 0),
             },
-            Asked::Refused(status) => (status, 0),
+            ChainRequest::Refused(status) => (status, 0),
         };
         self.finish(ring, &memory, head, parsed.status, status, written);
-        Begun::Done
+        BeginOutcome::Done
     }
 
     fn id(&self) -> [u8; layout::ID_BYTES] {
@@ -253,11 +253,13 @@ impl Device {
                 }
             }
             (Ok(_), _) => (blk::VIRTIO_BLK_S_OK, 0),
-            (Err(error), _) if error.kind() == Kind::Unsupported => (blk::VIRTIO_BLK_S_UNSUPP, 0),
+            (Err(error), _) if error.kind() == IoErrorKind::Unsupported => {
+                (blk::VIRTIO_BLK_S_UNSUPP, 0)
+            }
             (Err(_), _) => (blk::VIRTIO_BLK_S_IOERR, 0),
         };
         let (status, written) = (status as u8, written as u32);
-        let Held { ring, head, .. } = held;
+        let HeldRequest { ring, head, .. } = held;
         self.finish(ring, &held.memory, head, held.status, status, written);
         Ok(())
     }
@@ -282,7 +284,7 @@ impl Device {
         });
         copied.map_err(|Unmapped| {
             let what = "the guest gave no memory for its bytes";
-            IoError::new(Kind::Other, what).on(self.shape.name.clone())
+            IoError::new(IoErrorKind::Other, what).on(self.shape.name.clone())
         })
     }
 
@@ -315,21 +317,21 @@ impl Device {
         self.counters.broken += 1;
         let name = &self.shape.name;
         let line = format!("queue {ring} of the guest of volume {name} makes no sense: {why}");
-        self.log.say(Topic::Broken, &line);
+        self.log.say(GuestTopic::Broken, &line);
     }
 
     fn gone(&self) -> IoError {
-        IoError::new(Kind::Gone, "the port has ended").on(self.shape.name.clone())
+        IoError::new(IoErrorKind::Gone, "the port has ended").on(self.shape.name.clone())
     }
 
     fn invalid(&self, what: &'static str) -> IoError {
-        IoError::new(Kind::Invalid, what).on(self.shape.name.clone())
+        IoError::new(IoErrorKind::Invalid, what).on(self.shape.name.clone())
     }
 }
 
-/// The result of `Device::begin`.
-enum Begun {
-    Request(Box<Held>),
+/// The result of `VirtioDisk::begin`.
+enum BeginOutcome {
+    Request(Box<HeldRequest>),
     /// A request was answered.
     Done,
     Nothing,

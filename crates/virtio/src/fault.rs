@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 /// Most mappings watched at one time: a few for each virtual machine.
 const WATCHED_MAX: usize = 1024;
 
-struct Slot {
+struct FaultSlot {
     taken: AtomicBool,
     /// Beginning of the mapping; 0 while it is not watched.
     start: AtomicUsize,
@@ -26,8 +26,8 @@ struct Slot {
     lost: AtomicBool,
 }
 
-static SLOTS: [Slot; WATCHED_MAX] = [const {
-    Slot {
+static SLOTS: [FaultSlot; WATCHED_MAX] = [const {
+    FaultSlot {
         taken: AtomicBool::new(false),
         start: AtomicUsize::new(0),
         len: AtomicUsize::new(0),
@@ -39,17 +39,17 @@ static SLOTS: [Slot; WATCHED_MAX] = [const {
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// A mapping that may be taken away, until dropped.
-pub(crate) struct Watch(&'static Slot);
+pub(crate) struct MappingWatch(&'static FaultSlot);
 
-impl Watch {
+impl MappingWatch {
     /// Watches `len` bytes from `start` on.
     ///
     /// # Safety
     /// The bytes are a mapping of their own, which outlives the watch. No reference to the mapping
     /// exists, so that another may take its place at any time.
-    pub(crate) unsafe fn begin(start: *mut u8, len: usize) -> io::Result<Watch> {
+    pub(crate) unsafe fn begin(start: *mut u8, len: usize) -> io::Result<MappingWatch> {
         handle()?;
-        let free = |slot: &&Slot| {
+        let free = |slot: &&FaultSlot| {
             let taken = slot.taken.compare_exchange(false, true, Acquire, Relaxed);
             taken.is_ok()
         };
@@ -60,7 +60,7 @@ impl Watch {
         slot.lost.store(false, Relaxed);
         slot.len.store(len, Relaxed);
         slot.start.store(start as usize, Release);
-        Ok(Watch(slot))
+        Ok(MappingWatch(slot))
     }
 
     /// True if reads since the beginning may have given zeroes of the handler.
@@ -69,7 +69,7 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
+impl Drop for MappingWatch {
     fn drop(&mut self) {
         self.0.start.store(0, Release);
         self.0.taken.store(false, Release);
@@ -221,7 +221,12 @@ pub(crate) mod tests {
             unsafe { at.write_bytes(7, LEN) };
         }
         // SAFETY: mappings of the test, which outlive them.
-        let watches = unsafe { [Watch::begin(a, LEN).unwrap(), Watch::begin(b, LEN).unwrap()] };
+        let watches = unsafe {
+            [
+                MappingWatch::begin(a, LEN).unwrap(),
+                MappingWatch::begin(b, LEN).unwrap(),
+            ]
+        };
         first.set_len(4096).unwrap();
         assert!(
             read(a, 0) == 7 && !watches[0].is_lost(),
@@ -233,7 +238,7 @@ pub(crate) mod tests {
         drop(watches);
         // The same places serve again.
         // SAFETY: as above.
-        let again = unsafe { Watch::begin(b, LEN).unwrap() };
+        let again = unsafe { MappingWatch::begin(b, LEN).unwrap() };
         assert!(!again.is_lost());
         second.set_len(0).unwrap();
         assert!(read(b, 0) == 0 && again.is_lost());
@@ -245,7 +250,7 @@ pub(crate) mod tests {
     fn a_fault_elsewhere_ends_the_process() {
         let ((watched, a), (file, b)) = (mapped(), mapped());
         // SAFETY: a mapping of the test, which outlives it.
-        let watch = unsafe { Watch::begin(a, LEN).unwrap() };
+        let watch = unsafe { MappingWatch::begin(a, LEN).unwrap() };
         watched.set_len(0).unwrap();
         file.set_len(0).unwrap();
         let mut status = 0;

@@ -1,6 +1,6 @@
 //! A guest for tests: memory, and a ring in that memory with any contents.
 
-use crate::device::Door;
+use crate::device::DiskLock;
 use crate::inflight::Marks;
 use crate::memory::Memory;
 use std::sync::Arc;
@@ -21,28 +21,28 @@ pub(crate) const INDIRECT: u16 = 4;
 
 /// A descriptor in the format of the memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Raw {
+pub(crate) struct RawDescriptor {
     pub(crate) at: u64,
     pub(crate) len: u32,
     pub(crate) flags: u16,
     pub(crate) next: u16,
 }
 
-pub(crate) struct Guest {
+pub(crate) struct GuestMemory {
     pub(crate) memory: Arc<Memory>,
     pub(crate) len: u16,
     offered: u16,
     seen: u16,
 }
 
-impl Guest {
-    pub(crate) fn new(len: u16) -> Guest {
-        Guest::with(len, MmapRegion::new(BYTES as usize).unwrap())
+impl GuestMemory {
+    pub(crate) fn new(len: u16) -> GuestMemory {
+        GuestMemory::with(len, MmapRegion::new(BYTES as usize).unwrap())
     }
 
     /// A guest with this memory.
-    pub(crate) fn with(len: u16, map: MmapRegion) -> Guest {
-        Guest {
+    pub(crate) fn with(len: u16, map: MmapRegion) -> GuestMemory {
+        GuestMemory {
             memory: Arc::new(Memory::new(vec![(GuestAddress(BASE), map)]).unwrap()),
             len,
             offered: 0,
@@ -51,7 +51,7 @@ impl Guest {
     }
 
     /// Sets the guest's ring up as the first of `door`.
-    pub(crate) fn attach(&self, door: &Door, marks: Option<&Marks>) {
+    pub(crate) fn attach(&self, door: &DiskLock, marks: Option<&Marks>) {
         let mut device = door.lock();
         let ring = &mut device.rings[0];
         ring.queue.try_set_size(self.len).unwrap();
@@ -73,7 +73,7 @@ impl Guest {
     }
 
     /// Puts a descriptor into the table at `table`.
-    pub(crate) fn put(&self, table: u64, at: u16, raw: Raw) {
+    pub(crate) fn put(&self, table: u64, at: u16, raw: RawDescriptor) {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&raw.at.to_le_bytes());
         bytes[8..12].copy_from_slice(&raw.len.to_le_bytes());

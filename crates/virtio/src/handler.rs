@@ -1,6 +1,6 @@
 //! The requests of a monitor, message by message: rings are set up, started and stopped.
 
-use crate::device::Door;
+use crate::device::DiskLock;
 use crate::inflight::{self, Marks};
 use crate::kicks::{self, Sender};
 use crate::layout;
@@ -27,25 +27,25 @@ use vm_memory::{FileOffset, GuestAddress, MmapRegion};
 const CONFIG_BYTES_MAX: usize = 256;
 
 /// A connection of a monitor.
-pub(crate) struct Handler {
-    door: Arc<Door>,
+pub(crate) struct MonitorHandler {
+    door: Arc<DiskLock>,
     kicks: Sender,
     bells: Bells,
     memory: Option<Arc<Memory>>,
-    regions: Vec<Region>,
+    regions: Vec<GuestRegion>,
     marks: Option<Marks>,
 }
 
 /// A part of the guest's memory at the monitor's addresses, by which the monitor places rings.
-struct Region {
+struct GuestRegion {
     theirs: u64,
     guest: u64,
     len: u64,
 }
 
-impl Handler {
-    pub(crate) fn new(door: Arc<Door>, kicks: Sender, bells: Bells) -> Handler {
-        Handler {
+impl MonitorHandler {
+    pub(crate) fn new(door: Arc<DiskLock>, kicks: Sender, bells: Bells) -> MonitorHandler {
+        MonitorHandler {
             door,
             kicks,
             bells,
@@ -62,7 +62,7 @@ impl Handler {
     }
 
     fn guest_address(&self, theirs: u64) -> Result<GuestAddress> {
-        let inside = |region: &&Region| theirs.wrapping_sub(region.theirs) < region.len;
+        let inside = |region: &&GuestRegion| theirs.wrapping_sub(region.theirs) < region.len;
         let region = self.regions.iter().find(inside);
         let region = region.ok_or(Error::InvalidParam)?;
         Ok(GuestAddress(region.guest + (theirs - region.theirs)))
@@ -108,7 +108,7 @@ fn is_memory(file: &File) -> Result<()> {
     }
 }
 
-impl VhostUserBackendReqHandlerMut for Handler {
+impl VhostUserBackendReqHandlerMut for MonitorHandler {
     fn set_owner(&mut self) -> Result<()> {
         Ok(())
     }
@@ -159,7 +159,7 @@ impl VhostUserBackendReqHandlerMut for Handler {
             let map = MmapRegion::from_file(FileOffset::new(file, offset), len as usize);
             let map = map.map_err(|cause| failed(io::Error::other(cause)))?;
             parts.push((GuestAddress(region.guest_phys_addr), map));
-            regions.push(Region {
+            regions.push(GuestRegion {
                 theirs: region.user_addr,
                 guest: region.guest_phys_addr,
                 len,

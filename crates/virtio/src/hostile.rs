@@ -1,11 +1,11 @@
 //! A guest that breaks rules, for the fuzzer and for tests on random bytes.
 
-use crate::device::Door;
-use crate::guest::{BASE, BUFFERS, BYTES, Guest, NEXT, Raw, WRITE};
+use crate::device::DiskLock;
+use crate::guest::{BASE, BUFFERS, BYTES, GuestMemory, NEXT, RawDescriptor, WRITE};
 use crate::inflight::{self, Marks};
 use crate::layout::REQUEST_MAX;
-use crate::ring::Ring;
-use crate::shape::{RING_MAX, Shape};
+use crate::ring::VirtRing;
+use crate::shape::{GuestDiskShape, RING_MAX};
 use block::{Geometry, IoResult, Pool, Request, Sectors, Tag};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -16,19 +16,19 @@ const DEPTH: u16 = 4;
 /// Feature of a guest that can flush, from `layout::features`.
 pub(crate) const FLUSH: u64 = 1 << 9;
 
-pub(crate) fn door() -> Arc<Door> {
-    let shape = Shape {
+pub(crate) fn door() -> Arc<DiskLock> {
+    let shape = GuestDiskShape {
         geometry: Geometry::new("data", SECTORS, Sectors(1)),
         read_only: false,
         name: "data".into(),
         depth: DEPTH,
     };
-    let door = Arc::new(Door::new(shape, Arc::new(|_| ())));
+    let door = Arc::new(DiskLock::new(shape, Arc::new(|_| ())));
     door.lock().features = FLUSH;
     door
 }
 
-pub(crate) fn poll(door: &Door, tag: Tag) -> Option<IoResult<Request>> {
+pub(crate) fn poll(door: &DiskLock, tag: Tag) -> Option<IoResult<Request>> {
     match door.poll_next(tag, &Context::from_waker(Waker::noop())) {
         Poll::Ready(next) => Some(next),
         Poll::Pending => None,
@@ -36,7 +36,7 @@ pub(crate) fn poll(door: &Door, tag: Tag) -> Option<IoResult<Request>> {
 }
 
 /// Serves the request of `tag`, on a disk with 7 in every byte.
-pub(crate) fn serve(door: &Door, pool: &Pool, tag: Tag, request: Request) {
+pub(crate) fn serve(door: &DiskLock, pool: &Pool, tag: Tag, request: Request) {
     let answer = match request {
         Request::Read(_) => {
             let mut buf = pool.take(request.bytes());
@@ -53,7 +53,7 @@ pub(crate) fn serve(door: &Door, pool: &Pool, tag: Tag, request: Request) {
 }
 
 /// Serves the door's tags until none has a request.
-pub(crate) fn serve_all(door: &Door, pool: &Pool) -> Vec<Request> {
+pub(crate) fn serve_all(door: &DiskLock, pool: &Pool) -> Vec<Request> {
     let mut served = Vec::new();
     loop {
         let before = served.len();
@@ -71,7 +71,7 @@ pub(crate) fn serve_all(door: &Door, pool: &Pool) -> Vec<Request> {
 }
 
 /// Writes a header at `at`.
-pub(crate) fn header(guest: &Guest, at: u64, kind: u32, sector: u64) {
+pub(crate) fn header(guest: &GuestMemory, at: u64, kind: u32, sector: u64) {
     let memory = &guest.memory;
     memory.write_obj(kind, GuestAddress(at)).unwrap();
     memory.write_obj(0u32, GuestAddress(at + 4)).unwrap();
@@ -79,10 +79,10 @@ pub(crate) fn header(guest: &Guest, at: u64, kind: u32, sector: u64) {
 }
 
 /// Offers a read of one sector with three descriptors from `head` on.
-pub(crate) fn offer_read(guest: &mut Guest, head: u16, sector: u64) {
+pub(crate) fn offer_read(guest: &mut GuestMemory, head: u16, sector: u64) {
     let at = BUFFERS + u64::from(head) * 4096;
     header(guest, at, 0, sector);
-    let raw = |at, len, flags, next| Raw {
+    let raw = |at, len, flags, next| RawDescriptor {
         at,
         len,
         flags,
@@ -99,7 +99,7 @@ pub(crate) fn offer_read(guest: &mut Guest, head: u16, sector: u64) {
 }
 
 /// Returns true if that read was answered with the disk's bytes.
-pub(crate) fn was_read(guest: &Guest, head: u16) -> bool {
+pub(crate) fn was_read(guest: &GuestMemory, head: u16) -> bool {
     let at = BUFFERS + u64::from(head) * 4096;
     let mut bytes = [0; 513];
     guest
@@ -110,9 +110,9 @@ pub(crate) fn was_read(guest: &Guest, head: u16) -> bool {
 }
 
 /// Bytes that determine choices; zeroes once they are used up.
-struct Choices<'a>(&'a [u8]);
+struct HostileChoices<'a>(&'a [u8]);
 
-impl Choices<'_> {
+impl HostileChoices<'_> {
     fn byte(&mut self) -> u8 {
         let Some((first, rest)) = self.0.split_first() else {
             return 0;
@@ -127,7 +127,7 @@ impl Choices<'_> {
 
     /// Chooses a descriptor: most lie in the buffers, some across the end of memory, in the tables,
     /// or nowhere.
-    fn raw(&mut self) -> Raw {
+    fn raw(&mut self) -> RawDescriptor {
         let (where_to, n) = (self.byte() % 8, u64::from(self.word()));
         let at = match where_to {
             0..=4 => BUFFERS + n % 64 * 512,
@@ -138,7 +138,7 @@ impl Choices<'_> {
         let (length, n) = (self.byte(), u32::from(self.word()));
         let known = [0, 1, 16, 32, 512, 513, 4096, REQUEST_MAX, u32::MAX];
         let len = known.get(usize::from(length % 12)).copied();
-        Raw {
+        RawDescriptor {
             at,
             len: len.unwrap_or(n % 9000),
             flags: u16::from(self.byte() % 8),
@@ -160,8 +160,8 @@ impl Choices<'_> {
 /// Serves a guest with memory contents chosen by `bytes`. Nothing panics, every request ends,
 /// requests lie within the disk, and the next guest of the door is served.
 pub fn hostile(bytes: &[u8]) {
-    let mut choices = Choices(bytes);
-    let (door, mut guest, pool) = (door(), Guest::new(16), Pool::new(8 << 20));
+    let mut choices = HostileChoices(bytes);
+    let (door, mut guest, pool) = (door(), GuestMemory::new(16), Pool::new(8 << 20));
     let (file, _) = inflight::create(1, 16).unwrap();
     let is_marked = choices.byte() % 2 == 1;
     let marks = is_marked.then(|| Marks::map(file, 0, 1, 16).unwrap());
@@ -192,8 +192,8 @@ pub fn hostile(bytes: &[u8]) {
         }
     }
     drop(door.stop(|_| true));
-    door.lock().rings[0] = Ring::new(RING_MAX);
-    let mut next = Guest::new(16);
+    door.lock().rings[0] = VirtRing::new(RING_MAX);
+    let mut next = GuestMemory::new(16);
     next.attach(&door, None);
     offer_read(&mut next, 4, 4);
     assert_eq!(serve_all(&door, &pool).len(), 1);

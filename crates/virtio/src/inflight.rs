@@ -8,7 +8,7 @@
 //!
 //! The monitor can write that memory too: every value read back is checked.
 
-use crate::fault::Watch;
+use crate::fault::MappingWatch;
 use std::fs::File;
 use std::io;
 use std::os::fd::FromRawFd;
@@ -57,7 +57,7 @@ pub(crate) fn create(rings: u16, len: u16) -> io::Result<(File, usize)> {
 /// Mapped memory of a file. A file that is not from `create` may be made shorter.
 struct Mapped {
     /// Dropped before the mapping.
-    watch: Watch,
+    watch: MappingWatch,
     region: MmapRegion,
 }
 
@@ -81,7 +81,7 @@ impl Marks {
         let region = region.map_err(io::Error::other)?;
         // SAFETY: a mapping of its own, which outlives the watch and is reached by atomic
         // accesses alone.
-        let watch = unsafe { Watch::begin(region.as_ptr(), region.size()) }?;
+        let watch = unsafe { MappingWatch::begin(region.as_ptr(), region.size()) }?;
         Ok(Marks {
             map: Arc::new(Mapped { watch, region }),
             rings,

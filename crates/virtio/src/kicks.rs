@@ -4,8 +4,8 @@
 //! Invariant: a ring has one event at a time, the last from its monitor. The event of a stopped
 //! ring wakes the port without a request, which is harmless.
 
-use crate::device::Door;
-use crate::log::Topic;
+use crate::device::DiskLock;
+use crate::log::GuestTopic;
 use crate::shape::QUEUES_MAX;
 use futures_channel::mpsc;
 use futures_util::StreamExt;
@@ -26,7 +26,7 @@ pub enum Kick {
 /// The events of a disk's rings, from its monitors.
 pub struct Kicks {
     given: mpsc::Receiver<Kick>,
-    door: Arc<Door>,
+    door: Arc<DiskLock>,
 }
 
 impl Kicks {
@@ -40,7 +40,7 @@ impl Kicks {
         let mut device = self.door.lock();
         let name = &device.shape.name;
         let line = format!("queue {ring} of the guest of volume {name} is not served: {why}");
-        device.log.say(Topic::Broken, &line);
+        device.log.say(GuestTopic::Broken, &line);
     }
 
     /// Returns the function to call on an event. Its result is true if a request was there.
@@ -78,7 +78,7 @@ impl Sender {
     }
 }
 
-pub(crate) fn channel(door: &Arc<Door>) -> (Sender, Kicks) {
+pub(crate) fn channel(door: &Arc<DiskLock>) -> (Sender, Kicks) {
     let (sender, given) = mpsc::channel(usize::from(QUEUES_MAX));
     let door = door.clone();
     (Sender(sender), Kicks { given, door })

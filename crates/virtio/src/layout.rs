@@ -27,7 +27,7 @@ const CONFIG_BYTES: usize = 60;
 
 /// Operations that a guest requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Verb {
+pub(crate) enum GuestVerb {
     Read,
     Write,
     Flush,
@@ -36,16 +36,16 @@ pub(crate) enum Verb {
     Zero,
 }
 
-impl Verb {
+impl GuestVerb {
     /// Returns the verb of a header; `None` if it is not offered.
-    pub(crate) fn decode(kind: u32) -> Option<Verb> {
+    pub(crate) fn decode(kind: u32) -> Option<GuestVerb> {
         Some(match kind {
-            blk::VIRTIO_BLK_T_IN => Verb::Read,
-            blk::VIRTIO_BLK_T_OUT => Verb::Write,
-            blk::VIRTIO_BLK_T_FLUSH => Verb::Flush,
-            blk::VIRTIO_BLK_T_GET_ID => Verb::Id,
-            blk::VIRTIO_BLK_T_DISCARD => Verb::Discard,
-            blk::VIRTIO_BLK_T_WRITE_ZEROES => Verb::Zero,
+            blk::VIRTIO_BLK_T_IN => GuestVerb::Read,
+            blk::VIRTIO_BLK_T_OUT => GuestVerb::Write,
+            blk::VIRTIO_BLK_T_FLUSH => GuestVerb::Flush,
+            blk::VIRTIO_BLK_T_GET_ID => GuestVerb::Id,
+            blk::VIRTIO_BLK_T_DISCARD => GuestVerb::Discard,
+            blk::VIRTIO_BLK_T_WRITE_ZEROES => GuestVerb::Zero,
             _ => return None,
         })
     }

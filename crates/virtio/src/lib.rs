@@ -44,9 +44,9 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub use control::Listener;
+pub use control::GuestListener;
 #[cfg(feature = "fuzzing")]
 pub use hostile::hostile;
 pub use kicks::{Kick, Kicks};
 pub use port::VirtioPort;
-pub use shape::{Bell, Bells, Counters, Log, QUEUES_MAX, RING_MAX, Shape};
+pub use shape::{Bell, Bells, GuestDiskCounters, GuestDiskShape, Log, QUEUES_MAX, RING_MAX};

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 /// Topic of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Topic {
+pub(crate) enum GuestTopic {
     CutOff,
     TurnedAway,
     Broken,
@@ -42,7 +42,7 @@ impl DiskLog {
         Nanos(self.began.elapsed().as_nanos() as u64)
     }
 
-    pub(crate) fn say(&mut self, topic: Topic, line: &str) {
+    pub(crate) fn say(&mut self, topic: GuestTopic, line: &str) {
         self.say_at(self.now(), topic, line);
     }
 
@@ -52,7 +52,7 @@ impl DiskLog {
         self.sum_up_at(self.now())
     }
 
-    fn say_at(&mut self, now: Nanos, topic: Topic, line: &str) {
+    fn say_at(&mut self, now: Nanos, topic: GuestTopic, line: &str) {
         self.sum_up_at(now);
         if self.limiter.admits(now, topic as usize) {
             (self.log)(line.to_owned());
@@ -80,10 +80,10 @@ mod tests {
         let mut log = DiskLog::new(Arc::new(move |line| into.lock().unwrap().push(line)));
         let (began, mut now) = (Nanos::ZERO, Nanos::ZERO);
         for n in 0..9_000 {
-            log.say_at(now, Topic::TurnedAway, &format!("line {n}"));
+            log.say_at(now, GuestTopic::TurnedAway, &format!("line {n}"));
         }
         assert_eq!(said.lock().unwrap().len(), 5);
-        log.say_at(now, Topic::CutOff, "another kind");
+        log.say_at(now, GuestTopic::CutOff, "another kind");
         assert_eq!(said.lock().unwrap().pop().unwrap(), "another kind");
         assert!(log.sum_up_at(now), "there is more to say");
         now = began + Limiter::PERIOD + Nanos::from_secs(1);
@@ -93,7 +93,7 @@ mod tests {
             last,
             "8995 more monitors of virtual machines were turned away in the last 10 s"
         );
-        log.say_at(now, Topic::TurnedAway, "a new period");
+        log.say_at(now, GuestTopic::TurnedAway, "a new period");
         assert_eq!(said.lock().unwrap().pop().unwrap(), "a new period");
     }
 }

@@ -1,6 +1,6 @@
 //! A guest's memory, as passed by its monitor: mapped parts of files.
 
-use crate::fault::Watch;
+use crate::fault::MappingWatch;
 use std::io;
 use std::ops::Deref;
 use vm_memory::MmapRegion;
@@ -11,7 +11,7 @@ use vm_memory::{
 /// Memory that its monitor may take away; reads give zeroes then.
 pub(crate) struct Memory {
     /// Dropped before the mappings.
-    watches: Vec<Watch>,
+    watches: Vec<MappingWatch>,
     parts: GuestMemoryMmap<()>,
 }
 
@@ -28,7 +28,7 @@ impl Memory {
         let watches = parts.iter().map(|part| {
             // SAFETY: a mapping of its own, which belongs to a value that outlives the watch and is
             // accessed by volatile copies alone.
-            unsafe { Watch::begin(part.as_ptr(), part.size()) }
+            unsafe { MappingWatch::begin(part.as_ptr(), part.size()) }
         });
         let watches = watches.collect::<io::Result<_>>()?;
         Ok(Memory { watches, parts })
@@ -41,7 +41,7 @@ impl Memory {
 
     /// True if a part was taken away, so that earlier reads may be wrong.
     pub(crate) fn is_lost(&self) -> bool {
-        self.watches.iter().any(Watch::is_lost)
+        self.watches.iter().any(MappingWatch::is_lost)
     }
 }
 

@@ -1,25 +1,25 @@
 //! The requests of a guest, as a `Port`.
 
-use crate::device::Door;
-use crate::shape::Counters;
+use crate::device::DiskLock;
+use crate::shape::GuestDiskCounters;
 use block::{Answer, Buf, IoResult, Port, Request, Tag};
 use std::future::poll_fn;
 use std::sync::Arc;
 
 /// The port of one disk, for whatever guest has the disk at the time.
 pub struct VirtioPort {
-    door: Arc<Door>,
+    door: Arc<DiskLock>,
     tags: u16,
 }
 
 impl VirtioPort {
-    pub(crate) fn new(door: Arc<Door>) -> VirtioPort {
+    pub(crate) fn new(door: Arc<DiskLock>) -> VirtioPort {
         let tags = door.lock().shape.depth;
         VirtioPort { door, tags }
     }
 
     /// Returns the counters.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> GuestDiskCounters {
         self.door.lock().counters
     }
 }

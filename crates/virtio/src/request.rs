@@ -6,9 +6,9 @@
 //!     extents lie inside the disk, and data is at most `REQUEST_MAX` bytes
 
 use crate::layout::{
-    DISCARD_MAX, HEADER_BYTES, ID_BYTES, RANGE_BYTES, REQUEST_MAX, SEGMENTS_MAX, Verb,
+    DISCARD_MAX, GuestVerb, HEADER_BYTES, ID_BYTES, RANGE_BYTES, REQUEST_MAX, SEGMENTS_MAX,
 };
-use crate::shape::Shape;
+use crate::shape::GuestDiskShape;
 use block::{Extent, Fua, Lba, Request, SECTOR_BYTES, Sectors};
 use virtio_bindings::bindings::virtio_blk as blk;
 use virtio_queue::desc::split::Descriptor;
@@ -23,31 +23,31 @@ const DESCRIPTOR_BYTES: u64 = 16;
 
 /// A part of the guest's memory, which may be unmapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct MemoryPiece {
     at: GuestAddress,
     len: u32,
 }
 
 /// Parts of the guest's memory, one after the other.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Pieces(Vec<Piece>);
+pub(crate) struct MemoryPieces(Vec<MemoryPiece>);
 
 /// An unmapped place in the guest's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Unmapped;
 
-impl Pieces {
+impl MemoryPieces {
     fn len(&self) -> u64 {
         self.0.iter().map(|piece| u64::from(piece.len)).sum()
     }
 
     /// Takes the first `len` bytes off. The pieces must have that many.
-    fn split_to(&mut self, len: usize) -> Pieces {
+    fn split_to(&mut self, len: usize) -> MemoryPieces {
         let (mut head, mut left) = (Vec::new(), len as u32);
         while left > 0 {
             let first = &mut self.0[0];
             let part = first.len.min(left);
-            head.push(Piece {
+            head.push(MemoryPiece {
                 at: first.at,
                 len: part,
             });
@@ -60,7 +60,7 @@ impl Pieces {
                 first.len -= part;
             }
         }
-        Pieces(head)
+        MemoryPieces(head)
     }
 
     /// Takes the last byte off. The pieces must have one.
@@ -98,11 +98,11 @@ impl Pieces {
 
 /// The operation of a chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum ChainRequest {
     /// A request for the volume, with the place of its data.
-    Request(Request, Pieces),
+    Request(Request, MemoryPieces),
     /// The name of the disk.
-    Id(Pieces),
+    Id(MemoryPieces),
     /// An operation that is refused, with its status.
     Refused(u8),
 }
@@ -110,7 +110,7 @@ pub(crate) enum Asked {
 /// A chain of descriptors with a place for its status.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Parsed {
-    pub(crate) asked: Asked,
+    pub(crate) asked: ChainRequest,
     pub(crate) status: GuestAddress,
 }
 
@@ -120,7 +120,7 @@ pub(crate) struct Broken;
 
 /// Place of a ring's descriptors.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Table {
+pub(crate) struct DescriptorTable {
     pub(crate) at: GuestAddress,
     pub(crate) len: u16,
 }
@@ -131,7 +131,7 @@ pub(crate) struct Table {
 /// that has ended from a broken one.
 fn walk(
     memory: &impl GuestMemory,
-    mut table: Table,
+    mut table: DescriptorTable,
     head: u16,
     mut each: impl FnMut(Descriptor) -> Result<(), Broken>,
 ) -> Result<(), Broken> {
@@ -150,7 +150,7 @@ fn walk(
             if is_indirect || descriptor.has_next() || rest != 0 {
                 return Err(Broken);
             }
-            table = Table {
+            table = DescriptorTable {
                 at: descriptor.addr(),
                 len: u16::try_from(count).map_err(|_| Broken)?,
             };
@@ -169,14 +169,14 @@ fn walk(
 /// Reads the chain that begins at `head`.
 pub(crate) fn parse(
     memory: &impl GuestMemory,
-    table: Table,
+    table: DescriptorTable,
     head: u16,
-    shape: &Shape,
+    shape: &GuestDiskShape,
     fua: Fua,
 ) -> Result<Parsed, Broken> {
-    let (mut readable, mut writable) = (Pieces::default(), Pieces::default());
+    let (mut readable, mut writable) = (MemoryPieces::default(), MemoryPieces::default());
     walk(memory, table, head, |descriptor| {
-        let piece = Piece {
+        let piece = MemoryPiece {
             at: descriptor.addr(),
             len: descriptor.len(),
         };
@@ -192,17 +192,17 @@ pub(crate) fn parse(
     }
     let status = writable.split_last();
     let asked = ask(memory, readable, writable, shape, fua);
-    let asked = asked.unwrap_or_else(|refusal| Asked::Refused(refusal as u8));
+    let asked = asked.unwrap_or_else(|refusal| ChainRequest::Refused(refusal as u8));
     Ok(Parsed { asked, status })
 }
 
 fn ask(
     memory: &impl GuestMemory,
-    mut readable: Pieces,
-    writable: Pieces,
-    shape: &Shape,
+    mut readable: MemoryPieces,
+    writable: MemoryPieces,
+    shape: &GuestDiskShape,
     fua: Fua,
-) -> Result<Asked, u32> {
+) -> Result<ChainRequest, u32> {
     let (error, unsupported) = (blk::VIRTIO_BLK_S_IOERR, blk::VIRTIO_BLK_S_UNSUPP);
     let mut header = [0; HEADER_BYTES];
     if readable.len() < HEADER_BYTES as u64 {
@@ -211,9 +211,9 @@ fn ask(
     let bytes = readable.split_to(HEADER_BYTES);
     bytes.read(memory, &mut header).map_err(|Unmapped| error)?;
     let (kind, sector) = (word(&header, 0), long(&header, 8));
-    let verb = Verb::decode(kind).ok_or(unsupported)?;
+    let verb = GuestVerb::decode(kind).ok_or(unsupported)?;
     let data = match verb {
-        Verb::Read | Verb::Id => writable,
+        GuestVerb::Read | GuestVerb::Id => writable,
         _ => readable,
     };
     let extent = |sector: u64, sectors: u64| {
@@ -228,12 +228,12 @@ fn ask(
         whole.then_some(bytes / SECTOR_BYTES).ok_or(error)
     };
     let request = match verb {
-        Verb::Read => Request::Read(extent(sector, transfer()?)?),
-        Verb::Write => Request::Write(extent(sector, transfer()?)?, fua),
-        Verb::Flush => Request::Flush,
-        Verb::Id if data.len() == ID_BYTES as u64 => return Ok(Asked::Id(data)),
-        Verb::Id => return Err(error),
-        Verb::Discard | Verb::Zero => {
+        GuestVerb::Read => Request::Read(extent(sector, transfer()?)?),
+        GuestVerb::Write => Request::Write(extent(sector, transfer()?)?, fua),
+        GuestVerb::Flush => Request::Flush,
+        GuestVerb::Id if data.len() == ID_BYTES as u64 => return Ok(ChainRequest::Id(data)),
+        GuestVerb::Id => return Err(error),
+        GuestVerb::Discard | GuestVerb::Zero => {
             let mut range = [0; RANGE_BYTES];
             // One range alone, as the disk announces.
             if data.len() != RANGE_BYTES as u64 {
@@ -242,7 +242,7 @@ fn ask(
             data.read(memory, &mut range).map_err(|Unmapped| error)?;
             let (sectors, flags) = (word(&range, 8), word(&range, 12));
             let known = match verb {
-                Verb::Zero => blk::VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP,
+                GuestVerb::Zero => blk::VIRTIO_BLK_WRITE_ZEROES_FLAG_UNMAP,
                 _ => 0,
             };
             if flags & !known != 0 {
@@ -253,16 +253,16 @@ fn ask(
             }
             let extent = extent(long(&range, 0), sectors.into())?;
             match verb {
-                Verb::Zero => Request::Zero(extent),
+                GuestVerb::Zero => Request::Zero(extent),
                 _ => Request::Discard(extent),
             }
         }
     };
     let data = match request {
         Request::Read(_) | Request::Write(..) => data,
-        _ => Pieces::default(),
+        _ => MemoryPieces::default(),
     };
-    Ok(Asked::Request(request, data))
+    Ok(ChainRequest::Request(request, data))
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {

@@ -9,7 +9,7 @@
 
 use crate::inflight::RingMarks;
 use crate::memory::Memory;
-use crate::request::Table;
+use crate::request::DescriptorTable;
 use crate::shape::Bell;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use vm_memory::GuestAddress;
 pub(crate) struct RingBroken(pub(crate) String);
 
 /// A ring, complete or not.
-pub(crate) struct Ring {
+pub(crate) struct VirtRing {
     pub(crate) queue: Queue,
     /// Memory of the ring; set once the ring is served.
     memory: Option<Arc<Memory>>,
@@ -38,9 +38,9 @@ pub(crate) struct Ring {
     pub(crate) in_hand: u32,
 }
 
-impl Ring {
-    pub(crate) fn new(len_max: u16) -> Ring {
-        Ring {
+impl VirtRing {
+    pub(crate) fn new(len_max: u16) -> VirtRing {
+        VirtRing {
             queue: Queue::new(len_max).expect("a power of two"),
             memory: None,
             enabled: false,
@@ -110,8 +110,8 @@ impl Ring {
     }
 
     /// Returns the table of the ring's descriptors.
-    pub(crate) fn table(&self) -> Table {
-        Table {
+    pub(crate) fn table(&self) -> DescriptorTable {
+        DescriptorTable {
             at: GuestAddress(self.queue.desc_table()),
             len: self.queue.size(),
         }

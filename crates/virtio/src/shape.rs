@@ -19,7 +19,7 @@ pub const QUEUES_MAX: u16 = 64;
 pub const RING_MAX: u16 = 1024;
 /// A disk from its guest's view.
 #[derive(Clone, Debug)]
-pub struct Shape {
+pub struct GuestDiskShape {
     /// Size and blocks.
     pub geometry: Geometry,
     /// True if every operation that writes is refused.
@@ -32,7 +32,7 @@ pub struct Shape {
 
 /// Counts since the listener began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
+pub struct GuestDiskCounters {
     /// Monitors that connected.
     pub connections: u64,
     /// True if a monitor is connected.

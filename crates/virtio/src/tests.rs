@@ -1,14 +1,14 @@
 //! Guests that keep the rules, and guests that break them.
 
-use crate::device::Door;
+use crate::device::DiskLock;
 use crate::fault::tests::file;
-use crate::guest::{BASE, BUFFERS, BYTES, Guest, INDIRECT, NEXT, Raw, WRITE};
+use crate::guest::{BASE, BUFFERS, BYTES, GuestMemory, INDIRECT, NEXT, RawDescriptor, WRITE};
 use crate::hostile::{FLUSH, door, header, hostile, offer_read, poll, serve, serve_all, was_read};
 use crate::inflight::{self, Marks};
 use crate::port::VirtioPort;
-use crate::ring::Ring;
+use crate::ring::VirtRing;
 use crate::shape::RING_MAX;
-use block::conformance::Asker;
+use block::conformance::PortClients;
 use block::{
     Answer, Buf, Env, Extent, Fua, IoResult, Lba, Nanos, Pool, Port, Request, Sectors, Tag,
 };
@@ -24,7 +24,7 @@ fn what_a_dead_daemon_left_is_served_again_and_what_it_answered_is_not() {
     let pool = Pool::new(4 << 20);
     let (file, _) = inflight::create(1, 16).unwrap();
     let marks = Marks::map(file, 0, 1, 16).unwrap();
-    let mut guest = Guest::new(16);
+    let mut guest = GuestMemory::new(16);
     let first = door();
     guest.attach(&first, Some(&marks));
     for head in [0, 3, 6] {
@@ -51,13 +51,13 @@ fn what_a_dead_daemon_left_is_served_again_and_what_it_answered_is_not() {
 #[test]
 fn without_flushes_every_write_is_durable_at_once() {
     for (features, expected) in [(FLUSH, Fua::No), (0, Fua::Yes)] {
-        let (door, mut guest) = (door(), Guest::new(8));
+        let (door, mut guest) = (door(), GuestMemory::new(8));
         door.lock().features = features;
         guest.attach(&door, None);
         header(&guest, BUFFERS, 1, 8);
         // Header and data in one, which virtio 1 allows.
         let (data, status) = (16 + 512, BUFFERS + 4096);
-        let raw = |at, len, flags, next| Raw {
+        let raw = |at, len, flags, next| RawDescriptor {
             at,
             len,
             flags,
@@ -82,11 +82,11 @@ fn memory_that_is_taken_away_fails_its_guest_alone() {
         let file = file(BYTES as usize);
         let backed = FileOffset::new(file.try_clone().unwrap(), 0);
         let map = MmapRegion::from_file(backed, BYTES as usize).unwrap();
-        let (door, mut guest) = (door(), Guest::with(16, map));
+        let (door, mut guest) = (door(), GuestMemory::with(16, map));
         guest.attach(&door, None);
         let is_lost = |at: i32| at == point && file.set_len(0).is_ok();
         header(&guest, BUFFERS, 1, 8);
-        let raw = |at, len, flags, next| Raw {
+        let raw = |at, len, flags, next| RawDescriptor {
             at,
             len,
             flags,
@@ -111,8 +111,8 @@ fn memory_that_is_taken_away_fails_its_guest_alone() {
         }
         assert_eq!(door.lock().counters.broken, 1, "at {point}");
         // The next guest has memory of its own.
-        door.lock().rings[0] = Ring::new(RING_MAX);
-        let mut next = Guest::new(16);
+        door.lock().rings[0] = VirtRing::new(RING_MAX);
+        let mut next = GuestMemory::new(16);
         next.attach(&door, None);
         offer_read(&mut next, 0, 3);
         assert_eq!(serve_all(&door, &pool).len(), 1);
@@ -161,8 +161,8 @@ impl Port for Durable {
 
 /// A driver in a guest. Each of its requests has a table of its own, or all share the ring's.
 struct Driver {
-    door: Arc<Door>,
-    guest: RefCell<Guest>,
+    door: Arc<DiskLock>,
+    guest: RefCell<GuestMemory>,
     free: RefCell<Vec<u16>>,
     used: RefCell<HashMap<u16, u32>>,
     forced: Rc<RefCell<HashSet<Lba>>>,
@@ -188,7 +188,7 @@ impl Driver {
             _ => (at + 15 * 1024, 0, INDIRECT),
         };
         self.count.set(self.count.get() + 1);
-        let raw = |at, len, flags, next| Raw {
+        let raw = |at, len, flags, next| RawDescriptor {
             at,
             len,
             flags,
@@ -231,7 +231,7 @@ impl Driver {
     }
 }
 
-impl Asker for Driver {
+impl PortClients for Driver {
     async fn ask(&self, request: Request, data: Vec<u8>) -> Option<Vec<u8>> {
         let pause = || self.env.timer.sleep(Nanos::from_micros(50));
         let slot = loop {
@@ -283,7 +283,7 @@ fn a_guests_requests_are_those_of_a_port() {
     let mut host = uring::Uring::new(uring::Options::default()).unwrap();
     let ended = shard::run_alone(&mut host, |local| async move {
         for seed in 0..3 {
-            let (door, guest) = (door(), Guest::new(256));
+            let (door, guest) = (door(), GuestMemory::new(256));
             guest.attach(&door, None);
             let forced = Rc::new(RefCell::new(HashSet::new()));
             let driver = Driver {

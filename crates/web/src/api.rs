@@ -3,7 +3,7 @@
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub use places::listed;
-pub use places::{Place as BlockDevice, block_devices};
+pub use places::{PlaceAnswer as BlockDevice, block_devices};
 
 mod advice;
 mod arrays;
@@ -19,9 +19,9 @@ mod session;
 mod volumes;
 
 use crate::app::App;
-use crate::events::Event;
-use crate::gate::Reader;
-use crate::problem::Problem;
+use crate::events::WebEvent;
+use crate::gate::ReaderCaller;
+use crate::problem::ProblemAnswer;
 use axum::Json;
 use axum::extract::State;
 use control::status::Status;
@@ -149,17 +149,17 @@ pub fn description() -> String {
 
 /// The state and rates of the daemon
 #[utoipa::path(get, path = "/api/v1/status", tag = "daemon", responses(
-    (status = 200, body = Status), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 200, body = Status), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
-async fn status(_: Reader, State(app): State<App>) -> Result<Json<Status>, Problem> {
+async fn status(_: ReaderCaller, State(app): State<App>) -> Result<Json<Status>, ProblemAnswer> {
     let report = app.daemon.report().await?;
     Ok(Json(report.status.clone()))
 }
 
 /// Events of the daemon, the oldest first
 #[utoipa::path(get, path = "/api/v1/events", tag = "daemon", responses(
-    (status = 200, body = Vec<Event>), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 200, body = Vec<WebEvent>), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
-async fn events(_: Reader, State(app): State<App>) -> Json<Vec<Event>> {
+async fn events(_: ReaderCaller, State(app): State<App>) -> Json<Vec<WebEvent>> {
     Json(app.daemon.events())
 }

@@ -5,15 +5,15 @@
 //!     report, and [`RECORDINGS_MAX`] that record
 //!     the report is asked for at most once in [`REPORT_AGE_MAX`], for all viewers
 
-use crate::events::{Event, Events};
-use crate::history::{self, History};
+use crate::events::{EventHistory, WebEvent};
+use crate::history::{self, DaemonHistory};
 use crate::notify::Notifier;
-use crate::problem::Problem;
-use crate::report::Report;
+use crate::problem::ProblemAnswer;
+use crate::report::DaemonReport;
 use axum::http::StatusCode;
-use control::client::{Client, Error};
-use control::protocol::{Reply, Request};
-use control::recording::Recording;
+use control::client::{ControlClient, Error};
+use control::protocol::{ControlRequest, Reply};
+use control::recording::ControlRecording;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -33,27 +33,32 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 const LOOK_PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_secs(1)];
 
 /// The daemon behind a control socket.
-pub struct Daemon {
+pub struct DaemonLink {
     path: PathBuf,
     free: Semaphore,
     recordings: Arc<Semaphore>,
     reports: Mutex<Reports>,
-    events: std::sync::Mutex<Events>,
-    history: std::sync::Mutex<History>,
+    events: std::sync::Mutex<EventHistory>,
+    history: std::sync::Mutex<DaemonHistory>,
     notifier: Notifier,
 }
 
 /// The connection for reports: rates count since the last one.
 #[derive(Default)]
 struct Reports {
-    client: Option<Client>,
-    last: Option<(Instant, Result<Arc<Report>, Problem>)>,
+    client: Option<ControlClient>,
+    last: Option<(Instant, Result<Arc<DaemonReport>, ProblemAnswer>)>,
 }
 
-impl Daemon {
+impl DaemonLink {
     /// The daemon that listens on `path`.
-    pub fn new(path: PathBuf, events: Events, history: History, notifier: Notifier) -> Daemon {
-        Daemon {
+    pub fn new(
+        path: PathBuf,
+        events: EventHistory,
+        history: DaemonHistory,
+        notifier: Notifier,
+    ) -> DaemonLink {
+        DaemonLink {
             path,
             free: Semaphore::new(CONNECTIONS_MAX),
             recordings: Arc::new(Semaphore::new(RECORDINGS_MAX)),
@@ -65,17 +70,17 @@ impl Daemon {
     }
 
     /// The events so far, the oldest first.
-    pub fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<WebEvent> {
         self.events.lock().expect("no holder panics").all().to_vec()
     }
 
     /// The history of the daemon's figures.
-    pub fn history(&self) -> std::sync::MutexGuard<'_, History> {
+    pub fn history(&self) -> std::sync::MutexGuard<'_, DaemonHistory> {
         self.history.lock().expect("no holder panics")
     }
 
     /// Returns the last report if that is fresh, or a new one.
-    pub async fn report(&self) -> Result<Arc<Report>, Problem> {
+    pub async fn report(&self) -> Result<Arc<DaemonReport>, ProblemAnswer> {
         let mut reports = self.reports.lock().await;
         if let Some((at, last)) = &reports.last
             && at.elapsed() < REPORT_AGE_MAX
@@ -92,14 +97,14 @@ impl Daemon {
                     Err(_) => (),
                 }
             }
-            let mut client = Client::connect(&path)?;
+            let mut client = ControlClient::connect(&path)?;
             let status = client.status()?;
             Ok((client, status))
         });
         let report = match asked.await {
             Ok((client, status)) => {
                 reports.client = Some(client);
-                Ok(Arc::new(Report::new(status)))
+                Ok(Arc::new(DaemonReport::new(status)))
             }
             Err(problem) => Err(problem),
         };
@@ -116,7 +121,7 @@ impl Daemon {
     }
 
     /// Sends `request` and returns the answer.
-    pub async fn ask(&self, request: Request) -> Result<Reply, Problem> {
+    pub async fn ask(&self, request: ControlRequest) -> Result<Reply, ProblemAnswer> {
         self.with_client(move |client| client.ask(&request)).await
     }
 
@@ -124,39 +129,45 @@ impl Daemon {
     pub async fn record(
         &self,
         volume: String,
-    ) -> Result<(Recording, OwnedSemaphorePermit), Problem> {
+    ) -> Result<(ControlRecording, OwnedSemaphorePermit), ProblemAnswer> {
         let place = self.recordings.clone().try_acquire_owned().map_err(|_| {
-            Problem::new(
+            ProblemAnswer::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 format!("{RECORDINGS_MAX} recordings go on through this server"),
                 "wait until one has ended, or use `hotset trace record`",
             )
         })?;
         let path = self.path.clone();
-        let begin = move || Recording::begin(Client::connect(&path)?, &volume);
+        let begin = move || ControlRecording::begin(ControlClient::connect(&path)?, &volume);
         Ok((blocking(begin).await?, place))
     }
 
     /// Carries out a change, and writes it to the daemon's file unless `temporary`.
-    pub async fn change(&self, request: Request, temporary: bool) -> Result<(), Problem> {
+    pub async fn change(
+        &self,
+        request: ControlRequest,
+        temporary: bool,
+    ) -> Result<(), ProblemAnswer> {
         let change = Box::new(request);
-        let accepted = self.ask(Request::Change { change, temporary }).await?;
+        let accepted = self
+            .ask(ControlRequest::Change { change, temporary })
+            .await?;
         let Reply::Accepted(change) = accepted else {
-            return Err(Problem::unexpected(&accepted));
+            return Err(ProblemAnswer::unexpected(&accepted));
         };
         let [mut pause, longest] = LOOK_PAUSES;
         loop {
             let change = change.clone();
-            match self.ask(Request::Outcome { change }).await? {
+            match self.ask(ControlRequest::Outcome { change }).await? {
                 Reply::Ended(reply) => {
                     return match *reply {
-                        Reply::Error(why) => Err(Problem::of_daemon(&Error::Refused(why))),
+                        Reply::Error(why) => Err(ProblemAnswer::of_daemon(&Error::Refused(why))),
                         _ => Ok(()),
                     };
                 }
                 // The connection is released: a request to pause or cancel needs one.
                 Reply::Waiting(_) => tokio::time::sleep(pause).await,
-                other => return Err(Problem::unexpected(&other)),
+                other => return Err(ProblemAnswer::unexpected(&other)),
             }
             pause = (pause * 2).min(longest);
         }
@@ -164,10 +175,10 @@ impl Daemon {
 
     async fn with_client<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Client) -> Result<T, Error> + Send + 'static,
-    ) -> Result<T, Problem> {
+        work: impl FnOnce(&mut ControlClient) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, ProblemAnswer> {
         let busy = || {
-            Problem::new(
+            ProblemAnswer::new(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "the daemon is busy with other requests of this server",
                 "try again",
@@ -176,15 +187,15 @@ impl Daemon {
         let free = timeout(WAIT_MAX, self.free.acquire()).await;
         let _free = free.map_err(|_| busy())?.map_err(|_| busy())?;
         let path = self.path.clone();
-        blocking(move || work(&mut Client::connect(&path)?)).await
+        blocking(move || work(&mut ControlClient::connect(&path)?)).await
     }
 }
 
 /// Runs `work`, which waits for the daemon, on a thread of its own.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
-) -> Result<T, Problem> {
+) -> Result<T, ProblemAnswer> {
     let done = tokio::task::spawn_blocking(work).await;
     done.expect("what asks does not panic")
-        .map_err(|error| Problem::of_daemon(&error))
+        .map_err(|error| ProblemAnswer::of_daemon(&error))
 }

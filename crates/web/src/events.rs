@@ -19,7 +19,7 @@ const EVENTS_MAX: usize = 1000;
 /// The severity of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Severity {
+pub enum EventSeverity {
     /// A loss or a fault.
     Bad,
     /// The end of a fault.
@@ -30,11 +30,11 @@ pub enum Severity {
 
 /// An event.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Event {
+pub struct WebEvent {
     /// The time of the report that showed the event, in seconds since 1970.
     pub at: u64,
     /// The severity.
-    pub severity: Severity,
+    pub severity: EventSeverity,
     /// The subject of the event.
     pub subject: String,
     /// The event in words.
@@ -46,30 +46,30 @@ type Facts = BTreeMap<String, (String, bool)>;
 
 /// The events so far.
 #[derive(Default)]
-pub struct Events {
+pub struct EventHistory {
     path: PathBuf,
-    kept: Vec<Event>,
+    kept: Vec<WebEvent>,
     lines: usize,
     /// The last line may have no end: its writer was cut off.
     is_torn: bool,
     facts: Option<Facts>,
 }
 
-impl Events {
+impl EventHistory {
     /// The events of the file at `path`; lines that are no events are left out.
-    pub fn load(path: &Path) -> Events {
+    pub fn load(path: &Path) -> EventHistory {
         let text = fs::read(path).unwrap_or_default();
-        Events::parse(path, &String::from_utf8_lossy(&text))
+        EventHistory::parse(path, &String::from_utf8_lossy(&text))
     }
 
     /// The events of the file at `path` with the contents `text`.
-    pub fn parse(path: &Path, text: &str) -> Events {
-        let mut kept: Vec<Event> = text
+    pub fn parse(path: &Path, text: &str) -> EventHistory {
+        let mut kept: Vec<WebEvent> = text
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect();
         kept.drain(..kept.len().saturating_sub(EVENTS_MAX));
-        Events {
+        EventHistory {
             path: path.to_owned(),
             lines: text.lines().count(),
             kept,
@@ -79,7 +79,7 @@ impl Events {
     }
 
     /// All events that are kept, the oldest first.
-    pub fn all(&self) -> &[Event] {
+    pub fn all(&self) -> &[WebEvent] {
         &self.kept
     }
 
@@ -106,18 +106,18 @@ impl Events {
     }
 
     /// The bad facts at the start, without those that the last events already have.
-    fn news(&self, facts: &Facts) -> Vec<Event> {
+    fn news(&self, facts: &Facts) -> Vec<WebEvent> {
         let last = |subject: &str| self.kept.iter().rfind(|event| event.subject == subject);
         let bad = facts.iter().filter(|(_, (_, bad))| *bad);
         let unknown = bad
             .filter(|(subject, (text, _))| last(subject).is_none_or(|event| event.text != *text));
         unknown
-            .map(|(subject, (text, _))| event(Severity::Bad, subject, text))
+            .map(|(subject, (text, _))| event(EventSeverity::Bad, subject, text))
             .collect()
     }
 
-    fn keep(&mut self, fresh: Vec<Event>) {
-        let line = |event: &Event| serde_json::to_string(event).expect("plain data") + "\n";
+    fn keep(&mut self, fresh: Vec<WebEvent>) {
+        let line = |event: &WebEvent| serde_json::to_string(event).expect("plain data") + "\n";
         let mut options = fs::OpenOptions::new();
         if self.lines + fresh.len() > 2 * EVENTS_MAX {
             self.lines = self.kept.len();
@@ -140,8 +140,8 @@ impl Events {
     }
 }
 
-fn event(severity: Severity, subject: &str, text: &str) -> Event {
-    Event {
+fn event(severity: EventSeverity, subject: &str, text: &str) -> WebEvent {
+    WebEvent {
         at: crate::history::now(),
         severity,
         subject: subject.to_owned(),
@@ -149,22 +149,22 @@ fn event(severity: Severity, subject: &str, text: &str) -> Event {
     }
 }
 
-fn differences(before: &Facts, now: &Facts) -> Vec<Event> {
+fn differences(before: &Facts, now: &Facts) -> Vec<WebEvent> {
     let mut events = Vec::new();
     for (subject, (text, bad)) in now {
         let severity = match (before.get(subject), bad) {
             (Some((same, _)), _) if same == text => continue,
-            (_, true) => Severity::Bad,
-            (Some((_, true)), false) => Severity::Good,
-            (_, false) => Severity::Info,
+            (_, true) => EventSeverity::Bad,
+            (Some((_, true)), false) => EventSeverity::Good,
+            (_, false) => EventSeverity::Info,
         };
         events.push(event(severity, subject, text));
     }
     for (subject, (_, bad)) in before {
         if !now.contains_key(subject) {
             let (severity, text) = match bad {
-                true => (Severity::Good, "is no trouble any more"),
-                false => (Severity::Info, "is there no more"),
+                true => (EventSeverity::Good, "is no trouble any more"),
+                false => (EventSeverity::Info, "is there no more"),
             };
             events.push(event(severity, subject, text));
         }
@@ -215,10 +215,10 @@ fn facts(status: &Status) -> Facts {
 mod tests {
     use super::*;
     use crate::sample;
-    use control::trouble::Kind;
+    use control::trouble::TroubleKind;
 
-    fn reported(events: &Events) -> Vec<(Severity, &str, &str)> {
-        let severity = |event: &'_ Event| event.severity;
+    fn reported(events: &EventHistory) -> Vec<(EventSeverity, &str, &str)> {
+        let severity = |event: &'_ WebEvent| event.severity;
         let events = events.all().iter();
         events
             .map(|e| (severity(e), &*e.subject, &*e.text))
@@ -233,11 +233,11 @@ mod tests {
         status.arrays.clear();
         status
             .troubles
-            .retain(|trouble| trouble.kind == Kind::PoolDeviceEjected);
-        let mut events = Events::load(&path);
+            .retain(|trouble| trouble.kind == TroubleKind::PoolDeviceEjected);
+        let mut events = EventHistory::load(&path);
         events.observe(Some(&status));
         let ejected = (
-            Severity::Bad,
+            EventSeverity::Bad,
             "device ssd of pool fast",
             "was ejected (error)",
         );
@@ -252,18 +252,22 @@ mod tests {
         events.observe(Some(&status));
         let expected = [
             ejected,
-            (Severity::Good, "device ssd of pool fast", "is online"),
-            (Severity::Info, "volume <script>", "is served, pass-through"),
-            (Severity::Bad, "daemon", "does not answer"),
-            (Severity::Good, "daemon", "answers, process 1"),
+            (EventSeverity::Good, "device ssd of pool fast", "is online"),
+            (
+                EventSeverity::Info,
+                "volume <script>",
+                "is served, pass-through",
+            ),
+            (EventSeverity::Bad, "daemon", "does not answer"),
+            (EventSeverity::Good, "daemon", "answers, process 1"),
         ];
         assert_eq!(reported(&events), expected);
-        let mut again = Events::load(&path);
+        let mut again = EventHistory::load(&path);
         assert_eq!(reported(&again), expected);
         status.troubles.push(trouble);
         again.observe(Some(&status));
         assert_eq!(again.all().len(), 6);
-        let mut third = Events::load(&path);
+        let mut third = EventHistory::load(&path);
         third.observe(Some(&status));
         assert_eq!(third.all().len(), 6);
     }
@@ -272,15 +276,15 @@ mod tests {
     fn after_a_torn_line_and_a_byte_that_is_no_text_all_other_events_are_kept() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events");
-        let kept = |events: &mut Events, text: &str| {
-            events.keep(vec![event(Severity::Info, "x", text)]);
+        let kept = |events: &mut EventHistory, text: &str| {
+            events.keep(vec![event(EventSeverity::Info, "x", text)]);
         };
-        kept(&mut Events::load(&path), "first");
+        kept(&mut EventHistory::load(&path), "first");
         let mut damaged = fs::read(&path).unwrap();
         damaged.extend(b"\xff\xfe\n{\"at\":1,\"sever");
         fs::write(&path, damaged).unwrap();
-        kept(&mut Events::load(&path), "second");
-        let events = Events::load(&path);
+        kept(&mut EventHistory::load(&path), "second");
+        let events = EventHistory::load(&path);
         let texts: Vec<&str> = events.all().iter().map(|event| &*event.text).collect();
         assert_eq!(texts, ["first", "second"]);
     }
@@ -290,15 +294,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events");
         fs::write(&path, "nonsense\n{}\n").unwrap();
-        let mut events = Events::load(&path);
+        let mut events = EventHistory::load(&path);
         assert!(events.all().is_empty());
         for i in 0..5 * EVENTS_MAX {
             let text = i.to_string();
-            events.keep(vec![event(Severity::Info, "x", &text)]);
+            events.keep(vec![event(EventSeverity::Info, "x", &text)]);
         }
         assert_eq!(events.all().len(), EVENTS_MAX);
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.lines().count() <= 2 * EVENTS_MAX + 1);
-        assert_eq!(Events::load(&path).all(), events.all());
+        assert_eq!(EventHistory::load(&path).all(), events.all());
     }
 }

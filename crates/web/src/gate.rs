@@ -7,10 +7,10 @@
 
 mod callers;
 
-pub use callers::{Asker, NoQuery, Operator, Reader};
+pub use callers::{Asker, NoQuery, Operator, ReaderCaller};
 
-use crate::problem::Problem;
-use crate::tokens::{Hash, Role, Tokens, hash, secret};
+use crate::problem::ProblemAnswer;
+use crate::tokens::{Hash, TokenRole, Tokens, hash, secret};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -30,27 +30,27 @@ const WRONG_WAITING_MAX: usize = 8;
 
 /// A browser that has signed in.
 #[derive(Clone)]
-pub struct Session {
+pub struct BrowserSession {
     /// The rights of the browser.
-    pub role: Role,
+    pub role: TokenRole,
     /// The token against forgery, which each change of the session carries.
     pub csrf: String,
     begun: Instant,
 }
 
 /// The tokens and the sessions.
-pub struct Gate {
+pub struct ClientGate {
     tokens: Tokens,
     secure: bool,
-    sessions: Mutex<HashMap<Hash, Session>>,
+    sessions: Mutex<HashMap<Hash, BrowserSession>>,
     wrong: tokio::sync::Mutex<()>,
     wrong_waiting: AtomicUsize,
 }
 
-impl Gate {
+impl ClientGate {
     /// A gate for `tokens`; `secure` says that clients use TLS.
-    pub fn new(tokens: Tokens, secure: bool) -> Gate {
-        Gate {
+    pub fn new(tokens: Tokens, secure: bool) -> ClientGate {
+        ClientGate {
             tokens,
             secure,
             sessions: Mutex::default(),
@@ -60,14 +60,14 @@ impl Gate {
     }
 
     /// Returns the role of `token`; the answer to a wrong one is delayed.
-    pub async fn admit(&self, token: &str) -> Result<Role, Problem> {
+    pub async fn admit(&self, token: &str) -> Result<TokenRole, ProblemAnswer> {
         if let Some(role) = self.tokens.role(token) {
             return Ok(role);
         }
-        let _waiting = Waiting::begin(&self.wrong_waiting)?;
+        let _waiting = WaitingCaller::begin(&self.wrong_waiting)?;
         let _alone = self.wrong.lock().await;
         tokio::time::sleep(WRONG_WAIT).await;
-        Err(Problem::new(
+        Err(ProblemAnswer::new(
             StatusCode::UNAUTHORIZED,
             "this token is not known",
             "use one that `hotset web` printed at its first start, or remove its file of tokens \
@@ -76,10 +76,10 @@ impl Gate {
     }
 
     /// Begins a session. Returns the session, and the cookie that names the session.
-    pub fn begin(&self, role: Role) -> (Session, String) {
+    pub fn begin(&self, role: TokenRole) -> (BrowserSession, String) {
         let (id, csrf) = (secret(), secret());
         let begun = Instant::now();
-        let session = Session { role, csrf, begun };
+        let session = BrowserSession { role, csrf, begun };
         let mut sessions = self.sessions.lock().expect("no holder panics");
         sessions.retain(|_, session| session.begun.elapsed() < SESSION_AGE_MAX);
         // Sessions are counted by role: a reader signs no operator out.
@@ -111,19 +111,19 @@ impl Gate {
     }
 
     /// The session that the cookie of a request names.
-    pub fn session(&self, headers: &HeaderMap) -> Option<Session> {
+    pub fn session(&self, headers: &HeaderMap) -> Option<BrowserSession> {
         let id = cookie(headers)?;
         let sessions = self.sessions.lock().expect("no holder panics");
         let session = sessions.get(&hash(id))?;
         (session.begun.elapsed() < SESSION_AGE_MAX).then(|| session.clone())
     }
 
-    async fn role(&self, method: &Method, headers: &HeaderMap) -> Result<Role, Problem> {
+    async fn role(&self, method: &Method, headers: &HeaderMap) -> Result<TokenRole, ProblemAnswer> {
         if let Some(token) = bearer(headers) {
             return self.admit(token).await;
         }
         let session = self.session(headers).ok_or_else(|| {
-            Problem::new(
+            ProblemAnswer::new(
                 StatusCode::UNAUTHORIZED,
                 "this needs a token",
                 "sign in, or send `Authorization: Bearer TOKEN`",
@@ -131,7 +131,7 @@ impl Gate {
         })?;
         let shown = headers.get(FORGERY_HEADER).map(|shown| shown.as_bytes());
         if !method.is_safe() && shown.map(sha) != Some(hash(&session.csrf)) {
-            return Err(Problem::new(
+            return Err(ProblemAnswer::new(
                 StatusCode::FORBIDDEN,
                 "the token against forged requests is missing or of another session",
                 "load the page again",
@@ -160,15 +160,15 @@ fn cookie(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// A client that waits for the answer to a wrong token.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingCaller<'a>(&'a AtomicUsize);
 
-impl Waiting<'_> {
-    fn begin(count: &AtomicUsize) -> Result<Waiting<'_>, Problem> {
-        let waiting = Waiting(count);
+impl WaitingCaller<'_> {
+    fn begin(count: &AtomicUsize) -> Result<WaitingCaller<'_>, ProblemAnswer> {
+        let waiting = WaitingCaller(count);
         if count.fetch_add(1, Ordering::Relaxed) < WRONG_WAITING_MAX {
             return Ok(waiting);
         }
-        Err(Problem::new(
+        Err(ProblemAnswer::new(
             StatusCode::TOO_MANY_REQUESTS,
             "too many wrong tokens were shown",
             "wait, and use the right one",
@@ -176,7 +176,7 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCaller<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -190,17 +190,17 @@ mod tests {
     fn who_may_only_look_signs_no_operator_out() {
         let digits = |digit: &str| digit.repeat(64);
         let text = format!("operator {}\nread-only {}\n", digits("0"), digits("1"));
-        let gate = Gate::new(Tokens::parse(&text).unwrap(), false);
-        let (_, cookie) = gate.begin(Role::Operator);
+        let gate = ClientGate::new(Tokens::parse(&text).unwrap(), false);
+        let (_, cookie) = gate.begin(TokenRole::Operator);
         for _ in 0..2 * SESSIONS_MAX {
-            gate.begin(Role::ReadOnly);
+            gate.begin(TokenRole::ReadOnly);
         }
         let mut headers = HeaderMap::new();
         let cookie = cookie.split(';').next().unwrap();
         headers.insert(header::COOKIE, cookie.parse().unwrap());
         assert!(
             gate.session(&headers)
-                .is_some_and(|s| s.role == Role::Operator)
+                .is_some_and(|s| s.role == TokenRole::Operator)
         );
         let all = gate.sessions.lock().unwrap().len();
         assert_eq!(all, SESSIONS_MAX + 1);

@@ -15,8 +15,8 @@ pub mod sample;
 #[cfg(any(test, feature = "fuzzing"))]
 pub use file::hostile;
 
-use crate::report::Report;
-use file::{File, RINGS, Ring};
+use crate::report::DaemonReport;
+use file::{HistoryFile, IntervalRing, RINGS};
 use sample::Sample;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,18 +28,18 @@ const SAMPLES_MAX: u64 = 720;
 const APART_MAX: f64 = 3.0;
 
 /// A report, and the interval of a ring in which it came.
-type Begun = (u64, Arc<Report>);
+type Begun = (u64, Arc<DaemonReport>);
 
 /// The history of a daemon.
-pub struct History {
-    file: Result<File, String>,
+pub struct DaemonHistory {
+    file: Result<HistoryFile, String>,
     /// The report at which the present interval of each ring began.
     begun: [Option<Begun>; RINGS.len()],
 }
 
 /// A span of time of a history.
 #[derive(Debug, PartialEq)]
-pub struct Range {
+pub struct HistoryRange {
     /// The time from one sample to the next.
     pub step_s: u64,
     /// The samples of the span, the oldest first.
@@ -52,16 +52,16 @@ pub fn now() -> u64 {
     now.map_or(0, |since| since.as_secs())
 }
 
-impl History {
+impl DaemonHistory {
     /// Loads the history from the file at `path`. Returns the fault of that file too, if any: a
     /// file that is no history of this version is kept beside a new one.
-    pub fn load(path: &Path) -> (History, Option<String>) {
-        let (file, wrong) = match File::open(path) {
+    pub fn load(path: &Path) -> (DaemonHistory, Option<String>) {
+        let (file, wrong) = match HistoryFile::open(path) {
             Ok((file, wrong)) => (Ok(file), wrong),
             Err(why) => (Err(why.clone()), Some(why)),
         };
         let begun = Default::default();
-        (History { file, begun }, wrong)
+        (DaemonHistory { file, begun }, wrong)
     }
 
     /// The reason why nothing is kept, if so.
@@ -73,7 +73,7 @@ impl History {
     }
 
     /// Takes a report, or its absence, at `now`.
-    pub fn observe(&mut self, now: u64, report: Option<&Arc<Report>>) {
+    pub fn observe(&mut self, now: u64, report: Option<&Arc<DaemonReport>>) {
         let Some(report) = report else {
             self.begun = Default::default();
             return;
@@ -94,8 +94,8 @@ impl History {
     }
 
     /// The samples of a volume, or of all of them, from one time to another.
-    pub fn range(&self, volume: Option<&str>, from: u64, to: u64, now: u64) -> Range {
-        let reaches = |ring: &&Ring| from >= now.saturating_sub(ring.span_s());
+    pub fn range(&self, volume: Option<&str>, from: u64, to: u64, now: u64) -> HistoryRange {
+        let reaches = |ring: &&IntervalRing| from >= now.saturating_sub(ring.span_s());
         let ring = RINGS
             .iter()
             .find(reaches)
@@ -113,12 +113,18 @@ impl History {
         let together = found.chunk_by(|a, b| a.at / step_s == b.at / step_s);
         let samples = together.map(|some| sample::merged(some[0].at / step_s * step_s, some));
         let samples = samples.collect();
-        Range { step_s, samples }
+        HistoryRange { step_s, samples }
     }
 }
 
 /// Keeps the difference of two reports as the sample of an interval of a ring.
-fn keep(file: &mut File, ring: &Ring, interval: u64, before: &Report, now: &Report) {
+fn keep(
+    file: &mut HistoryFile,
+    ring: &IntervalRing,
+    interval: u64,
+    before: &DaemonReport,
+    now: &DaemonReport,
+) {
     let span_s = now.at.duration_since(before.at).as_secs_f64();
     let is_one = span_s > 0.0 && span_s < APART_MAX * ring.step_s as f64;
     if is_one && before.status.pid == now.status.pid {

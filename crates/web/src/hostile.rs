@@ -5,12 +5,12 @@
 
 use crate::api;
 use crate::app::App;
-use crate::daemon::Daemon;
-use crate::events::Events;
-use crate::history::{self, History};
+use crate::daemon::DaemonLink;
+use crate::events::EventHistory;
+use crate::history::{self, DaemonHistory};
 use crate::metrics;
 use crate::notify::Notifier;
-use crate::report::Report;
+use crate::report::DaemonReport;
 use crate::routes::router;
 use crate::serve::converse;
 use crate::tokens::Tokens;
@@ -33,31 +33,31 @@ const ANSWER_BYTES_MAX: usize = 1 << 16;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server without a daemon.
-struct Bench {
+struct HostileBench {
     runtime: Runtime,
     router: Router,
 }
 
 thread_local! {
-    static BENCH: Bench = bench();
+    static BENCH: HostileBench = bench();
 }
 
-fn bench() -> Bench {
+fn bench() -> HostileBench {
     let reader = "0".repeat(HASH.len());
     let tokens = Tokens::parse(&format!("operator {HASH}\nread-only {reader}\n"));
     let tokens = tokens.expect("these are tokens");
     let nowhere = PathBuf::from("/nonexistent/hotset");
-    let daemon = Daemon::new(
+    let daemon = DaemonLink::new(
         nowhere.clone(),
-        Events::load(&nowhere),
-        History::load(&nowhere).0,
+        EventHistory::load(&nowhere),
+        DaemonHistory::load(&nowhere).0,
         Notifier::default(),
     );
     let runtime = Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
         .build();
-    Bench {
+    HostileBench {
         runtime: runtime.expect("an event loop can be had"),
         router: router(App::new(daemon, tokens, false, None)),
     }
@@ -68,7 +68,7 @@ pub fn hostile(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         // Most bytes are no tokens.
         let _ = Tokens::parse(text);
-        Events::parse(Path::new("/nonexistent/hotset"), text).all();
+        EventHistory::parse(Path::new("/nonexistent/hotset"), text).all();
     }
     api::listed(bytes);
     history::hostile(bytes);
@@ -80,7 +80,7 @@ pub fn hostile(bytes: &[u8]) {
 
 /// Shows an arbitrary report in every way that writes no file.
 fn reported(status: Status) {
-    let report = Arc::new(Report::new(status));
+    let report = Arc::new(DaemonReport::new(status));
     report.live();
     history::compared(&report.status);
     judge_scrape(&metrics::encode(Some(report)));

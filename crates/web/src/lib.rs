@@ -90,8 +90,8 @@ pub fn run(options: Options) -> Result<(), String> {
     runtime.block_on(async {
         let listener = serve::listen(options.listen).await?;
         let (tokens, fresh) = tokens::Tokens::load_or_make(&options.state.join("tokens"))?;
-        let events = events::Events::load(&options.state.join("events"));
-        let (history, wrong) = history::History::load(&options.state.join("history"));
+        let events = events::EventHistory::load(&options.state.join("events"));
+        let (history, wrong) = history::DaemonHistory::load(&options.state.join("history"));
         wrong.iter().for_each(|why| serve::warn(why));
         let notifier = notify::Notifier::default();
         if let Some(url) = &options.webhook {
@@ -100,7 +100,7 @@ pub fn run(options: Options) -> Result<(), String> {
         if let Some((to, program)) = options.mail {
             notifier.begin(notify::Mail::new(&to, program)?, &options.state)?;
         }
-        let daemon = daemon::Daemon::new(options.control, events, history, notifier);
+        let daemon = daemon::DaemonLink::new(options.control, events, history, notifier);
         let app = app::App::new(daemon, tokens, tls.is_some(), options.prices);
         tokio::spawn(routes::watch(app.clone()));
         fresh.iter().for_each(|line| println!("{line}"));

@@ -11,9 +11,9 @@ mod families;
 mod value;
 mod volumes;
 
-use crate::report::Report;
+use crate::report::DaemonReport;
 use control::status::LATENCY_BOUNDS_US;
-use families::{Sample, families};
+use families::{MetricSample, families};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeLabelSet, EncodeMetric as _, LabelSetEncoder, NoLabelSet,
@@ -22,7 +22,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
-use value::Value;
+use value::MetricValue;
 
 /// The format of a scrape.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -39,7 +39,7 @@ const BOUNDS_S: [f64; LATENCY_BOUNDS_US.len() + 1] = {
 };
 
 /// Encodes the metrics of a report; without one, `hotset_up` is 0.
-pub fn encode(report: Option<Arc<Report>>) -> String {
+pub fn encode(report: Option<Arc<DaemonReport>>) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Scrape(report)));
     let mut text = String::new();
@@ -48,7 +48,7 @@ pub fn encode(report: Option<Arc<Report>>) -> String {
     text
 }
 
-struct Scrape(Option<Arc<Report>>);
+struct Scrape(Option<Arc<DaemonReport>>);
 
 impl fmt::Debug for Scrape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -82,14 +82,14 @@ impl Collector for Scrape {
         let help = "1, for the version of the web server, which is that of its daemon.";
         let mut build =
             encoder.encode_descriptor("hotset_build_info", help, None, MetricType::Gauge)?;
-        let version = families::Sample {
+        let version = families::MetricSample {
             labels: [
                 Some(("version", env!("CARGO_PKG_VERSION"))),
                 None,
                 None,
                 None,
             ],
-            value: Value::Gauge(1.0),
+            value: MetricValue::Gauge(1.0),
         };
         encode_sample(&mut build, &version)?;
         let Some(report) = &self.0 else {
@@ -101,9 +101,9 @@ impl Collector for Scrape {
                 continue;
             };
             let kind = match first.value {
-                Value::Counter(_) | Value::Seconds(_) => MetricType::Counter,
-                Value::Gauge(_) => MetricType::Gauge,
-                Value::Latency(_) => MetricType::Histogram,
+                MetricValue::Counter(_) | MetricValue::Seconds(_) => MetricType::Counter,
+                MetricValue::Gauge(_) => MetricType::Gauge,
+                MetricValue::Latency(_) => MetricType::Histogram,
             };
             let mut metric = encoder.encode_descriptor(&family.name, family.help, None, kind)?;
             for sample in samples {
@@ -116,15 +116,15 @@ impl Collector for Scrape {
 
 fn encode_sample(
     family: &mut prometheus_client::encoding::MetricEncoder,
-    sample: &Sample,
+    sample: &MetricSample,
 ) -> fmt::Result {
     let labels = Labels(&sample.labels);
     let mut metric = family.encode_family(&labels)?;
     match &sample.value {
-        Value::Counter(n) => metric.encode_counter::<NoLabelSet, _, u64>(n, None),
-        Value::Seconds(s) => metric.encode_counter::<NoLabelSet, _, f64>(s, None),
-        Value::Gauge(value) => metric.encode_gauge(value),
-        Value::Latency(total) => {
+        MetricValue::Counter(n) => metric.encode_counter::<NoLabelSet, _, u64>(n, None),
+        MetricValue::Seconds(s) => metric.encode_counter::<NoLabelSet, _, f64>(s, None),
+        MetricValue::Gauge(value) => metric.encode_gauge(value),
+        MetricValue::Latency(total) => {
             let within: u64 = total.latency_counts.iter().sum();
             let more = total.requests.saturating_sub(within);
             let counts = total.latency_counts.iter().copied().chain([more]);
@@ -203,7 +203,7 @@ mod tests {
         let mut report = crate::sample::report();
         let info = "hotset_volume_write_back_info{";
         assert!(!encode(Some(Arc::new(crate::sample::report()))).contains(info));
-        report.status.volumes[0].write_back = Some(control::status::WriteBack {
+        report.status.volumes[0].write_back = Some(control::status::WriteBackReport {
             order: "journaled".into(),
             owed_bytes: 8192,
             lag_s: 1.5,

@@ -37,7 +37,7 @@ const DELIVERY_MAX: Duration = Duration::from_secs(10);
 
 /// A trouble and its subject.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct About {
+pub struct TroubleAbout {
     /// The kind in docs/troubles.md, or `daemon-away`.
     kind: String,
     severity: String,
@@ -57,13 +57,13 @@ pub struct Notice {
     /// The machine of the server.
     host: String,
     #[serde(flatten)]
-    about: About,
+    about: TroubleAbout,
     /// The whole notice in a line.
     text: String,
 }
 
 /// A way of delivery.
-pub trait Channel: Send + 'static {
+pub trait NoticeChannel: Send + 'static {
     /// Its name in messages and in the name of its file.
     fn name(&self) -> &'static str;
     /// Delivers a notice, or returns the reason of the failure.
@@ -71,7 +71,7 @@ pub trait Channel: Send + 'static {
 }
 
 /// Troubles by kind and subject.
-type Troubles = BTreeMap<String, About>;
+type Troubles = BTreeMap<String, TroubleAbout>;
 
 /// The present troubles.
 #[derive(Default)]
@@ -90,7 +90,7 @@ pub struct Notifier(Arc<(Mutex<Present>, Condvar)>);
 
 impl Notifier {
     /// Announces by `channel` from now on, with its announced troubles kept in `state`.
-    pub fn begin(&self, channel: impl Channel, state: &Path) -> Result<(), String> {
+    pub fn begin(&self, channel: impl NoticeChannel, state: &Path) -> Result<(), String> {
         let announced = Announced::load(&state.join(format!("announced-{}", channel.name())));
         let notifier = self.clone();
         let thread = std::thread::Builder::new().name(channel.name().to_owned());
@@ -121,7 +121,7 @@ impl Notifier {
     }
 
     /// Delivers one notice after the other, for ever.
-    fn announce(&self, channel: &impl Channel, mut announced: Announced) {
+    fn announce(&self, channel: &impl NoticeChannel, mut announced: Announced) {
         let mut pause = PAUSES[0];
         let mut is_failing = false;
         loop {
@@ -173,7 +173,7 @@ fn difference(announced: &Troubles, present: &Present) -> Option<Notice> {
 }
 
 fn listed(troubles: &[Trouble]) -> Troubles {
-    let about = |trouble: &Trouble| About {
+    let about = |trouble: &Trouble| TroubleAbout {
         kind: trouble.kind.name().to_owned(),
         severity: trouble.severity.name().to_owned(),
         subject: trouble.subject.clone(),
@@ -189,8 +189,8 @@ fn listed(troubles: &[Trouble]) -> Troubles {
 }
 
 /// The trouble of an absent daemon.
-fn away() -> (String, About) {
-    keyed(About {
+fn away() -> (String, TroubleAbout) {
+    keyed(TroubleAbout {
         kind: "daemon-away".into(),
         severity: "critical".into(),
         subject: "the daemon".into(),
@@ -200,16 +200,16 @@ fn away() -> (String, About) {
     })
 }
 
-fn keyed(about: About) -> (String, About) {
+fn keyed(about: TroubleAbout) -> (String, TroubleAbout) {
     (format!("{} {}", about.kind, about.subject), about)
 }
 
 impl Notice {
     /// The notice that a trouble has begun or ended just now.
-    fn new(event: &'static str, about: About) -> Notice {
+    fn new(event: &'static str, about: TroubleAbout) -> Notice {
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host = host.trim().to_owned();
-        let About {
+        let TroubleAbout {
             subject,
             what,
             cost,
@@ -241,7 +241,7 @@ impl Announced {
     /// The troubles in the file; none if the file cannot be read.
     fn load(path: &Path) -> Announced {
         let text = fs::read(path).unwrap_or_default();
-        let all: Vec<About> = serde_json::from_slice(&text).unwrap_or_default();
+        let all: Vec<TroubleAbout> = serde_json::from_slice(&text).unwrap_or_default();
         let (path, troubles) = (path.to_owned(), all.into_iter().map(keyed).collect());
         Announced { path, troubles }
     }
@@ -254,7 +254,7 @@ impl Announced {
             "begun" => self.troubles.insert(key, about),
             _ => self.troubles.remove(&key),
         };
-        let all: Vec<&About> = self.troubles.values().collect();
+        let all: Vec<&TroubleAbout> = self.troubles.values().collect();
         let text = serde_json::to_vec(&all).expect("plain data");
         let _ = replace(&self.path, text);
     }

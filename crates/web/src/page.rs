@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 #[derive(RustEmbed)]
 #[folder = "../../web/dist"]
-struct Files;
+struct PageFiles;
 
 /// The page itself.
 pub async fn index(headers: HeaderMap) -> Response {
@@ -22,7 +22,7 @@ pub async fn asset(Path(name): Path<String>, headers: HeaderMap) -> Response {
 }
 
 fn answer(path: &str, headers: &HeaderMap) -> Response {
-    let Some(file) = Files::get(path) else {
+    let Some(file) = PageFiles::get(path) else {
         return crate::problem::no_such_address().into_response();
     };
     let tag = tag(&file);
@@ -113,11 +113,11 @@ mod tests {
 
     #[test]
     fn the_page_is_small_and_asks_no_other_host() {
-        let bytes: usize = super::Files::iter()
-            .map(|name| super::Files::get(&name).unwrap().data.len())
+        let bytes: usize = super::PageFiles::iter()
+            .map(|name| super::PageFiles::get(&name).unwrap().data.len())
             .sum();
         assert!(bytes < 300 << 10, "{bytes} bytes even before compression");
-        let index = super::Files::get("index.html").unwrap();
+        let index = super::PageFiles::get("index.html").unwrap();
         let index = std::str::from_utf8(&index.data).unwrap().to_owned();
         assert!(
             !index.contains("://") && !index.contains("<style"),

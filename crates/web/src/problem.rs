@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// An answer that is an error.
 #[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
-pub struct Problem {
+pub struct ProblemAnswer {
     /// The HTTP status.
     pub status: u16,
     /// The kind of error.
@@ -19,14 +19,14 @@ pub struct Problem {
     pub remedy: String,
 }
 
-impl Problem {
+impl ProblemAnswer {
     /// A problem of a request.
     pub fn new(
         status: StatusCode,
         detail: impl Into<String>,
         remedy: impl Into<String>,
-    ) -> Problem {
-        Problem {
+    ) -> ProblemAnswer {
+        ProblemAnswer {
             status: status.as_u16(),
             title: status.canonical_reason().unwrap_or("Error").to_owned(),
             detail: detail.into(),
@@ -35,36 +35,36 @@ impl Problem {
     }
 
     /// An answer to another question.
-    pub fn unexpected(reply: &Reply) -> Problem {
+    pub fn unexpected(reply: &Reply) -> ProblemAnswer {
         let what = format!("the daemon answered {reply:?} to another question");
         let remedy = "use hotset and a daemon of the same version";
-        Problem::new(StatusCode::BAD_GATEWAY, what, remedy)
+        ProblemAnswer::new(StatusCode::BAD_GATEWAY, what, remedy)
     }
 
     /// An error of the daemon; its messages end with the remedy.
-    pub fn of_daemon(error: &Error) -> Problem {
+    pub fn of_daemon(error: &Error) -> ProblemAnswer {
         match error {
-            Error::Refused(text) => Problem::conflict(text),
+            Error::Refused(text) => ProblemAnswer::conflict(text),
             Error::Unreachable(..) => {
-                Problem::of_message(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
+                ProblemAnswer::of_message(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())
             }
         }
     }
 
     /// A conflict with the present state, with the remedy after the last semicolon.
-    pub fn conflict(text: &str) -> Problem {
-        Problem::of_message(StatusCode::CONFLICT, text)
+    pub fn conflict(text: &str) -> ProblemAnswer {
+        ProblemAnswer::of_message(StatusCode::CONFLICT, text)
     }
 
-    fn of_message(status: StatusCode, text: &str) -> Problem {
+    fn of_message(status: StatusCode, text: &str) -> ProblemAnswer {
         let (detail, remedy) = text
             .rsplit_once("; ")
             .unwrap_or((text, "correct the request"));
-        Problem::new(status, detail, remedy)
+        ProblemAnswer::new(status, detail, remedy)
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ProblemAnswer {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).expect("made from one");
         let body = serde_json::to_vec(&self).expect("plain data");
@@ -79,9 +79,9 @@ impl IntoResponse for Problem {
 }
 
 /// The answer at an address without a resource.
-pub fn no_such_address() -> Problem {
+pub fn no_such_address() -> ProblemAnswer {
     let remedy = "see docs/commands/web.md for what is where";
-    Problem::new(
+    ProblemAnswer::new(
         StatusCode::NOT_FOUND,
         "there is nothing at this address",
         remedy,

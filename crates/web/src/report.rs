@@ -15,7 +15,7 @@ const LIVE: [Counter; 5] = [
 ];
 
 /// A report.
-pub struct Report {
+pub struct DaemonReport {
     /// The status that the daemon reported.
     pub status: Status,
     /// The time of its arrival.
@@ -23,12 +23,12 @@ pub struct Report {
     live: OnceLock<String>,
 }
 
-impl Report {
+impl DaemonReport {
     /// The report of `status`.
-    pub fn new(status: Status) -> Report {
+    pub fn new(status: Status) -> DaemonReport {
         let live = OnceLock::new();
         let at = Instant::now();
-        Report { status, at, live }
+        DaemonReport { status, at, live }
     }
 
     /// The part for a live view, as JSON; made at the first call.

@@ -2,10 +2,10 @@
 
 use crate::api;
 use crate::app::App;
-use crate::gate::Reader;
+use crate::gate::ReaderCaller;
 use crate::metrics;
 use crate::page;
-use crate::problem::{Problem, no_such_address};
+use crate::problem::{ProblemAnswer, no_such_address};
 use axum::Router;
 use axum::body::{Body, HttpBody as _, to_bytes};
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -53,30 +53,30 @@ pub fn router(app: App) -> Router {
         .with_state(app)
 }
 
-async fn scrape(_: Reader, State(app): State<App>) -> Response {
+async fn scrape(_: ReaderCaller, State(app): State<App>) -> Response {
     let report = app.daemon.report().await.ok();
     let text = metrics::encode(report);
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response()
 }
 
 /// The daemon's health, shown without a token: whether the daemon answers.
-async fn health(State(app): State<App>) -> Result<&'static str, Problem> {
+async fn health(State(app): State<App>) -> Result<&'static str, ProblemAnswer> {
     let away = |_| {
         let what = "the daemon does not answer";
         let remedy = "see `systemctl status hotset`, or start `hotset serve`";
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, what, remedy)
+        ProblemAnswer::new(StatusCode::SERVICE_UNAVAILABLE, what, remedy)
     };
     app.daemon.report().await.map(|_| "ok\n").map_err(away)
 }
 
-async fn nothing() -> Problem {
+async fn nothing() -> ProblemAnswer {
     no_such_address()
 }
 
-async fn other_method() -> Problem {
+async fn other_method() -> ProblemAnswer {
     let remedy = "see docs/commands/web.md for what it takes";
     let what = "this address does not take this method";
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, what, remedy)
+    ProblemAnswer::new(StatusCode::METHOD_NOT_ALLOWED, what, remedy)
 }
 
 /// Headers of every answer that have a browser refuse attacks.
@@ -108,20 +108,20 @@ const BODY_REMEDY: &str = "see docs/openapi.json for what this address takes";
 
 /// The request with its whole body. A body that comes too slowly is refused, so that its client
 /// keeps no connection.
-async fn whole(request: Request) -> Result<Request, Problem> {
+async fn whole(request: Request) -> Result<Request, ProblemAnswer> {
     let (head, body) = request.into_parts();
     let body = timeout(BODY_TIME_MAX, to_bytes(body, BODY_BYTES_MAX)).await;
     let body = body.map_err(|_| late_body())?;
     let body = body.map_err(|cause| {
         let what = format!("the body is longer than {BODY_BYTES_MAX} bytes, or broken: {cause}");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, what, BODY_REMEDY)
+        ProblemAnswer::new(StatusCode::PAYLOAD_TOO_LARGE, what, BODY_REMEDY)
     })?;
     Ok(Request::from_parts(head, Body::from(body)))
 }
 
-fn late_body() -> Problem {
+fn late_body() -> ProblemAnswer {
     let what = format!("the body did not come within {BODY_TIME_MAX:?}");
-    Problem::new(StatusCode::REQUEST_TIMEOUT, what, BODY_REMEDY)
+    ProblemAnswer::new(StatusCode::REQUEST_TIMEOUT, what, BODY_REMEDY)
 }
 
 /// The answer to `request`. A request without a token or a session, other than a sign-in, is

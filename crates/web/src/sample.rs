@@ -1,11 +1,11 @@
 //! A report in which everything occurs, for tests.
 
-use crate::report::Report;
+use crate::report::DaemonReport;
 use control::status::Status;
 use serde_json::json;
 
 /// The report of a daemon with one of each.
-pub fn report() -> Report {
+pub fn report() -> DaemonReport {
     let total = |bytes| {
         let counts = [1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         json!({"requests": 4, "bytes": bytes, "latency_s": 0.5, "latency_counts": counts})
@@ -52,5 +52,5 @@ pub fn report() -> Report {
                      "read_total": total(16384), "write_total": total(4096)}],
     }))
     .unwrap();
-    Report::new(status)
+    DaemonReport::new(status)
 }

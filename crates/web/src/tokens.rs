@@ -12,20 +12,20 @@ use std::path::Path;
 /// The rights of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Role {
+pub enum TokenRole {
     /// Look.
     ReadOnly,
     /// Look, and change.
     Operator,
 }
 
-impl Role {
-    const ALL: [Role; 2] = [Role::Operator, Role::ReadOnly];
+impl TokenRole {
+    const ALL: [TokenRole; 2] = [TokenRole::Operator, TokenRole::ReadOnly];
 
     fn name(self) -> &'static str {
         match self {
-            Role::ReadOnly => "read-only",
-            Role::Operator => "operator",
+            TokenRole::ReadOnly => "read-only",
+            TokenRole::Operator => "operator",
         }
     }
 }
@@ -54,7 +54,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// The tokens there are, one a role.
 #[derive(Debug)]
-pub struct Tokens(Vec<(Role, Hash)>);
+pub struct Tokens(Vec<(TokenRole, Hash)>);
 
 impl Tokens {
     /// Reads the file, or makes a new one. The lines are the new tokens, one a role.
@@ -76,7 +76,7 @@ impl Tokens {
                 Ok((tokens, Vec::new()))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let fresh = Role::ALL.map(|role| (role, secret()));
+                let fresh = TokenRole::ALL.map(|role| (role, secret()));
                 let tokens = Tokens(fresh.iter().map(|(r, token)| (*r, hash(token))).collect());
                 tokens.write(path).map_err(|error| {
                     format!(
@@ -84,7 +84,7 @@ impl Tokens {
                     )
                 })?;
                 let line =
-                    |(role, token): &(Role, String)| format!("{} token: {token}", role.name());
+                    |(role, token): &(TokenRole, String)| format!("{} token: {token}", role.name());
                 Ok((tokens, fresh.iter().map(line).collect()))
             }
             Err(error) => Err(format!(
@@ -97,7 +97,9 @@ impl Tokens {
     pub fn parse(text: &str) -> Option<Tokens> {
         let line = |line: &str| {
             let (name, digits) = line.split_once(' ')?;
-            let role = Role::ALL.into_iter().find(|role| role.name() == name)?;
+            let role = TokenRole::ALL
+                .into_iter()
+                .find(|role| role.name() == name)?;
             let mut hash = [0; 32];
             if digits.len() != 64 || !digits.is_ascii() {
                 return None;
@@ -108,9 +110,9 @@ impl Tokens {
             Some((role, hash))
         };
         let tokens: Option<Vec<_>> = text.lines().map(line).collect();
-        let has_all = |tokens: &Vec<(Role, Hash)>| {
+        let has_all = |tokens: &Vec<(TokenRole, Hash)>| {
             let has = |role| tokens.iter().any(|(other, _)| *other == role);
-            Role::ALL.into_iter().all(has)
+            TokenRole::ALL.into_iter().all(has)
         };
         tokens.filter(has_all).map(Tokens)
     }
@@ -144,7 +146,7 @@ impl Tokens {
     }
 
     /// The role of a client with this token.
-    pub fn role(&self, token: &str) -> Option<Role> {
+    pub fn role(&self, token: &str) -> Option<TokenRole> {
         let shown = hash(token);
         let found = self.0.iter().find(|(_, hash)| *hash == shown);
         found.map(|(role, _)| *role)
@@ -163,7 +165,7 @@ mod tests {
         assert_eq!(shown.len(), 2);
         let token = |line: &String| line.rsplit_once(' ').unwrap().1.to_owned();
         let [operator, reader] = [token(&shown[0]), token(&shown[1])];
-        assert_eq!(made.role(&operator), Some(Role::Operator));
+        assert_eq!(made.role(&operator), Some(TokenRole::Operator));
         assert_eq!(
             fs::metadata(&path).unwrap().permissions().mode() & 0o777,
             0o600
@@ -171,7 +173,7 @@ mod tests {
         assert!(!fs::read_to_string(&path).unwrap().contains(&operator));
         let (again, shown) = Tokens::load_or_make(&path).unwrap();
         assert!(shown.is_empty());
-        assert_eq!(again.role(&reader), Some(Role::ReadOnly));
+        assert_eq!(again.role(&reader), Some(TokenRole::ReadOnly));
         assert_eq!(again.role("guess"), None);
     }
 

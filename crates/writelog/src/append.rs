@@ -10,16 +10,16 @@
 //! Without one of the copies a new write is acknowledged only once at the origin. Writes in flight
 //! wait for the cleaner; later writes go to the origin once nothing is dirty.
 
-use super::Inner;
-use super::join::Write;
+use super::WriteBackShared;
+use super::join::JoinedWrite;
 use super::pace::seconds;
-use super::stage::Stage;
-use super::state::{Flight, RESERVE};
-use block::{Buf, Device, Extent, Fua, IoError, IoResult, Kind, Nanos, Shared};
+use super::stage::LogStage;
+use super::state::{RESERVE, RecordInFlight};
+use block::{Buf, Device, Extent, Fua, IoError, IoErrorKind, IoResult, Nanos, SharedBuf};
 use futures_util::future::{Either, join, select};
 use layout::{
-    BLOCK_BYTES, Became, LOG_NUMBER, RECORD_BLOCKS_MAX, Record, RecordExtent, SEGMENT_BLOCKS,
-    Segment, SegmentCopy, Summary, SummaryWriter, block_crc,
+    BLOCK_BYTES, Became, LOG_NUMBER, LogRecord, RECORD_BLOCKS_MAX, RecordExtent, SEGMENT_BLOCKS,
+    Segment, SegmentCopy, SegmentSummary, SummaryWriter, block_crc,
 };
 use std::pin::pin;
 use std::rc::Rc;
@@ -30,15 +30,15 @@ const UNFLUSHED_PART: u32 = 4;
 const UNFLUSHED_MAX: u32 = 64;
 
 /// Destination of a write.
-enum Room {
+enum AppendRoom {
     Log,
     Origin,
     Turn,
 }
 
-impl<P: Device> Inner<P> {
+impl<P: Device> WriteBackShared<P> {
     /// Writes whole blocks.
-    pub(super) async fn write(&self, extent: Extent, data: Shared, fua: Fua) -> IoResult {
+    pub(super) async fn write(&self, extent: Extent, data: SharedBuf, fua: Fua) -> IoResult {
         let most = RECORD_BLOCKS_MAX as usize * BLOCK_BYTES;
         let mut block = Self::blocks(extent).start;
         for from in (0..data.len()).step_by(most) {
@@ -79,20 +79,20 @@ impl<P: Device> Inner<P> {
     async fn change(
         &self,
         extent: RecordExtent,
-        data: Option<Shared>,
+        data: Option<SharedBuf>,
         fua: Fua,
         durable: Fua,
     ) -> IoResult {
-        let write = Write::new(extent, data, fua);
+        let write = JoinedWrite::new(extent, data, fua);
         self.paced(write.changes()).await;
         match self.logged(&write).await? {
             None => {
-                let _under = self.stages.enter(Stage::Degraded);
+                let _under = self.stages.enter(LogStage::Degraded);
                 self.retire_journal().await?;
                 self.directly(&write, durable).await
             }
             Some(number) => {
-                let _forced = (fua == Fua::Yes).then(|| self.stages.enter(Stage::Forced));
+                let _forced = (fua == Fua::Yes).then(|| self.stages.enter(LogStage::Forced));
                 self.answerable(number).await?;
                 let is_durable = || self.state.borrow().durable_to > number;
                 if fua == Fua::Yes && self.copies.are_both() && !is_durable() {
@@ -148,7 +148,7 @@ impl<P: Device> Inner<P> {
 
     /// Puts a write into a record. Returns the record's number once no copy is in flight, or `None`
     /// if the write is to go to the origin.
-    async fn logged(&self, write: &Rc<Write>) -> IoResult<Option<u64>> {
+    async fn logged(&self, write: &Rc<JoinedWrite>) -> IoResult<Option<u64>> {
         let is_full = {
             let queue = &mut self.state.borrow_mut().queue;
             queue.push(write);
@@ -166,7 +166,7 @@ impl<P: Device> Inner<P> {
             return Ok(Some(number));
         }
         let room = self.room(1 + write.blocks, u64::from(write.blocks)).await;
-        if !matches!(room, Ok(Room::Log)) {
+        if !matches!(room, Ok(AppendRoom::Log)) {
             self.state.borrow_mut().queue.leave(write);
             self.changed.notify();
             return room.map(|_| None);
@@ -180,17 +180,17 @@ impl<P: Device> Inner<P> {
                 .queue
                 .take(left.min(dirty.try_into().unwrap_or(u32::MAX)))
         };
-        let _join = (joined.len() > 1).then(|| self.stages.enter(Stage::Join));
+        let _join = (joined.len() > 1).then(|| self.stages.enter(LogStage::Join));
         Ok(Some(self.append(&joined).await))
     }
 
     /// Waits for room in the log for a client's record, or until the write is to go to the origin.
-    async fn room(&self, blocks: u32, dirty: u64) -> IoResult<Room> {
+    async fn room(&self, blocks: u32, dirty: u64) -> IoResult<AppendRoom> {
         loop {
             let room = self.pressing(|| {
                 if self.sealed.get() {
                     let what = "the write-back log takes no changes any more";
-                    return Some(Err(IoError::new(Kind::Gone, what)));
+                    return Some(Err(IoError::new(IoErrorKind::Gone, what)));
                 }
                 if !self.copies.are_both() {
                     let drained = self.is_drained();
@@ -201,7 +201,7 @@ impl<P: Device> Inner<P> {
                         return Some(Err(error));
                     }
                     let ready = drained && self.copies.are_losses_durable();
-                    return ready.then_some(Ok(Room::Origin));
+                    return ready.then_some(Ok(AppendRoom::Origin));
                 }
                 if !self.copies.standing.may_owe() {
                     return None;
@@ -210,15 +210,15 @@ impl<P: Device> Inner<P> {
                 let dirty = (state.index.blocks() + dirty) * BLOCK_BYTES as u64;
                 let fits = dirty <= self.config.dirty_max;
                 if fits && state.may_fill(blocks) {
-                    return Some(Ok(Room::Log));
+                    return Some(Ok(AppendRoom::Log));
                 }
                 match fits && state.may_turn(false) {
-                    true => Some(Ok(Room::Turn)),
+                    true => Some(Ok(AppendRoom::Turn)),
                     false => self.refusal().map(Err),
                 }
             });
             match room.await? {
-                Room::Turn => self.turn().await?,
+                AppendRoom::Turn => self.turn().await?,
                 room => return Ok(room),
             }
         }
@@ -239,12 +239,12 @@ impl<P: Device> Inner<P> {
     /// Begins a segment. The header is durable before any record is written to the segment.
     /// Segments that an opening would read whole stay a part of the log.
     pub(super) async fn turn(&self) -> IoResult {
-        let _under = self.stages.enter(Stage::Turn);
+        let _under = self.stages.enter(LogStage::Turn);
         let (segment, is_unflushed) = {
             let state = &mut *self.state.borrow_mut();
             let Some(slot) = state.free.pop_front() else {
                 let what = "the write-back log is full";
-                return Err(IoError::new(Kind::NoSpace, what));
+                return Err(IoError::new(IoErrorKind::NoSpace, what));
             };
             state.turning = true;
             let number = state.next_segment;
@@ -279,7 +279,7 @@ impl<P: Device> Inner<P> {
         }
         let first = state.next;
         state.summary = Some(SummaryWriter::new(segment.number, first, 1));
-        state.segments.push_back(super::state::Live {
+        state.segments.push_back(super::state::LiveSegment {
             number: segment.number,
             slot,
             first,
@@ -290,7 +290,12 @@ impl<P: Device> Inner<P> {
         flushed
     }
 
-    pub(super) fn segment(&self, number: u64, slot: u32, summary: Option<Summary>) -> Segment {
+    pub(super) fn segment(
+        &self,
+        number: u64,
+        slot: u32,
+        summary: Option<SegmentSummary>,
+    ) -> Segment {
         let member = |copy: usize| {
             self.copies.areas[copy]
                 .as_ref()
@@ -310,7 +315,7 @@ impl<P: Device> Inner<P> {
 
     /// Appends a record of writes, for which there is room. Returns its number, once no copy is in
     /// flight.
-    async fn append(&self, writes: &[Rc<Write>]) -> u64 {
+    async fn append(&self, writes: &[Rc<JoinedWrite>]) -> u64 {
         let done_to = self.state.borrow().done_to;
         self.append_done(writes, done_to, Fua::No).await
     }
@@ -320,10 +325,15 @@ impl<P: Device> Inner<P> {
         self.append_done(&[], done_to, Fua::Yes).await
     }
 
-    pub(super) async fn append_done(&self, writes: &[Rc<Write>], done_to: u64, fua: Fua) -> u64 {
-        let _under = self.stages.enter(Stage::Append);
+    pub(super) async fn append_done(
+        &self,
+        writes: &[Rc<JoinedWrite>],
+        done_to: u64,
+        fua: Fua,
+    ) -> u64 {
+        let _under = self.stages.enter(LogStage::Append);
         let forced = writes.last().is_some_and(|write| write.fua == Fua::Yes);
-        let _forced = forced.then(|| self.stages.enter(Stage::Forced));
+        let _forced = forced.then(|| self.stages.enter(LogStage::Forced));
         let fua = if forced { Fua::Yes } else { fua };
         let (mut buf, crcs) = self.record_of(writes);
         let (number, at, is_full) = {
@@ -334,7 +344,7 @@ impl<P: Device> Inner<P> {
             }
             state.marked_to = state.durable_to;
             let spot = state.place(1 + crcs.len() as u32);
-            let record = Record {
+            let record = LogRecord {
                 number: spot.number,
                 incarnation: self.config.incarnation,
                 segment: spot.segment,
@@ -362,7 +372,7 @@ impl<P: Device> Inner<P> {
                 }
                 state.queue.sent(writes, spot.number);
             }
-            state.flights.push_back(Flight {
+            state.flights.push_back(RecordInFlight {
                 extents: record.extents,
                 crcs: record.crcs,
                 at: spot.at + 1,
@@ -385,7 +395,7 @@ impl<P: Device> Inner<P> {
     }
 
     /// Returns memory for a record with the data of writes, and the checksum of each block.
-    fn record_of(&self, writes: &[Rc<Write>]) -> (Buf, Vec<u32>) {
+    fn record_of(&self, writes: &[Rc<JoinedWrite>]) -> (Buf, Vec<u32>) {
         let blocks: u32 = writes.iter().map(|write| write.blocks).sum();
         let mut buf = self.env.pool.take((1 + blocks as usize) * BLOCK_BYTES);
         let mut at = BLOCK_BYTES;
@@ -422,8 +432,11 @@ impl<P: Device> Inner<P> {
     pub(super) fn refusal(&self) -> Option<IoError> {
         let trouble = self.trouble.borrow();
         let trouble = trouble.as_ref().filter(|error| match error.kind() {
-            Kind::Corrupt | Kind::NoSpace | Kind::ReadOnly => true,
-            kind => matches!(kind, Kind::Unsupported | Kind::Denied | Kind::Invalid),
+            IoErrorKind::Corrupt | IoErrorKind::NoSpace | IoErrorKind::ReadOnly => true,
+            kind => matches!(
+                kind,
+                IoErrorKind::Unsupported | IoErrorKind::Denied | IoErrorKind::Invalid
+            ),
         });
         trouble.map(IoError::duplicate)
     }
@@ -452,7 +465,7 @@ impl<P: Device> Inner<P> {
         }
     }
 
-    async fn directly(&self, write: &Write, fua: Fua) -> IoResult {
+    async fn directly(&self, write: &JoinedWrite, fua: Fua) -> IoResult {
         let extent = write.extent;
         let at = Self::extent(extent.block..extent.block + u64::from(extent.count));
         match (write.data.take(), extent.became) {

@@ -9,14 +9,14 @@ use std::ops::Range;
 
 /// Place of a block in the area, counted in blocks, and its checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Spot {
+pub(super) struct BlockSpot {
     pub(super) at: u32,
     pub(super) crc: u32,
 }
 
 #[derive(Default)]
 pub(super) struct Blocks {
-    parts: BTreeMap<u64, BTreeMap<u16, Spot>>,
+    parts: BTreeMap<u64, BTreeMap<u16, BlockSpot>>,
     count: u64,
 }
 
@@ -29,12 +29,12 @@ impl Blocks {
         self.count
     }
 
-    pub(super) fn get(&self, block: u64) -> Option<Spot> {
+    pub(super) fn get(&self, block: u64) -> Option<BlockSpot> {
         let (part, low) = part_of(block);
         self.parts.get(&part)?.get(&low).copied()
     }
 
-    pub(super) fn insert(&mut self, block: u64, spot: Spot) {
+    pub(super) fn insert(&mut self, block: u64, spot: BlockSpot) {
         let (part, low) = part_of(block);
         let before = self.parts.entry(part).or_default().insert(low, spot);
         self.count += u64::from(before.is_none());
@@ -52,12 +52,12 @@ impl Blocks {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Spot)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, BlockSpot)> {
         self.range(0..u64::MAX)
     }
 
     /// Entries by address.
-    pub(super) fn range(&self, blocks: Range<u64>) -> impl Iterator<Item = (u64, Spot)> {
+    pub(super) fn range(&self, blocks: Range<u64>) -> impl Iterator<Item = (u64, BlockSpot)> {
         let (first, low) = part_of(blocks.start);
         let parts = self.parts.range(first..);
         let all = parts.flat_map(move |(part, spots)| {
@@ -85,7 +85,7 @@ mod tests {
             // Places near the ends of parts.
             let place = |near: u64, by: u64| (near << 15) + by;
             for (number, (near, by, insert)) in (0..).zip(changes) {
-                let (block, spot) = (place(near, by), Spot { at: number, crc: 7 });
+                let (block, spot) = (place(near, by), BlockSpot { at: number, crc: 7 });
                 if insert {
                     blocks.insert(block, spot);
                     map.insert(block, spot);

@@ -4,10 +4,10 @@
 //! Invariant: this write-back keeps no order; the origin is no earlier state before all is written
 //! back.
 
-use super::index::Index;
+use super::index::LogIndex;
 use super::load::RUN_BLOCKS;
-use super::{Inner, WriteBack, missing};
-use block::{Device, IoResult, Kind};
+use super::{WriteBack, WriteBackShared, missing};
+use block::{Device, IoErrorKind, IoResult};
 use std::ops::Range;
 
 impl<P: Device> WriteBack<P> {
@@ -23,7 +23,7 @@ impl<P: Device> WriteBack<P> {
         if let Some(journal) = &log.journal {
             match journal.replay(to).await {
                 // The log has each record of a damaged group.
-                Err(error) if error.kind() == Kind::Corrupt => {}
+                Err(error) if error.kind() == IoErrorKind::Corrupt => {}
                 replayed => drop(replayed?),
             }
         }
@@ -53,13 +53,13 @@ impl<P: Device> WriteBack<P> {
     }
 }
 
-impl<P: Device> Inner<P> {
-    async fn carry_index(&self, index: &Index, to: &impl Device) -> IoResult<Vec<Range<u64>>> {
+impl<P: Device> WriteBackShared<P> {
+    async fn carry_index(&self, index: &LogIndex, to: &impl Device) -> IoResult<Vec<Range<u64>>> {
         self.carry_cleared(index, to).await?;
         let mut lost = Vec::new();
         for run in index.runs(RUN_BLOCKS) {
             match self.carry_run(index, run.clone(), to).await {
-                Err(error) if error.kind() == Kind::Corrupt => {}
+                Err(error) if error.kind() == IoErrorKind::Corrupt => {}
                 carried => {
                     carried?;
                     continue;
@@ -67,7 +67,7 @@ impl<P: Device> Inner<P> {
             }
             for block in run {
                 match self.carry_run(index, block..block + 1, to).await {
-                    Err(error) if error.kind() == Kind::Corrupt => lose(&mut lost, block),
+                    Err(error) if error.kind() == IoErrorKind::Corrupt => lose(&mut lost, block),
                     carried => carried?,
                 }
             }

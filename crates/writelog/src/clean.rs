@@ -1,6 +1,6 @@
 //! The cleaner: writes dirty data back to the origin, oldest first.
 //!
-//! One round takes a [`Load`], makes its records durable in the pool, and commits it to the
+//! One round takes a [`OriginLoad`], makes its records durable in the pool, and commits it to the
 //! journal, if there is one. Then the newest version of each block goes to the origin, by address;
 //! the origin is flushed, and `done_to` made durable. Only then the next round begins.
 //!
@@ -11,13 +11,13 @@
 //!
 //! Not here: the contents of a load (`load`).
 
-use super::Inner;
-use super::index::Index;
+use super::WriteBackShared;
+use super::index::LogIndex;
 use super::journaling::Journaled;
-use super::load::Load;
+use super::load::OriginLoad;
 use super::pace::{HALF, seconds};
 use super::share::{EXPECTED, rest};
-use super::stage::Stage;
+use super::stage::LogStage;
 use block::{Device, Fua, IoResult, Nanos};
 use futures_util::future::{join_all, select};
 use layout::{BLOCK_BYTES, Became};
@@ -36,7 +36,7 @@ const DEPTH_ALONE: usize = 16;
 const CLEAR_BLOCKS: u64 = 4 << 20 >> BLOCK_BYTES.trailing_zeros();
 const CLEAR_PARTS: u64 = 256;
 
-pub(super) async fn run<P: Device>(log: &Inner<P>) {
+pub(super) async fn run<P: Device>(log: &WriteBackShared<P>) {
     let mut backoff = BACKOFF[0];
     // The rest of a load after an error: only that is tried again.
     let mut load = None;
@@ -61,7 +61,7 @@ pub(super) async fn run<P: Device>(log: &Inner<P>) {
         if log.closing.get() {
             break;
         }
-        let left = |load: &Option<Load>| load.as_ref().map(|load| load.left.len());
+        let left = |load: &Option<OriginLoad>| load.as_ref().map(|load| load.left.len());
         let before = left(&load);
         match log.clean(&mut load).await {
             Ok(()) => backoff = BACKOFF[0],
@@ -82,7 +82,7 @@ pub(super) async fn run<P: Device>(log: &Inner<P>) {
     }
 }
 
-impl<P: Device> Inner<P> {
+impl<P: Device> WriteBackShared<P> {
     fn may_clean(&self) -> bool {
         let state = self.state.borrow();
         state.done_to < state.completed_to.min(state.owed_to) && !self.copies.are_gone()
@@ -114,12 +114,12 @@ impl<P: Device> Inner<P> {
         self.closing.get()
             || self.retiring.get()
             || self.pressed.get() > 0
-            || self.stages.is(Stage::Drain)
+            || self.stages.is(LogStage::Drain)
             || !self.copies.are_both()
     }
 
     /// Writes back `kept`, or the next load, which is kept after a failure.
-    async fn clean(&self, kept: &mut Option<Load>) -> IoResult {
+    async fn clean(&self, kept: &mut Option<OriginLoad>) -> IoResult {
         let load = match kept {
             Some(load) => load,
             None => kept.insert(self.load().await?),
@@ -145,8 +145,8 @@ impl<P: Device> Inner<P> {
                 }
             }
         }
-        let _redoes = load.redone.then(|| self.stages.enter(Stage::Redo));
-        let _skips = load.skips().then(|| self.stages.enter(Stage::Skip));
+        let _redoes = load.redone.then(|| self.stages.enter(LogStage::Redo));
+        let _skips = load.skips().then(|| self.stages.enter(LogStage::Skip));
         let carried = self.carry(load).await;
         if carried.is_err() {
             load.took += self.env.timer.now() - begun;
@@ -167,16 +167,16 @@ impl<P: Device> Inner<P> {
     }
 
     /// Writes the rest of a load back, durably.
-    async fn carry(&self, load: &mut Load) -> IoResult {
+    async fn carry(&self, load: &mut OriginLoad) -> IoResult {
         {
-            let _under = self.stages.enter(Stage::Apply);
+            let _under = self.stages.enter(LogStage::Apply);
             self.carry_cleared(&load.newest, &self.origin).await?;
             while !load.left.is_empty() {
                 self.carry_some(load).await?;
             }
         }
         if self.origin.geometry().volatile {
-            let _under = self.stages.enter(Stage::OriginFlush);
+            let _under = self.stages.enter(LogStage::OriginFlush);
             let flushed = self.origin.flush().await;
             if flushed.is_err() {
                 // A failed flush may have lost any part of the load.
@@ -187,7 +187,7 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
-    pub(super) async fn carry_cleared(&self, newest: &Index, to: &impl Device) -> IoResult {
+    pub(super) async fn carry_cleared(&self, newest: &LogIndex, to: &impl Device) -> IoResult {
         for (blocks, became) in newest.cleared() {
             // In parts, so that `carried` shows the progress.
             let most = CLEAR_BLOCKS.max((blocks.end - blocks.start) / CLEAR_PARTS);
@@ -207,7 +207,7 @@ impl<P: Device> Inner<P> {
     }
 
     /// Writes back the next runs of a load, at once.
-    async fn carry_some(&self, load: &mut Load) -> IoResult {
+    async fn carry_some(&self, load: &mut OriginLoad) -> IoResult {
         let begun = self.env.timer.now();
         let depth = match self.gives_way() {
             true => DEPTH_BESIDE,
@@ -237,7 +237,7 @@ impl<P: Device> Inner<P> {
     /// memory of another.
     pub(super) async fn carry_run(
         &self,
-        newest: &Index,
+        newest: &LogIndex,
         run: Range<u64>,
         to: &impl Device,
     ) -> IoResult {
@@ -266,7 +266,7 @@ impl<P: Device> Inner<P> {
 
     /// Makes durable in the pool that all records before `to` are at the origin.
     async fn note(&self, to: u64) -> IoResult {
-        let _under = self.stages.enter(Stage::Note);
+        let _under = self.stages.enter(LogStage::Note);
         while !self.state.borrow().has_room(1) {
             let may_turn = self.state.borrow().may_turn(true);
             if !may_turn {
@@ -302,7 +302,7 @@ impl<P: Device> Inner<P> {
 
     /// Returns once the origin can take the dirty data within `span`, or the error in the way.
     pub(super) async fn drain_to(&self, span: Nanos) -> IoResult {
-        let _under = self.stages.enter(Stage::Drain);
+        let _under = self.stages.enter(LogStage::Drain);
         self.changed.notify();
         let is_little = || {
             let rate = self.pace.borrow().origin_rate().unwrap_or(0.0);

@@ -7,17 +7,19 @@
 //! Invariant: a write or a flush has ended, and a copy is left
 //!                ⟹ each copy that a later incarnation trusts has it
 
-use super::stage::{Stage, Stages};
+use super::stage::{LogStage, Stages};
 use super::standing::{Members, Standings, gone};
-use block::{Buf, Device, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Sectors, Shared, Signal};
+use block::{
+    Buf, Device, Env, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Sectors, SharedBuf, Signal,
+};
 use futures_util::future::join;
-use layout::{BLOCK_BYTES, BLOCK_SECTORS, Record, SEGMENT_BLOCKS, Uuid};
+use layout::{BLOCK_BYTES, BLOCK_SECTORS, LogRecord, SEGMENT_BLOCKS, Uuid};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// A part of a pool device that holds one copy of a log.
-pub struct Area<P> {
+pub struct CopyArea<P> {
     /// The device.
     pub device: P,
     /// First sector of the part.
@@ -34,7 +36,7 @@ pub struct Area<P> {
     pub holes: Vec<Extent>,
 }
 
-impl<P> Area<P> {
+impl<P> CopyArea<P> {
     /// True if the first block of a segment is known to be blank without a read.
     pub(super) fn is_blank(&self, slot: u32) -> bool {
         let at = u64::from(slot) * u64::from(SEGMENT_BLOCKS) * BLOCK_SECTORS;
@@ -47,8 +49,8 @@ impl<P> Area<P> {
     }
 }
 
-pub(super) struct Copies<P> {
-    pub(super) areas: [Option<Area<P>>; 2],
+pub(super) struct LogCopies<P> {
+    pub(super) areas: [Option<CopyArea<P>>; 2],
     pub(super) standing: Standings,
     env: Env,
     pub(super) changed: Rc<Signal>,
@@ -64,15 +66,15 @@ pub(super) struct SegmentRead {
 
 impl SegmentRead {
     /// Decodes the header of a record at `offset`, and returns its data unverified.
-    fn blocks(&self, offset: u32, pool: Uuid) -> Option<(Record, &[u8])> {
+    fn blocks(&self, offset: u32, pool: Uuid) -> Option<(LogRecord, &[u8])> {
         let rest = &self.bytes[offset as usize * BLOCK_BYTES..];
-        let record = Record::decode(&rest[..BLOCK_BYTES], pool).ok()?;
+        let record = LogRecord::decode(&rest[..BLOCK_BYTES], pool).ok()?;
         let data = rest.get(BLOCK_BYTES..record.blocks() as usize * BLOCK_BYTES)?;
         Some((record, data))
     }
 
     /// Returns the record at `offset`, if it is whole.
-    pub(super) fn record(&self, offset: u32, pool: Uuid) -> Option<Record> {
+    pub(super) fn record(&self, offset: u32, pool: Uuid) -> Option<LogRecord> {
         let (record, data) = self.blocks(offset, pool)?;
         record.has(data).then_some(record)
     }
@@ -85,17 +87,17 @@ impl SegmentRead {
     }
 }
 
-impl<P: Device> Copies<P> {
+impl<P: Device> LogCopies<P> {
     pub(super) fn new(
-        areas: [Option<Area<P>>; 2],
+        areas: [Option<CopyArea<P>>; 2],
         members: Rc<dyn Members>,
         env: Env,
         changed: Rc<Signal>,
         stages: Rc<Stages>,
-    ) -> Copies<P> {
+    ) -> LogCopies<P> {
         let here = areas.each_ref().map(Option::is_some);
         let (signal, under) = (changed.clone(), stages.clone());
-        Copies {
+        LogCopies {
             standing: Standings::new(here, members, env.clone(), signal, under),
             areas,
             env,
@@ -158,7 +160,7 @@ impl<P: Device> Copies<P> {
         self.are_gone() && !self.standing.is_settled()
     }
 
-    fn area(&self, copy: usize) -> &Area<P> {
+    fn area(&self, copy: usize) -> &CopyArea<P> {
         self.areas[copy].as_ref().expect("it is online")
     }
 
@@ -170,7 +172,7 @@ impl<P: Device> Copies<P> {
     pub(super) async fn read(&self, copy: usize, at: u32, buf: Buf) -> (Buf, IoResult) {
         let device = &self.area(copy).device;
         match device.read(self.lba(copy, at), buf).await {
-            (buf, Err(error)) if error.kind() == Kind::Media => {
+            (buf, Err(error)) if error.kind() == IoErrorKind::Media => {
                 device.read(self.lba(copy, at), buf).await
             }
             read => read,
@@ -178,7 +180,7 @@ impl<P: Device> Copies<P> {
     }
 
     /// Does `work` with each online copy. Returns the number of copies that succeeded.
-    async fn each(&self, between: Stage, work: impl AsyncFn(&P, usize) -> IoResult) -> usize {
+    async fn each(&self, between: LogStage, work: impl AsyncFn(&P, usize) -> IoResult) -> usize {
         let done = Cell::new(0);
         let one = async |copy: usize| {
             if self.is_online(copy) {
@@ -197,16 +199,16 @@ impl<P: Device> Copies<P> {
     }
 
     /// Writes the same data to all copies. Returns the number of copies that have it.
-    pub(super) async fn write(&self, at: u32, data: Shared, fua: Fua) -> usize {
+    pub(super) async fn write(&self, at: u32, data: SharedBuf, fua: Fua) -> usize {
         let write = async |device: &P, copy: usize| {
             let at = self.lba(copy, at);
             device.write(at, data.clone(), fua).await
         };
-        self.each(Stage::BetweenCopies, write).await
+        self.each(LogStage::BetweenCopies, write).await
     }
 
     /// Writes to one copy, which has to be online.
-    pub(super) async fn write_one(&self, copy: usize, at: u32, data: Shared) {
+    pub(super) async fn write_one(&self, copy: usize, at: u32, data: SharedBuf) {
         let device = &self.area(copy).device;
         let written = device.write(self.lba(copy, at), data, Fua::Yes).await;
         if let Err(error) = written {
@@ -216,9 +218,9 @@ impl<P: Device> Copies<P> {
 
     /// Flushes all copies; fails if none is left.
     pub(super) async fn flush(&self) -> IoResult {
-        let _under = self.stages.enter(Stage::Flush);
+        let _under = self.stages.enter(LogStage::Flush);
         let flush = async |device: &P, _| device.flush().await;
-        self.each(Stage::BetweenFlushes, flush).await;
+        self.each(LogStage::BetweenFlushes, flush).await;
         match self.are_gone() {
             true => Err(self.error()),
             false => Ok(()),
@@ -244,7 +246,7 @@ impl<P: Device> Copies<P> {
                 let (bytes, unread) = (buf.to_vec(), BTreeSet::new());
                 return Ok(SegmentRead { bytes, unread });
             }
-            Err(error) if error.kind() != Kind::Media => return Err(error),
+            Err(error) if error.kind() != IoErrorKind::Media => return Err(error),
             Err(_) => drop(buf),
         }
         let (mut bytes, mut unread) = (vec![0; bytes], BTreeSet::new());
@@ -252,7 +254,7 @@ impl<P: Device> Copies<P> {
             let buf = self.env.pool.take(BLOCK_BYTES);
             match self.read(copy, at, buf).await {
                 (buf, Ok(())) => block.copy_from_slice(&buf),
-                (_, Err(error)) if error.kind() == Kind::Media => {
+                (_, Err(error)) if error.kind() == IoErrorKind::Media => {
                     unread.insert(at - first);
                 }
                 (_, Err(error)) => return Err(error),
@@ -270,7 +272,7 @@ mod tests {
     fn a_header_is_blank_if_it_is_in_one_hole() {
         let segment = u64::from(SEGMENT_BLOCKS) * BLOCK_SECTORS;
         let hole = |from: u64, to: u64| Extent::new(Lba(from), Sectors(to - from));
-        let area = Area {
+        let area = CopyArea {
             device: (),
             base: Lba(64),
             segments: 6,

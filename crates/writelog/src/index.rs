@@ -4,16 +4,16 @@
 //!     a block is in `data` or in one run of `zeroes`, never in both
 //!     an entry names the newest record of its block that all copies have
 
-use super::blocks::{Blocks, Spot};
-use layout::{Became, Record, RecordExtent};
+use super::blocks::{BlockSpot, Blocks};
+use layout::{Became, LogRecord, RecordExtent};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// A run of blocks for a read.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Piece {
+pub(super) enum IndexPiece {
     /// Blocks in the log, contiguous there.
-    Log(Range<u64>, Vec<Spot>),
+    Log(Range<u64>, Vec<BlockSpot>),
     /// Blocks that were zeroed or discarded.
     Zero(Range<u64>),
     /// Blocks that are newest at the origin.
@@ -21,7 +21,7 @@ pub(super) enum Piece {
 }
 
 #[derive(Default)]
-pub(super) struct Index {
+pub(super) struct LogIndex {
     data: Blocks,
     /// Cleared runs by their first blocks.
     zeroes: BTreeMap<u64, Cleared>,
@@ -38,7 +38,7 @@ struct Cleared {
     discarded: bool,
 }
 
-impl Index {
+impl LogIndex {
     /// Blocks with data.
     pub(super) fn blocks(&self) -> u64 {
         self.data.count()
@@ -62,7 +62,7 @@ impl Index {
             self.cut_zeroes(&blocks);
             match extent.became {
                 Became::Data => {
-                    let spots = spots.by_ref().map(|(at, crc)| Spot { at, crc: *crc });
+                    let spots = spots.by_ref().map(|(at, crc)| BlockSpot { at, crc: *crc });
                     blocks
                         .zip(spots)
                         .for_each(|(block, spot)| self.data.insert(block, spot));
@@ -80,9 +80,9 @@ impl Index {
         }
     }
 
-    /// As [`Index::insert`] for one record after the other, each with the first block of its data.
+    /// As [`LogIndex::insert`] for one record after the other, each with the first block of its data.
     /// Blocks are inserted by address: a B-tree that grows at its end is much faster.
-    pub(super) fn fill<'a>(&mut self, records: impl Iterator<Item = (&'a Record, u32)>) {
+    pub(super) fn fill<'a>(&mut self, records: impl Iterator<Item = (&'a LogRecord, u32)>) {
         let mut blocks = Vec::new();
         for (record, at) in records {
             let is_data = |extent: &RecordExtent| extent.became == Became::Data;
@@ -94,13 +94,13 @@ impl Index {
             let all = record.extents.iter();
             let all = all.flat_map(|e| e.block..e.block + u64::from(e.count));
             let spots = (at..).zip(&record.crcs);
-            let spots = spots.map(|(at, crc)| Spot { at, crc: *crc });
+            let spots = spots.map(|(at, crc)| BlockSpot { at, crc: *crc });
             blocks.extend(all.zip(spots));
         }
         self.fill_blocks(&mut blocks);
     }
 
-    fn fill_blocks(&mut self, blocks: &mut Vec<(u64, Spot)>) {
+    fn fill_blocks(&mut self, blocks: &mut Vec<(u64, BlockSpot)>) {
         // A stable sort: the last record of a block holds.
         blocks.sort_by_key(|(block, _)| *block);
         for (block, spot) in blocks.drain(..) {
@@ -111,7 +111,7 @@ impl Index {
 
     /// Removes records that were written back, of which `carried` is the index. Blocks of later
     /// records stay.
-    pub(super) fn forget(&mut self, carried: &Index) {
+    pub(super) fn forget(&mut self, carried: &LogIndex) {
         for (block, spot) in carried.data.iter() {
             if self.data.get(block).is_some_and(|held| held.at == spot.at) {
                 self.data.remove(block);
@@ -189,26 +189,28 @@ impl Index {
 
     /// Returns the runs that cover `blocks`, in order. A run of the log is contiguous in its area,
     /// and in one segment.
-    pub(super) fn pieces(&self, blocks: Range<u64>) -> Vec<Piece> {
+    pub(super) fn pieces(&self, blocks: Range<u64>) -> Vec<IndexPiece> {
         let mut pieces = Vec::new();
         let mut at = blocks.start;
         while at < blocks.end {
             let piece = self.piece(at, blocks.end);
             at = match &piece {
-                Piece::Log(run, _) | Piece::Zero(run) | Piece::Origin(run) => run.end,
+                IndexPiece::Log(run, _) | IndexPiece::Zero(run) | IndexPiece::Origin(run) => {
+                    run.end
+                }
             };
             pieces.push(piece);
         }
         pieces
     }
 
-    fn piece(&self, from: u64, end: u64) -> Piece {
+    fn piece(&self, from: u64, end: u64) -> IndexPiece {
         if let Some((_, run)) = self.last_zeroes_before(from + 1)
             && run.end > from
         {
-            return Piece::Zero(from..run.end.min(end));
+            return IndexPiece::Zero(from..run.end.min(end));
         }
-        let mut spots: Vec<Spot> = Vec::new();
+        let mut spots: Vec<BlockSpot> = Vec::new();
         for (block, (next, spot)) in (from..end).zip(self.data.range(from..end)) {
             let follows = spots.last().is_none_or(|last| {
                 last.at + 1 == spot.at && !spot.at.is_multiple_of(layout::SEGMENT_BLOCKS)
@@ -219,11 +221,11 @@ impl Index {
             spots.push(spot);
         }
         if !spots.is_empty() {
-            return Piece::Log(from..from + spots.len() as u64, spots);
+            return IndexPiece::Log(from..from + spots.len() as u64, spots);
         }
         let data = self.data.range(from..end).next().map(|(block, _)| block);
         let zeroes = self.zeroes.range(from..end).next().map(|(start, _)| *start);
-        Piece::Origin(from..data.unwrap_or(end).min(zeroes.unwrap_or(end)))
+        IndexPiece::Origin(from..data.unwrap_or(end).min(zeroes.unwrap_or(end)))
     }
 }
 
@@ -245,7 +247,7 @@ mod tests {
     enum Held {
         Origin,
         Zero(u64),
-        Log(Spot),
+        Log(BlockSpot),
     }
 
     proptest! {
@@ -254,7 +256,7 @@ mod tests {
         fn it_is_a_table_of_blocks(
             records in prop::collection::vec((0u64..60, 1u32..9, 0u8..3, 0usize..4), 1..60),
         ) {
-            let (mut index, mut table) = (Index::default(), [Held::Origin; 70]);
+            let (mut index, mut table) = (LogIndex::default(), [Held::Origin; 70]);
             let (mut at, mut live) = (1, std::collections::VecDeque::new());
             for (number, (block, count, kind, done)) in (0..).zip(records) {
                 let became = [Became::Data, Became::Zero, Became::Discarded][kind as usize];
@@ -264,14 +266,14 @@ mod tests {
                 index.insert(number, &extents, at, &crcs);
                 for i in 0..count {
                     table[(block + u64::from(i)) as usize] = match crcs.get(i as usize) {
-                        Some(crc) => Held::Log(Spot { at: at + i, crc: *crc }),
+                        Some(crc) => Held::Log(BlockSpot { at: at + i, crc: *crc }),
                         None => Held::Zero(number),
                     };
                 }
                 live.push_back((number, extents, at, crcs));
                 at += 1 + data;
                 let done: Vec<_> = live.drain(..done.min(live.len())).collect();
-                let mut carried = Index::default();
+                let mut carried = LogIndex::default();
                 for (number, extents, at, crcs) in &done {
                     carried.insert(*number, extents, *at, crcs);
                 }
@@ -291,12 +293,12 @@ mod tests {
                 let mut found = Vec::new();
                 for piece in index.pieces(0..70) {
                     match piece {
-                        Piece::Log(run, spots) => {
+                        IndexPiece::Log(run, spots) => {
                             prop_assert_eq!(run.end - run.start, spots.len() as u64);
                             found.extend(spots.into_iter().map(Some).map(Ok));
                         }
-                        Piece::Zero(run) => found.extend(run.map(|_| Ok(None))),
-                        Piece::Origin(run) => found.extend(run.map(|_| Err(()))),
+                        IndexPiece::Zero(run) => found.extend(run.map(|_| Ok(None))),
+                        IndexPiece::Origin(run) => found.extend(run.map(|_| Err(()))),
                     }
                 }
                 let expected: Vec<_> = table.iter().map(|held| match held {
@@ -316,7 +318,7 @@ mod tests {
                 prop::collection::vec((0u64..60, 1u32..9, 0u8..12), 0..4), 1..40,
             ),
         ) {
-            let (mut at, mut one_by_one, mut all) = (1, Index::default(), Vec::new());
+            let (mut at, mut one_by_one, mut all) = (1, LogIndex::default(), Vec::new());
             for (number, extents) in (0..).zip(records) {
                 // Most extents have data.
                 let became = |kind| match kind {
@@ -328,7 +330,7 @@ mod tests {
                 let extents: Vec<_> = extents.map(|(b, n, kind)| extent(b, n, became(kind))).collect();
                 let data = extents.iter().filter(|e| e.became == Became::Data);
                 let blocks: u32 = data.map(|e| e.count).sum();
-                let record = Record {
+                let record = LogRecord {
                     number,
                     incarnation: 1,
                     segment: 0,
@@ -346,7 +348,7 @@ mod tests {
                 at += 1 + blocks;
                 all.push((record, at - 1 - blocks));
             }
-            let mut filled = Index::default();
+            let mut filled = LogIndex::default();
             filled.fill(all.iter().map(|(record, at)| (record, *at)));
             prop_assert_eq!(filled.pieces(0..70), one_by_one.pieces(0..70));
             prop_assert!(filled.cleared().eq(one_by_one.cleared()));
@@ -355,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_run_ends_at_the_end_of_a_segment() {
-        let mut index = Index::default();
+        let mut index = LogIndex::default();
         index.insert(1, &[extent(0, 1, Became::Data)], 255, &[1]);
         index.insert(2, &[extent(1, 1, Became::Data)], 256, &[2]);
         assert_eq!(index.pieces(0..2).len(), 2);

@@ -10,7 +10,7 @@
 //!
 //! Overlapping writes are never here at one time: `block::Gate` keeps them apart.
 
-use block::{Fua, Shared};
+use block::{Fua, SharedBuf};
 use layout::{BLOCK_BYTES, RECORD_BLOCKS_MAX, RecordExtent};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -21,10 +21,10 @@ use std::rc::Rc;
 const ALONE: u64 = 8;
 
 /// A write that waits for its record to end.
-pub(super) struct Write {
+pub(super) struct JoinedWrite {
     pub(super) extent: RecordExtent,
     /// `None` for a zero or a discard, and once a record has the data.
-    pub(super) data: Cell<Option<Shared>>,
+    pub(super) data: Cell<Option<SharedBuf>>,
     /// Blocks of data.
     pub(super) blocks: u32,
     pub(super) fua: Fua,
@@ -32,10 +32,10 @@ pub(super) struct Write {
     pub(super) record: Cell<Option<u64>>,
 }
 
-impl Write {
-    pub(super) fn new(extent: RecordExtent, data: Option<Shared>, fua: Fua) -> Rc<Write> {
+impl JoinedWrite {
+    pub(super) fn new(extent: RecordExtent, data: Option<SharedBuf>, fua: Fua) -> Rc<JoinedWrite> {
         let blocks = data.as_ref().map_or(0, |data| data.len() / BLOCK_BYTES) as u32;
-        Rc::new(Write {
+        Rc::new(JoinedWrite {
             extent,
             data: Cell::new(data),
             blocks,
@@ -52,15 +52,15 @@ impl Write {
 
 /// Writes without a record, in the order of arrival.
 #[derive(Default)]
-pub(super) struct Queue {
-    waiting: VecDeque<Rc<Write>>,
+pub(super) struct JoinQueue {
+    waiting: VecDeque<Rc<JoinedWrite>>,
     changes: u64,
     /// Records with writes that are in flight.
     on_their_way: u32,
 }
 
-impl Queue {
-    pub(super) fn push(&mut self, write: &Rc<Write>) {
+impl JoinQueue {
+    pub(super) fn push(&mut self, write: &Rc<JoinedWrite>) {
         self.changes += write.changes();
         self.waiting.push_back(write.clone());
     }
@@ -71,14 +71,14 @@ impl Queue {
     }
 
     /// True if `write` is to begin a record: it is the first, and need not wait.
-    pub(super) fn leads(&self, write: &Rc<Write>) -> bool {
+    pub(super) fn leads(&self, write: &Rc<JoinedWrite>) -> bool {
         let first = self.waiting.front();
         let is_first = first.is_some_and(|first| Rc::ptr_eq(first, write));
         is_first && (self.on_their_way == 0 || self.is_full())
     }
 
     /// Removes `write`, which leads, without a record.
-    pub(super) fn leave(&mut self, write: &Rc<Write>) {
+    pub(super) fn leave(&mut self, write: &Rc<JoinedWrite>) {
         let first = self.waiting.pop_front();
         assert!(first.is_some_and(|first| Rc::ptr_eq(&first, write)));
         self.changes -= write.changes();
@@ -86,9 +86,9 @@ impl Queue {
 
     /// Takes the first write, for which there is room, and those after it that may join, of `room`
     /// blocks of data together.
-    pub(super) fn take(&mut self, room: u32) -> Vec<Rc<Write>> {
+    pub(super) fn take(&mut self, room: u32) -> Vec<Rc<JoinedWrite>> {
         let room = room.min(RECORD_BLOCKS_MAX);
-        let mut joined: Vec<Rc<Write>> = Vec::new();
+        let mut joined: Vec<Rc<JoinedWrite>> = Vec::new();
         let mut blocks = 0;
         while let Some(next) = self.waiting.front() {
             if let Some(last) = joined.last() {
@@ -105,7 +105,7 @@ impl Queue {
     }
 
     /// Notes that a record has `writes`, and is in flight.
-    pub(super) fn sent(&mut self, writes: &[Rc<Write>], record: u64) {
+    pub(super) fn sent(&mut self, writes: &[Rc<JoinedWrite>], record: u64) {
         self.on_their_way += 1;
         writes
             .iter()
@@ -113,7 +113,7 @@ impl Queue {
     }
 
     /// Notes that no copy of a record with `writes` is in flight any more.
-    pub(super) fn ended(&mut self, writes: &[Rc<Write>]) {
+    pub(super) fn ended(&mut self, writes: &[Rc<JoinedWrite>]) {
         self.on_their_way -= u32::from(!writes.is_empty());
     }
 }
@@ -125,7 +125,7 @@ mod tests {
     use layout::Became;
     use proptest::prelude::*;
 
-    fn write(block: u64, blocks: u32, fua: Fua) -> Rc<Write> {
+    fn write(block: u64, blocks: u32, fua: Fua) -> Rc<JoinedWrite> {
         let pool = Pool::new(8 << 20);
         let data = (blocks > 0).then(|| pool.take(blocks as usize * BLOCK_BYTES).share());
         let became = [Became::Zero, Became::Data][usize::from(blocks > 0)];
@@ -135,12 +135,12 @@ mod tests {
             count,
             became,
         };
-        Write::new(extent, data, fua)
+        JoinedWrite::new(extent, data, fua)
     }
 
     #[test]
     fn one_write_waits_for_nobody_and_the_next_for_its_record_or_for_eight_blocks() {
-        let mut queue = Queue::default();
+        let mut queue = JoinQueue::default();
         let all: Vec<_> = (0..10).map(|at| write(at, 1, Fua::No)).collect();
         queue.push(&all[0]);
         assert!(queue.leads(&all[0]));
@@ -177,7 +177,7 @@ mod tests {
                 let fua = if *forced && *blocks > 0 { Fua::Yes } else { Fua::No };
                 write(at * 100, *blocks, fua)
             }).collect();
-            let mut queue = Queue::default();
+            let mut queue = JoinQueue::default();
             writes.iter().for_each(|write| queue.push(write));
             let mut taken = Vec::new();
             while taken.len() < writes.len() {

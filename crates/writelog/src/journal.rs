@@ -1,5 +1,5 @@
 //! The journal: each load is durable on a third device before the origin gets it, all or nothing.
-//! Without the log, [`Journal::replay`] writes the rest of a load back.
+//! Without the log, [`WriteJournal::replay`] writes the rest of a load back.
 //!
 //! A group goes to one half while the group before it, in the other half, may still be needed:
 //! body, flush, commit, forced. So the newest commit always has its whole group.
@@ -12,15 +12,17 @@
 //! Not here: the contents and times of groups (`journaling`); the choice of the device (`ledger`).
 
 use super::pair::{PairBlocks, block};
-use block::{Device, Extent, Fua, IoError, IoResult, Kind, Lba, Mutex, Pool, Sectors, Shared};
+use block::{
+    Device, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Mutex, Pool, Sectors, SharedBuf,
+};
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, Became, COMMIT_BLOCKS, JournalCommit, JournalSuperblock,
-    LOG_SUPERBLOCKS, RECORD_BLOCKS_MAX, Record, SuperblockError,
+    LOG_SUPERBLOCKS, LogRecord, RECORD_BLOCKS_MAX, SuperblockError,
 };
 use std::cell::{Cell, RefCell};
 
 /// An open journal.
-pub struct Journal<P> {
+pub struct WriteJournal<P> {
     device: P,
     memory: Pool,
     pair: PairBlocks,
@@ -36,10 +38,10 @@ pub struct Journal<P> {
     pub(super) changing: Mutex,
 }
 
-impl<P: Device> Journal<P> {
-    /// A journal that [`Journal::establish`] writes to the device, whatever that holds.
+impl<P: Device> WriteJournal<P> {
+    /// A journal that [`WriteJournal::establish`] writes to the device, whatever that holds.
     pub fn new(device: P, memory: Pool, superblock: JournalSuperblock) -> Self {
-        Journal {
+        WriteJournal {
             device,
             memory,
             pair: PairBlocks::new(LOG_SUPERBLOCKS),
@@ -54,7 +56,7 @@ impl<P: Device> Journal<P> {
 
     /// Makes a device a journal, whatever the device holds.
     pub async fn format(device: P, memory: Pool, superblock: JournalSuperblock) -> IoResult<Self> {
-        let journal = Journal::new(device, memory, superblock);
+        let journal = WriteJournal::new(device, memory, superblock);
         journal.establish().await?;
         Ok(journal)
     }
@@ -90,7 +92,7 @@ impl<P: Device> Journal<P> {
             }
         }
         let retired = superblock.retired;
-        Ok(Ok(Journal {
+        Ok(Ok(WriteJournal {
             device,
             memory,
             pair,
@@ -142,7 +144,7 @@ impl<P: Device> Journal<P> {
     }
 
     /// Writes blocks.
-    pub(super) async fn write(&self, at: u64, data: Shared, fua: Fua) -> IoResult {
+    pub(super) async fn write(&self, at: u64, data: SharedBuf, fua: Fua) -> IoResult {
         let at = Lba(at * BLOCK_SECTORS);
         self.device.write(at, data, fua).await
     }
@@ -210,7 +212,7 @@ impl<P: Device> Journal<P> {
     async fn each(
         &self,
         commit: &JournalCommit,
-        mut work: impl AsyncFnMut(Record, Option<Shared>) -> IoResult,
+        mut work: impl AsyncFnMut(LogRecord, Option<SharedBuf>) -> IoResult,
     ) -> IoResult {
         let mut at = self.half_of(commit.group) + COMMIT_BLOCKS;
         for number in 0..commit.records {
@@ -227,7 +229,7 @@ impl<P: Device> Journal<P> {
         commit: &JournalCommit,
         number: u64,
         at: u64,
-    ) -> IoResult<(Record, Option<Shared>)> {
+    ) -> IoResult<(LogRecord, Option<SharedBuf>)> {
         let journal = self.superblock.borrow().journal;
         let damaged = || {
             let superblock = self.superblock.borrow();
@@ -238,11 +240,11 @@ impl<P: Device> Journal<P> {
                 superblock.volume, commit.group
             );
             let device = self.device.geometry().name.to_string();
-            IoError::new(Kind::Corrupt, what).on(device)
+            IoError::new(IoErrorKind::Corrupt, what).on(device)
         };
         let header = block(&self.device, &self.memory, at).await?;
-        let record = header.and_then(|header| Record::decode(&header, journal).ok());
-        let ours = |record: &Record| {
+        let record = header.and_then(|header| LogRecord::decode(&header, journal).ok());
+        let ours = |record: &LogRecord| {
             let group = (record.segment, record.incarnation);
             record.number == number && group == (commit.group, commit.incarnation)
         };
@@ -260,7 +262,7 @@ impl<P: Device> Journal<P> {
     }
 }
 
-async fn carry_out<O: Device>(origin: &O, record: &Record, data: Option<Shared>) -> IoResult {
+async fn carry_out<O: Device>(origin: &O, record: &LogRecord, data: Option<SharedBuf>) -> IoResult {
     let mut from = 0;
     for extent in &record.extents {
         let at = Lba(extent.block * BLOCK_SECTORS);

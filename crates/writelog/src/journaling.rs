@@ -4,15 +4,15 @@
 //! A journal that fails is given up until the next opening. That is durable before the origin gets
 //! anything else. From then on the origin gets dirty data in order.
 
-use super::index::Index;
-use super::journal::Journal;
-use super::load::Load;
-use super::stage::Stage;
-use super::{Cleaning, Inner};
+use super::index::LogIndex;
+use super::journal::WriteJournal;
+use super::load::OriginLoad;
+use super::stage::LogStage;
+use super::{Cleaning, WriteBackShared};
 use block::{Buf, Device, Fua, IoResult};
 use layout::{
-    BLOCK_BYTES, Became, JournalCommit, LOG_NUMBER, RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record,
-    RecordExtent, block_crc,
+    BLOCK_BYTES, Became, JournalCommit, LOG_NUMBER, LogRecord, RECORD_BLOCKS_MAX,
+    RECORD_EXTENTS_MAX, RecordExtent, block_crc,
 };
 
 /// Result of a load's commit.
@@ -23,9 +23,9 @@ pub(super) enum Journaled {
     Forsaken,
 }
 
-impl<P: Device> Inner<P> {
+impl<P: Device> WriteBackShared<P> {
     /// The journal, while it is online.
-    pub(super) fn journal(&self) -> Option<&Journal<P>> {
+    pub(super) fn journal(&self) -> Option<&WriteJournal<P>> {
         self.journal.as_ref().filter(|journal| journal.is_online())
     }
 
@@ -46,7 +46,7 @@ impl<P: Device> Inner<P> {
     }
 
     /// Commits a load. An error is one of the log.
-    pub(super) async fn commit(&self, load: &Load) -> IoResult<Journaled> {
+    pub(super) async fn commit(&self, load: &OriginLoad) -> IoResult<Journaled> {
         let Some(journal) = self.journal() else {
             return Ok(Journaled::Committed);
         };
@@ -62,7 +62,7 @@ impl<P: Device> Inner<P> {
         };
         let mut written = Ok(());
         {
-            let _under = self.stages.enter(Stage::JournalBody);
+            let _under = self.stages.enter(LogStage::JournalBody);
             for extents in parts(&load.newest) {
                 let part = self.part(journal, &load.newest, &commit, extents).await?;
                 let blocks = (part.len() / BLOCK_BYTES) as u64;
@@ -76,11 +76,11 @@ impl<P: Device> Inner<P> {
             }
         }
         if written.is_ok() {
-            let _under = self.stages.enter(Stage::JournalFlush);
+            let _under = self.stages.enter(LogStage::JournalFlush);
             written = journal.flush().await;
         }
         if written.is_ok() {
-            let _under = self.stages.enter(Stage::JournalCommit);
+            let _under = self.stages.enter(LogStage::JournalCommit);
             written = journal.commit(commit).await;
         }
         if written.is_err() {
@@ -93,8 +93,8 @@ impl<P: Device> Inner<P> {
     /// Builds the next record of a group, with its data.
     async fn part(
         &self,
-        journal: &Journal<P>,
-        newest: &Index,
+        journal: &WriteJournal<P>,
+        newest: &LogIndex,
         commit: &JournalCommit,
         extents: Vec<RecordExtent>,
     ) -> IoResult<Buf> {
@@ -109,7 +109,7 @@ impl<P: Device> Inner<P> {
             data = read;
             result?;
         }
-        let record = Record {
+        let record = LogRecord {
             number: commit.records,
             incarnation: commit.incarnation,
             segment: commit.group,
@@ -138,7 +138,7 @@ impl<P: Device> Inner<P> {
         }
         let _held = journal.changing.lock().await;
         if journal.pending().is_some() {
-            let _under = self.stages.enter(Stage::Retire);
+            let _under = self.stages.enter(LogStage::Retire);
             if journal.retire().await.is_err() {
                 return self.forsake(journal).await;
             }
@@ -146,8 +146,8 @@ impl<P: Device> Inner<P> {
         Ok(())
     }
 
-    async fn forsake(&self, journal: &Journal<P>) -> IoResult {
-        let _under = self.stages.enter(Stage::Forsake);
+    async fn forsake(&self, journal: &WriteJournal<P>) -> IoResult {
+        let _under = self.stages.enter(LogStage::Forsake);
         self.copies.standing.forsake().await?;
         journal.forsaken();
         self.changed.notify();
@@ -162,7 +162,7 @@ fn count(extents: &[RecordExtent]) -> u32 {
 }
 
 /// Extents of each record of a group: every record but the last is full of blocks or of extents.
-fn parts(newest: &Index) -> Vec<Vec<RecordExtent>> {
+fn parts(newest: &LogIndex) -> Vec<Vec<RecordExtent>> {
     let cleared = newest.cleared().map(|(blocks, became)| RecordExtent {
         block: blocks.start,
         count: (blocks.end - blocks.start) as u32,
@@ -213,7 +213,7 @@ mod tests {
         fn parts_have_it_all_and_are_full(
             records in prop::collection::vec((0u64..4000, 1u32..128, 0u8..4), 1..200),
         ) {
-            let mut index = Index::default();
+            let mut index = LogIndex::default();
             for (number, (block, count, kind)) in (0..).zip(records) {
                 let became = [Became::Data, Became::Zero, Became::Discarded, Became::Data];
                 let became = became[kind as usize];

@@ -14,19 +14,19 @@ mod choose;
 mod journal;
 mod look;
 
-use super::copies::Area;
-use super::journal::Journal;
+use super::copies::CopyArea;
+use super::journal::WriteJournal;
 use super::pair::PairBlocks;
-use super::standing::{Members, NotRecorded, Standing};
-use block::{BoxDevice, Device, Env, IoError, IoResult, Kind, Lba, Nanos};
-pub use choose::Wanted;
-use choose::{Found, choose};
+use super::standing::{LogStanding, Members, NotRecorded};
+use block::{BoxDevice, Device, Env, IoError, IoErrorKind, IoResult, Lba, Nanos};
+pub use choose::WantedLog;
+use choose::{CandidateState, choose};
 use layout::{
     BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LogSuperblock, ORIGIN_RECORD_BYTES_MAX,
     SuperblockError, Uuid,
 };
 use look::look;
-pub use look::{Candidate, superblock_of};
+pub use look::{LogCandidate, superblock_of};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -35,7 +35,7 @@ use std::rc::Rc;
 const WITNESS_BLOCKS: [u64; 2] = [0, 1];
 
 /// The file beside a log.
-pub enum Witness {
+pub enum LedgerWitness {
     /// A file that exists, or a new one.
     Kept(BoxDevice),
     /// Superblock of the file, for a log that is inspected and never begun.
@@ -43,15 +43,15 @@ pub enum Witness {
 }
 
 /// An opened ledger. Nothing of it is durable before [`Members::establish`].
-pub struct Opened<P> {
+pub struct OpenedLog<P> {
     /// The ledger of the members from now on.
-    pub ledger: Rc<Ledger<P>>,
+    pub ledger: Rc<LogLedger<P>>,
     /// Areas of the copies, present or future.
-    pub areas: [Option<Area<P>>; 2],
+    pub areas: [Option<CopyArea<P>>; 2],
     /// Names of the devices, by copy.
     pub names: [String; 2],
     /// The journal, if it is online.
-    pub journal: Option<Journal<P>>,
+    pub journal: Option<WriteJournal<P>>,
     /// UUID of the log.
     pub log: Uuid,
     /// Number of this incarnation.
@@ -71,7 +71,7 @@ pub struct Opened<P> {
 }
 
 /// The durable state of a log.
-pub struct Ledger<P> {
+pub struct LogLedger<P> {
     env: Env,
     /// `None` for a log that is only inspected.
     witness: Option<BoxDevice>,
@@ -85,22 +85,22 @@ pub struct Ledger<P> {
     unsure: Cell<bool>,
 }
 
-impl<P: Device + Clone + 'static> Ledger<P> {
+impl<P: Device + Clone + 'static> LogLedger<P> {
     /// Reads the known state of the log, and refuses a log that may not be opened. Nothing is
     /// written.
     pub async fn open(
-        wanted: Wanted,
+        wanted: WantedLog,
         env: Env,
-        witness: Witness,
-        candidates: [Candidate<P>; 2],
-        journal: Option<Candidate<P>>,
-    ) -> IoResult<Opened<P>> {
-        let invalid = |what: String| IoError::new(Kind::Invalid, what);
+        witness: LedgerWitness,
+        candidates: [LogCandidate<P>; 2],
+        journal: Option<LogCandidate<P>>,
+    ) -> IoResult<OpenedLog<P>> {
+        let invalid = |what: String| IoError::new(IoErrorKind::Invalid, what);
         let began = env.timer.now();
         let witness_pair = PairBlocks::new(WITNESS_BLOCKS);
         let (witness, remembered) = match witness {
-            Witness::Says(superblock) => (None, superblock.map(|boxed| *boxed)),
-            Witness::Kept(file) => {
+            LedgerWitness::Says(superblock) => (None, superblock.map(|boxed| *boxed)),
+            LedgerWitness::Kept(file) => {
                 let remembered = remembered(&witness_pair, &file, &env).await?;
                 (Some(file), remembered)
             }
@@ -110,16 +110,16 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             let pair = PairBlocks::new(LOG_SUPERBLOCKS);
             let device = match &candidate.device {
                 Ok(device) => look(&pair, device, &env).await,
-                Err(why) => Found::Absent(why.clone()),
+                Err(why) => CandidateState::Absent(why.clone()),
             };
-            if let Found::Absent(why) = &device {
+            if let CandidateState::Absent(why) = &device {
                 absent.push((candidate.name.clone(), why.clone()));
             }
             found.push((candidate, device));
             pairs.push(pair);
         }
-        let copy = |found: &Found| match found {
-            Found::Log { superblock, .. } => superblock.copy,
+        let copy = |found: &CandidateState| match found {
+            CandidateState::Log { superblock, .. } => superblock.copy,
             _ => None,
         };
         if copy(&found[0].1) == Some(1) || copy(&found[1].1) == Some(0) {
@@ -139,11 +139,12 @@ impl<P: Device + Clone + 'static> Ledger<P> {
                 absent.push((candidate.name, why.clone()));
                 continue;
             }
-            let (Ok(device), false) = (candidate.device, matches!(seen, Found::Absent(_))) else {
+            let (Ok(device), false) = (candidate.device, matches!(seen, CandidateState::Absent(_)))
+            else {
                 continue;
             };
             devices[at] = Some(device.clone());
-            areas[at] = Some(Area {
+            areas[at] = Some(CopyArea {
                 device,
                 base: Lba(LOG_AREA * BLOCK_SECTORS),
                 segments: chosen.superblock.segments,
@@ -159,7 +160,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
         superblock.journal = uuid.zip(journal_name);
         let opened = (superblock.log, superblock.incarnation, superblock.opened_at);
         let (owes, record) = (superblock.owes, superblock.record.clone());
-        let ledger = Ledger {
+        let ledger = LogLedger {
             env,
             witness,
             witness_pair,
@@ -169,7 +170,7 @@ impl<P: Device + Clone + 'static> Ledger<P> {
             now: RefCell::new(superblock),
             unsure: Cell::new(false),
         };
-        Ok(Opened {
+        Ok(OpenedLog {
             ledger: Rc::new(ledger),
             areas,
             names,
@@ -253,12 +254,12 @@ async fn remembered(
                  of the log are asked then",
                 witness.geometry().name
             );
-            Err(IoError::new(Kind::Invalid, what))
+            Err(IoError::new(IoErrorKind::Invalid, what))
         }
     }
 }
 
-impl<P: Device + Clone + 'static> Members for Ledger<P> {
+impl<P: Device + Clone + 'static> Members for LogLedger<P> {
     /// A new log is in the witness before any device.
     fn establish(
         &self,
@@ -285,7 +286,7 @@ impl<P: Device + Clone + 'static> Members for Ledger<P> {
 
     fn record(
         &self,
-        standing: Standing,
+        standing: LogStanding,
     ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
         Box::pin(self.change(move |next| {
             (next.mask, next.owes) = (standing.copies, standing.owes);

@@ -21,7 +21,7 @@
 //!
 //! So, if every copy of a log is lost, the origin has the state of a disk with a volatile cache
 //! after a power cut. With an ordered log that holds at once, with a journaled one after
-//! [`Journal::replay`]. An interval lies between two flushes, or forced writes, of the volume; time
+//! [`WriteJournal::replay`]. An interval lies between two flushes, or forced writes, of the volume; time
 //! and size may split one.
 //!
 //! The opener of a log names the areas with valid data (`Members`) and numbers the incarnations:
@@ -55,26 +55,26 @@ mod standing;
 mod state;
 
 pub use cleaning::Cleaning;
-pub use copies::Area;
-pub use journal::Journal;
-pub use ledger::{Candidate, Ledger, Opened, Wanted, Witness, superblock_of};
+pub use copies::CopyArea;
+pub use journal::WriteJournal;
+pub use ledger::{LedgerWitness, LogCandidate, LogLedger, OpenedLog, WantedLog, superblock_of};
 pub use recover::logged;
 pub use scan::Scrutiny;
-pub use stage::{Stage, Stages};
-pub use standing::{Members, NotRecorded, Standing};
+pub use stage::{LogStage, Stages};
+pub use standing::{LogStanding, Members, NotRecorded};
 pub use state::{JOURNAL_BYTES_MIN, LOG_BYTES_MIN};
 
 use block::{
-    BoxDevice, Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba,
-    Nanos, Sectors, Shared, Signal,
+    BoxDevice, Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult,
+    Lba, Nanos, Sectors, SharedBuf, Signal,
 };
-use copies::Copies;
-use index::Piece;
+use copies::LogCopies;
+use index::IndexPiece;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Became, Uuid};
-use pace::Pace;
+use pace::CleanerPace;
 use scan::Scan;
 use standing::Standings;
-use state::State;
+use state::LogState;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::{Rc, Weak};
@@ -107,7 +107,7 @@ pub struct Config {
 }
 
 /// A volume with its log: writes have the speed of the pool.
-pub struct WriteBack<P>(Rc<Inner<P>>);
+pub struct WriteBack<P>(Rc<WriteBackShared<P>>);
 
 impl<P> Clone for WriteBack<P> {
     fn clone(&self) -> WriteBack<P> {
@@ -116,7 +116,7 @@ impl<P> Clone for WriteBack<P> {
 }
 
 /// Keeps the record of the origin with the log, as long as the log is open.
-pub struct Watcher<P>(Weak<Inner<P>>);
+pub struct Watcher<P>(Weak<WriteBackShared<P>>);
 
 impl<P> Clone for Watcher<P> {
     fn clone(&self) -> Watcher<P> {
@@ -134,20 +134,20 @@ impl<P: Device> Watcher<P> {
     }
 }
 
-struct Inner<P> {
+struct WriteBackShared<P> {
     config: Config,
     env: Env,
     origin: BoxDevice,
     geometry: Geometry,
-    copies: Copies<P>,
+    copies: LogCopies<P>,
     /// The journal, if the log has one.
-    journal: Option<Journal<P>>,
-    state: RefCell<State>,
+    journal: Option<WriteJournal<P>>,
+    state: RefCell<LogState>,
     changed: Rc<Signal>,
     /// Signals that more records are durable.
     flushed: Signal,
     stages: Rc<Stages>,
-    pace: RefCell<Pace>,
+    pace: RefCell<CleanerPace>,
     /// Wakes writes that wait for their turn.
     turns: Signal,
     /// Time at which a client's last read from the origin ended.
@@ -173,7 +173,7 @@ struct Inner<P> {
 
 /// Status of a log.
 #[derive(Debug)]
-pub struct Status {
+pub struct WriteBackStatus {
     /// Configured order in which the origin gets writes.
     pub cleaning: Cleaning,
     /// True if the journal is given up, and the origin gets writes in order.
@@ -194,7 +194,7 @@ pub struct Status {
     pub trouble: Option<IoError>,
 }
 
-impl<P: Device> Inner<P> {
+impl<P: Device> WriteBackShared<P> {
     fn trouble(&self) -> Option<IoError> {
         let trouble = self.trouble.borrow();
         let trouble = trouble.as_ref().map(IoError::duplicate);
@@ -223,12 +223,12 @@ impl<P: Device> Inner<P> {
 
 impl<P: Device> WriteBack<P> {
     /// Returns the status of the log.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> WriteBackStatus {
         let state = self.0.state.borrow();
         let oldest = state.oldest();
         let pace = self.0.pace.borrow();
         let rate = pace.origin_rate();
-        Status {
+        WriteBackStatus {
             cleaning: self.0.config.cleaning,
             forsaken: self.0.cleaning() != self.0.config.cleaning,
             dirty_bytes: state.index.dirty() * BLOCK_BYTES as u64,
@@ -282,7 +282,7 @@ impl<P: Device> WriteBack<P> {
     }
 
     /// Kind of the error that stops write-back to the origin.
-    pub fn trouble_at_origin(&self) -> Option<Kind> {
+    pub fn trouble_at_origin(&self) -> Option<IoErrorKind> {
         self.0.trouble.borrow().as_ref().map(IoError::kind)
     }
 
@@ -307,7 +307,7 @@ impl<P: Device> WriteBack<P> {
         let pieces = self.0.state.borrow().index.pieces(blocks);
         pieces
             .iter()
-            .any(|piece| !matches!(piece, Piece::Origin(_)))
+            .any(|piece| !matches!(piece, IndexPiece::Origin(_)))
     }
 
     /// Refuses changes until [`WriteBack::go_on`]. For a log that has not begun, and has no dirty
@@ -346,7 +346,10 @@ impl<P: Device> WriteBack<P> {
     }
 
     /// Carries `work` through once begun: a record stays in flight though its caller is gone.
-    async fn carry<T: 'static>(&self, work: impl AsyncFnOnce(&Inner<P>) -> T + 'static) -> T {
+    async fn carry<T: 'static>(
+        &self,
+        work: impl AsyncFnOnce(&WriteBackShared<P>) -> T + 'static,
+    ) -> T {
         let inner = self.0.clone();
         let spawn = self.0.env.spawn.clone();
         spawn.persist(async move { work(&inner).await }).await
@@ -365,7 +368,7 @@ impl<P: Device> Device for WriteBack<P> {
         }
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         let extent = self.0.geometry.transfer(at, data.len())?;
         self.carry(async move |log| log.write(extent, data, fua).await)
             .await

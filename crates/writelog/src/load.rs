@@ -15,15 +15,15 @@
 //! would do for acknowledged writes. But a block that is written without end would then never be at
 //! the origin, and `max_lag` would not hold.
 
-use super::index::Index;
-use super::journal::Journal;
+use super::index::LogIndex;
+use super::journal::WriteJournal;
 use super::pace::seconds;
-use super::records::Found;
-use super::stage::Stage;
-use super::state::Cursor;
-use super::{Cleaning, Inner};
+use super::records::FoundChange;
+use super::stage::LogStage;
+use super::state::CleanerCursor;
+use super::{Cleaning, WriteBackShared};
 use block::{Device, IoResult, Nanos};
-use layout::{BLOCK_BYTES, Became, Record, SEGMENT_BLOCKS};
+use layout::{BLOCK_BYTES, Became, LogRecord, SEGMENT_BLOCKS};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -40,8 +40,8 @@ pub(super) const RUN_BLOCKS: u64 = 1 << 20 >> BLOCK_BYTES.trailing_zeros();
 
 /// Data for one round of write-back.
 #[derive(Default)]
-pub(super) struct Load {
-    pub(super) newest: Index,
+pub(super) struct OriginLoad {
+    pub(super) newest: LogIndex,
     /// Interval of its last record.
     pub(super) interval: u64,
     /// Time at which its last record was written.
@@ -54,7 +54,7 @@ pub(super) struct Load {
     crosses: bool,
     /// Blocks changed by its records; a zeroed or discarded extent counts as one.
     pub(super) blocks: u64,
-    pub(super) next: Cursor,
+    pub(super) next: CleanerCursor,
     /// Runs that are not at the origin yet.
     pub(super) left: VecDeque<Range<u64>>,
     /// Time spent on failed attempts.
@@ -63,9 +63,9 @@ pub(super) struct Load {
     pub(super) rested: Nanos,
 }
 
-impl<P: Device> Inner<P> {
+impl<P: Device> WriteBackShared<P> {
     /// Returns the next load.
-    pub(super) async fn load(&self) -> IoResult<Load> {
+    pub(super) async fn load(&self) -> IoResult<OriginLoad> {
         let complete = || {
             let state = self.state.borrow();
             let more = state.completed_to > state.cursor.number;
@@ -80,9 +80,9 @@ impl<P: Device> Inner<P> {
                 let state = self.state.borrow();
                 let next = state.cursor;
                 (
-                    Load {
+                    OriginLoad {
                         next,
-                        ..Load::default()
+                        ..OriginLoad::default()
                     },
                     state.completed_to,
                 )
@@ -104,9 +104,9 @@ impl<P: Device> Inner<P> {
     }
 
     /// Takes records of one interval that are in one segment.
-    async fn take_batch(&self, load: &mut Load, limit: u64) -> IoResult {
+    async fn take_batch(&self, load: &mut OriginLoad, limit: u64) -> IoResult {
         let mut interval = None;
-        let takes = |record: &Record| {
+        let takes = |record: &LogRecord| {
             let others = interval.is_some_and(|i| i != record.interval);
             interval.get_or_insert(record.interval);
             !others
@@ -117,7 +117,7 @@ impl<P: Device> Inner<P> {
     }
 
     /// Takes all records before `to`, which the journal has.
-    async fn take_committed(&self, load: &mut Load, to: u64) -> IoResult {
+    async fn take_committed(&self, load: &mut OriginLoad, to: u64) -> IoResult {
         while load.next.number < to {
             let found = self.records(&mut load.next, to, |_| true).await?;
             load.take(&found);
@@ -127,10 +127,10 @@ impl<P: Device> Inner<P> {
     }
 
     /// Takes records of any intervals.
-    async fn take_window(&self, load: &mut Load, limit: u64) -> IoResult {
-        let _under = self.stages.enter(Stage::Window);
+    async fn take_window(&self, load: &mut OriginLoad, limit: u64) -> IoResult {
+        let _under = self.stages.enter(LogStage::Window);
         let (carried_max, log_max) = self.window_max();
-        let room = self.journal().map_or(u64::MAX, Journal::room);
+        let room = self.journal().map_or(u64::MAX, WriteJournal::room);
         let mut log_blocks = 0;
         while load.next.number < limit
             && load.newest.blocks() + SEGMENT <= carried_max
@@ -164,9 +164,9 @@ impl<P: Device> Inner<P> {
     }
 }
 
-impl Load {
-    fn take(&mut self, found: &[Found]) {
-        for Found { record, at } in found {
+impl OriginLoad {
+    fn take(&mut self, found: &[FoundChange]) {
+        for FoundChange { record, at } in found {
             let changed = record.extents.iter().map(|extent| match extent.became {
                 Became::Data => u64::from(extent.count),
                 Became::Zero | Became::Discarded => 1,

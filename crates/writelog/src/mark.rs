@@ -4,7 +4,7 @@
 //! Invariant: a record is dirty and durable for longer than [`REST`] ⟹ a later one says so, while
 //! both copies are online and there is room
 
-use super::Inner;
+use super::WriteBackShared;
 use block::{Device, Fua, Nanos};
 use futures_util::future::select;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use std::pin::pin;
 /// Time without a further record before a mark.
 const REST: Nanos = Nanos::from_millis(10);
 
-pub(super) async fn run<P: Device>(log: &Inner<P>) {
+pub(super) async fn run<P: Device>(log: &WriteBackShared<P>) {
     let closing = || log.closing.get();
     loop {
         // A flush wakes only this task: the cleaner would begin before more writes have gathered.
@@ -32,7 +32,7 @@ pub(super) async fn run<P: Device>(log: &Inner<P>) {
     }
 }
 
-impl<P: Device> Inner<P> {
+impl<P: Device> WriteBackShared<P> {
     fn may_mark(&self) -> bool {
         let state = self.state.borrow();
         state.durable_to.min(state.owed_to) > state.marked_to

@@ -3,26 +3,26 @@
 //!
 //! Invariant: claims of an incarnation count only up to the fence of a later one.
 
-use layout::Record;
+use layout::LogRecord;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Claims, by incarnation.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct KnownIncarnations {
     fences: BTreeMap<u32, u64>,
     durable: BTreeMap<u32, u64>,
     complete: BTreeMap<u32, u64>,
 }
 
-impl Known {
+impl KnownIncarnations {
     /// Notes that, by `incarnation`, all records before `to` were durable.
     pub(super) fn durable(&mut self, incarnation: u32, to: u64) {
         raise(&mut self.durable, incarnation, to);
     }
 
     /// Notes the claims of a record. Its fence was set when all before the fence was durable.
-    pub(super) fn record(&mut self, record: &Record) {
+    pub(super) fn record(&mut self, record: &LogRecord) {
         let incarnation = record.incarnation;
         self.fences.insert(incarnation, record.fence);
         raise(

@@ -38,7 +38,7 @@ const MEMORY: f64 = 5.0;
 
 /// The measured rate of the cleaner, and the turns of writes.
 #[derive(Default)]
-pub(super) struct Pace {
+pub(super) struct CleanerPace {
     /// Blocks of clients' writes written back lately, while more was dirty.
     blocks: f64,
     /// Blocks that the origin got for them.
@@ -54,13 +54,13 @@ pub(super) struct Pace {
 
 /// The turn of a waiting write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Turn {
+pub(super) struct WriteTurn {
     pub(super) at: Nanos,
     /// Value of `went` when the write arrived.
     after: u64,
 }
 
-impl Pace {
+impl CleanerPace {
     /// Notes that `blocks` blocks of clients' writes were written back in that time, as `at_origin`
     /// blocks at the origin, and that more is dirty.
     pub(super) fn carried(&mut self, blocks: u64, at_origin: u64, took: Nanos) {
@@ -96,7 +96,7 @@ impl Pace {
         fullness: f64,
         retiring: bool,
         blocks: u64,
-    ) -> Option<Turn> {
+    ) -> Option<WriteTurn> {
         let rate = self.rate();
         let full = match fullness {
             ..=HALF => 0.0,
@@ -114,20 +114,20 @@ impl Pace {
         }
         let turn = self.turn.max(now) + Nanos((wait * 1e9) as u64);
         self.turn = turn.min(now + WAIT_MAX);
-        Some(Turn {
+        Some(WriteTurn {
             at: self.turn,
             after: self.went,
         })
     }
 
     /// Notes that the turn of a write has come, and that others go on with it.
-    pub(super) fn goes_on(&mut self, turn: Turn) {
+    pub(super) fn goes_on(&mut self, turn: WriteTurn) {
         self.went += 1;
         self.went_to = turn.at + TOGETHER;
     }
 
     /// True if a waiting write goes on with another whose turn has come.
-    pub(super) fn joins(&self, turn: Turn) -> bool {
+    pub(super) fn joins(&self, turn: WriteTurn) -> bool {
         self.went > turn.after && turn.at <= self.went_to
     }
 }
@@ -140,14 +140,20 @@ pub(super) fn seconds(time: Nanos) -> f64 {
 mod tests {
     use super::*;
 
-    fn turn(pace: &mut Pace, now: Nanos, fullness: f64, retiring: bool, blocks: u64) -> Nanos {
+    fn turn(
+        pace: &mut CleanerPace,
+        now: Nanos,
+        fullness: f64,
+        retiring: bool,
+        blocks: u64,
+    ) -> Nanos {
         let turn = pace.turn(now, fullness, retiring, blocks);
         turn.expect("it waits").at
     }
 
     #[test]
     fn nothing_waits_below_a_half() {
-        let mut pace = Pace::default();
+        let mut pace = CleanerPace::default();
         assert_eq!(pace.turn(Nanos(7), 0.5, false, 1), None);
         pace.carried(100, 100, Nanos::from_secs(1));
         assert_eq!(pace.turn(Nanos(7), 0.5, false, 1), None);
@@ -155,12 +161,12 @@ mod tests {
 
     #[test]
     fn at_three_quarters_writes_go_at_the_rate_one_after_the_other() {
-        let mut pace = Pace::default();
+        let mut pace = CleanerPace::default();
         assert_eq!(
             turn(&mut pace, Nanos::ZERO, 0.75, false, 1),
             Nanos::from_millis(10)
         );
-        let mut pace = Pace::default();
+        let mut pace = CleanerPace::default();
         pace.carried(100, 100, Nanos::from_secs(1));
         let at = |millis| Nanos::from_millis(millis);
         assert_eq!(turn(&mut pace, at(0), 0.75, false, 1), at(10));
@@ -180,7 +186,7 @@ mod tests {
 
     #[test]
     fn writes_wait_for_what_replaces_them_no_longer_than_for_what_is_carried_out() {
-        let mut pace = Pace::default();
+        let mut pace = CleanerPace::default();
         pace.carried(1000, 10, Nanos::from_secs(1));
         assert_eq!(pace.origin_rate(), Some(10.0));
         assert_eq!(
@@ -191,7 +197,7 @@ mod tests {
 
     #[test]
     fn writes_have_a_quarter_of_the_rate_while_the_log_is_to_get_empty() {
-        let mut pace = Pace::default();
+        let mut pace = CleanerPace::default();
         pace.carried(100, 100, Nanos::from_secs(1));
         let at = |millis| Nanos::from_millis(millis);
         assert_eq!(turn(&mut pace, at(0), 0.1, true, 1), at(40));
@@ -204,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_rate_follows_an_origin_that_slows_down() {
-        let mut pace = Pace::default();
+        let mut pace = CleanerPace::default();
         for _ in 0..20 {
             pace.carried(100, 100, Nanos::from_secs(1));
         }
@@ -217,9 +223,10 @@ mod tests {
 
     #[test]
     fn writes_that_wait_go_on_with_the_first_of_them_if_theirs_is_soon() {
-        let mut pace = Pace::default();
-        let came = |pace: &mut Pace| pace.turn(Nanos::ZERO, 0.75, false, 1).expect("it waits");
-        let waiting: Vec<Turn> = (0..20).map(|_| came(&mut pace)).collect();
+        let mut pace = CleanerPace::default();
+        let came =
+            |pace: &mut CleanerPace| pace.turn(Nanos::ZERO, 0.75, false, 1).expect("it waits");
+        let waiting: Vec<WriteTurn> = (0..20).map(|_| came(&mut pace)).collect();
         assert!(!waiting.iter().any(|turn| pace.joins(*turn)));
         pace.goes_on(waiting[0]);
         let joined = waiting.iter().filter(|turn| pace.joins(**turn));

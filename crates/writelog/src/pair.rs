@@ -1,7 +1,7 @@
 //! Reading and writing superblocks that exist twice.
 
-use block::{Buf, Device, Fua, IoResult, Kind, Lba, Pool};
-use layout::{BLOCK_BYTES, BLOCK_SECTORS, Pair, Paired};
+use block::{Buf, Device, Fua, IoErrorKind, IoResult, Lba, Pool};
+use layout::{BLOCK_BYTES, BLOCK_SECTORS, BlockPair, Paired};
 use std::cell::Cell;
 
 /// The two blocks of a superblock.
@@ -25,12 +25,12 @@ impl PairBlocks {
         &self,
         device: &impl Device,
         memory: &Pool,
-    ) -> IoResult<Pair<T>> {
+    ) -> IoResult<BlockPair<T>> {
         let mut blocks = [None, None];
         for (read, at) in blocks.iter_mut().zip(self.blocks) {
             *read = block(device, memory, at).await?;
         }
-        let pair = Pair::of(blocks.each_ref().map(Option::as_deref));
+        let pair = BlockPair::of(blocks.each_ref().map(Option::as_deref));
         self.worse.set(usize::from(!pair.first_is_worse));
         Ok(pair)
     }
@@ -60,7 +60,7 @@ pub(super) async fn block(device: &impl Device, memory: &Pool, at: u64) -> IoRes
     let buf = memory.take(BLOCK_BYTES);
     match device.read(Lba(at * BLOCK_SECTORS), buf).await {
         (buf, Ok(())) => Ok(Some(buf)),
-        (_, Err(error)) if error.kind() == Kind::Media => Ok(None),
+        (_, Err(error)) if error.kind() == IoErrorKind::Media => Ok(None),
         (_, Err(error)) => Err(error),
     }
 }

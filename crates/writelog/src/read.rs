@@ -3,37 +3,39 @@
 //! A dirty block comes from copy A, by its checksum, else from copy B, else the read fails; never
 //! from the origin.
 
-use super::Inner;
-use super::blocks::Spot;
-use super::index::Piece;
+use super::WriteBackShared;
+use super::blocks::BlockSpot;
+use super::index::IndexPiece;
 use super::share::HIT_MAX;
-use block::{Buf, Content, Device, Extent, IoError, IoResult, Kind};
+use block::{Buf, Content, Device, Extent, IoError, IoErrorKind, IoResult};
 use futures_util::future::join_all;
 use layout::{BLOCK_BYTES, SEGMENT_BLOCKS, block_crc};
 use std::ops::Range;
 
-impl<P: Device> Inner<P> {
+impl<P: Device> WriteBackShared<P> {
     pub(super) async fn read(&self, extent: Extent, buf: Buf) -> (Buf, IoResult) {
         let pieces = self.state.borrow().index.pieces(Self::blocks(extent));
-        if let [Piece::Origin(_)] = &pieces[..] {
+        if let [IndexPiece::Origin(_)] = &pieces[..] {
             return self.read_origin(extent, buf).await;
         }
         self.read_pieces(pieces, buf).await
     }
 
     /// Reads the pieces, which cover the buffer.
-    pub(super) async fn read_pieces(&self, pieces: Vec<Piece>, buf: Buf) -> (Buf, IoResult) {
+    pub(super) async fn read_pieces(&self, pieces: Vec<IndexPiece>, buf: Buf) -> (Buf, IoResult) {
         let mut rest = Some(buf);
         let works = pieces.into_iter().map(|piece| {
             let blocks = match &piece {
-                Piece::Log(run, _) | Piece::Zero(run) | Piece::Origin(run) => run.end - run.start,
+                IndexPiece::Log(run, _) | IndexPiece::Zero(run) | IndexPiece::Origin(run) => {
+                    run.end - run.start
+                }
             };
             let whole = rest.take().expect("the pieces cover the buffer");
             let (part, after) = whole.split_at(blocks as usize * BLOCK_BYTES);
             rest = Some(after);
             // A segment is not reused during a read from it.
             let pinned = match &piece {
-                Piece::Log(_, spots) => Some(self.pin(spots[0].at / SEGMENT_BLOCKS)),
+                IndexPiece::Log(_, spots) => Some(self.pin(spots[0].at / SEGMENT_BLOCKS)),
                 _ => None,
             };
             async move {
@@ -54,14 +56,14 @@ impl<P: Device> Inner<P> {
         (Buf::join(parts, &self.env.pool), result)
     }
 
-    async fn read_piece(&self, piece: Piece, mut part: Buf) -> (Buf, IoResult) {
+    async fn read_piece(&self, piece: IndexPiece, mut part: Buf) -> (Buf, IoResult) {
         match piece {
-            Piece::Origin(run) => self.read_origin(Self::extent(run), part).await,
-            Piece::Zero(_) => {
+            IndexPiece::Origin(run) => self.read_origin(Self::extent(run), part).await,
+            IndexPiece::Zero(_) => {
                 part.fill(0);
                 (part, Ok(()))
             }
-            Piece::Log(run, spots) => self.read_log(run, &spots, part).await,
+            IndexPiece::Log(run, spots) => self.read_log(run, &spots, part).await,
         }
     }
 
@@ -75,7 +77,12 @@ impl<P: Device> Inner<P> {
         read
     }
 
-    async fn read_log(&self, run: Range<u64>, spots: &[Spot], mut part: Buf) -> (Buf, IoResult) {
+    async fn read_log(
+        &self,
+        run: Range<u64>,
+        spots: &[BlockSpot],
+        mut part: Buf,
+    ) -> (Buf, IoResult) {
         // A copy may be lost meanwhile, and is not to be tried twice.
         let copies = self.copies.readable();
         for copy in copies.into_iter().flatten() {
@@ -87,7 +94,7 @@ impl<P: Device> Inner<P> {
             }
         }
         let what = "neither copy of what the origin does not have yet can be read";
-        let error = IoError::new(Kind::Corrupt, what).at(Self::extent(run));
+        let error = IoError::new(IoErrorKind::Corrupt, what).at(Self::extent(run));
         (part, Err(error))
     }
 
@@ -116,9 +123,9 @@ impl<P: Device> Inner<P> {
         let pieces = self.state.borrow().index.pieces(Self::blocks(extent));
         for piece in pieces {
             match piece {
-                Piece::Log(run, _) => out.push((Self::extent(run), Content::Data)),
-                Piece::Zero(run) => out.push((Self::extent(run), Content::Zero)),
-                Piece::Origin(run) => self.origin.extents(Self::extent(run), out).await?,
+                IndexPiece::Log(run, _) => out.push((Self::extent(run), Content::Data)),
+                IndexPiece::Zero(run) => out.push((Self::extent(run), Content::Zero)),
+                IndexPiece::Origin(run) => self.origin.extents(Self::extent(run), out).await?,
             }
         }
         Ok(())

@@ -1,29 +1,29 @@
 //! Records of a segment for the cleaner, from either copy.
 
-use super::Inner;
-use super::state::Cursor;
-use block::{Buf, Device, IoError, IoResult, Kind, Nanos};
-use layout::{BLOCK_BYTES, LOG_NUMBER, Record, SEGMENT_BLOCKS};
+use super::WriteBackShared;
+use super::state::CleanerCursor;
+use block::{Buf, Device, IoError, IoErrorKind, IoResult, Nanos};
+use layout::{BLOCK_BYTES, LOG_NUMBER, LogRecord, SEGMENT_BLOCKS};
 
 /// Pause before memory is asked for again.
 const NO_MEMORY: Nanos = Nanos::from_millis(1);
 
 /// A record with changes.
-pub(super) struct Found {
-    pub(super) record: Record,
+pub(super) struct FoundChange {
+    pub(super) record: LogRecord,
     /// Beginning of its data, in the area.
     pub(super) at: u32,
 }
 
-impl<P: Device> Inner<P> {
+impl<P: Device> WriteBackShared<P> {
     /// Returns the records from `cursor` on that are in one segment and before `limit`, up to the
     /// first that `takes` refuses. Moves the cursor past them. Notes are passed over.
     pub(super) async fn records(
         &self,
-        cursor: &mut Cursor,
+        cursor: &mut CleanerCursor,
         limit: u64,
-        mut takes: impl FnMut(&Record) -> bool,
-    ) -> IoResult<Vec<Found>> {
+        mut takes: impl FnMut(&LogRecord) -> bool,
+    ) -> IoResult<Vec<FoundChange>> {
         let (slot, used) = self.state.borrow().place_of(cursor);
         let (segment, from) = (cursor.segment, cursor.offset);
         let first = slot * SEGMENT_BLOCKS;
@@ -59,7 +59,7 @@ impl<P: Device> Inner<P> {
                     break;
                 }
                 let at = first + offset + 1;
-                found.push(Found { record, at });
+                found.push(FoundChange { record, at });
             }
             cursor.number += 1;
             cursor.offset += blocks;
@@ -93,8 +93,13 @@ impl<P: Device> Inner<P> {
 }
 
 /// Decodes the record `number` of a segment, if it begins here and is whole.
-fn sound<P: Device>(bytes: &[u8], number: u64, segment: u64, log: &Inner<P>) -> Option<Record> {
-    let record = Record::decode(&bytes[..BLOCK_BYTES], log.config.log).ok()?;
+fn sound<P: Device>(
+    bytes: &[u8],
+    number: u64,
+    segment: u64,
+    log: &WriteBackShared<P>,
+) -> Option<LogRecord> {
+    let record = LogRecord::decode(&bytes[..BLOCK_BYTES], log.config.log).ok()?;
     let data = bytes.get(BLOCK_BYTES..record.blocks() as usize * BLOCK_BYTES)?;
     let ours = record.number == number && record.segment == segment;
     (ours && record.log == LOG_NUMBER && record.has(data)).then_some(record)
@@ -102,5 +107,5 @@ fn sound<P: Device>(bytes: &[u8], number: u64, segment: u64, log: &Inner<P>) -> 
 
 fn unreadable(number: u64) -> IoError {
     let what = format!("neither copy of record {number} of the write-back log can be read");
-    IoError::new(Kind::Corrupt, what)
+    IoError::new(IoErrorKind::Corrupt, what)
 }

@@ -5,15 +5,17 @@
 //! written to the other, all copies are flushed, and a fence is durable. From then on records past
 //! the hole, and records of a copy that was away, are void.
 
-use super::copies::{Area, Copies};
-use super::journal::Journal;
+use super::copies::{CopyArea, LogCopies};
+use super::journal::WriteJournal;
 use super::missing::listed;
-use super::scan::{Found, Ours, Scan, Scrutiny, scan};
-use super::stage::Stage;
+use super::scan::{FoundRecord, OwnLog, Scan, Scrutiny, scan};
+use super::stage::LogStage;
 use super::standing::Standings;
-use super::state::{Cursor, Live, SEGMENTS_MIN, State};
-use super::{Config, Inner, Members, WriteBack, clean, mark};
-use block::{BoxDevice, Device, Env, Geometry, IoError, IoResult, Kind, Nanos, Sectors, Signal};
+use super::state::{CleanerCursor, LiveSegment, LogState, SEGMENTS_MIN};
+use super::{Config, Members, WriteBack, WriteBackShared, clean, mark};
+use block::{
+    BoxDevice, Device, Env, Geometry, IoError, IoErrorKind, IoResult, Nanos, Sectors, Signal,
+};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_NUMBER, SEGMENT_BLOCKS, SummaryWriter};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -27,15 +29,15 @@ impl<P: Device> WriteBack<P> {
         mut config: Config,
         env: Env,
         members: Rc<dyn Members>,
-        areas: [Option<Area<P>>; 2],
-        journal: Option<Journal<P>>,
+        areas: [Option<CopyArea<P>>; 2],
+        journal: Option<WriteJournal<P>>,
         origin: BoxDevice,
     ) -> IoResult<WriteBack<P>> {
         check(&config, &areas, &origin)?;
         fits(journal.as_ref(), &config)?;
         let changed = Rc::default();
         let stages = config.stages.clone();
-        let copies = Copies::new(
+        let copies = LogCopies::new(
             areas,
             members,
             env.clone(),
@@ -43,8 +45,8 @@ impl<P: Device> WriteBack<P> {
             stages.clone(),
         );
         let scan = {
-            let _under = stages.enter(Stage::Scan);
-            let mut ours = Ours {
+            let _under = stages.enter(LogStage::Scan);
+            let mut ours = OwnLog {
                 pool: config.log,
                 log: LOG_NUMBER,
                 scrutiny: config.scrutiny,
@@ -74,7 +76,7 @@ impl<P: Device> WriteBack<P> {
                 "of the write-back log no device that is here has record {}, which was there",
                 listed(&missing)
             );
-            return Err(IoError::new(Kind::Corrupt, what));
+            return Err(IoError::new(IoErrorKind::Corrupt, what));
         }
         let written_at = scan.records.values().map(|found| found.record.written_at);
         // A clock that was set back would make dirty data younger.
@@ -82,7 +84,7 @@ impl<P: Device> WriteBack<P> {
         config.epoch = config.epoch.max(newest - env.timer.now());
         let state = state(&scan, copies.segments(), config.max_lag);
         let geometry = logged(origin.geometry());
-        let log = Rc::new(Inner {
+        let log = Rc::new(WriteBackShared {
             config,
             env,
             origin,
@@ -123,10 +125,10 @@ impl<P: Device> WriteBack<P> {
             .await?;
         let found = log.found.take().expect("it is established once");
         {
-            let _under = log.stages.enter(Stage::Double);
+            let _under = log.stages.enter(LogStage::Double);
             log.double(&found).await?;
         }
-        let _under = log.stages.enter(Stage::Fence);
+        let _under = log.stages.enter(LogStage::Fence);
         log.fence().await
     }
 
@@ -154,7 +156,7 @@ impl<P: Device> WriteBack<P> {
         begun
     }
 
-    fn run(&self, work: impl AsyncFnOnce(&Rc<Inner<P>>) + 'static) {
+    fn run(&self, work: impl AsyncFnOnce(&Rc<WriteBackShared<P>>) + 'static) {
         let log = self.0.clone();
         log.tasks.set(log.tasks.get() + 1);
         self.0.env.spawn.spawn(async move {
@@ -175,8 +177,12 @@ pub fn logged(origin: &Geometry) -> Geometry {
 }
 
 /// Refuses a configuration that could not keep the promise.
-fn check<P: Device>(config: &Config, areas: &[Option<Area<P>>; 2], origin: &BoxDevice) -> IoResult {
-    let invalid = |what: String| Err(IoError::new(Kind::Invalid, what));
+fn check<P: Device>(
+    config: &Config,
+    areas: &[Option<CopyArea<P>>; 2],
+    origin: &BoxDevice,
+) -> IoResult {
+    let invalid = |what: String| Err(IoError::new(IoErrorKind::Invalid, what));
     let geometry = origin.geometry();
     if !geometry.sectors.0.is_multiple_of(BLOCK_SECTORS) {
         return invalid(format!(
@@ -187,7 +193,7 @@ fn check<P: Device>(config: &Config, areas: &[Option<Area<P>>; 2], origin: &BoxD
     if config.max_lag == Nanos::ZERO || config.dirty_max < 1 << 20 {
         return invalid("write-back needs a `max_lag` over 0 and a `dirty_max` of 1 MiB".into());
     }
-    let name = |area: &Area<P>| area.device.geometry().name.to_string();
+    let name = |area: &CopyArea<P>| area.device.geometry().name.to_string();
     if let [Some(a), Some(b)] = areas
         && a.domain == b.domain
     {
@@ -211,23 +217,23 @@ fn check<P: Device>(config: &Config, areas: &[Option<Area<P>>; 2], origin: &BoxD
 }
 
 /// Refuses a journal of another log.
-fn fits<P: Device>(journal: Option<&Journal<P>>, config: &Config) -> IoResult {
+fn fits<P: Device>(journal: Option<&WriteJournal<P>>, config: &Config) -> IoResult {
     if journal.is_some_and(|journal| journal.superblock().log != config.log) {
         let what = "the journal is of another write-back log";
-        return Err(IoError::new(Kind::Invalid, what));
+        return Err(IoError::new(IoErrorKind::Invalid, what));
     }
     Ok(())
 }
 
 /// Number before which the log has, or had, every record: the journal has them.
-fn pending_to<P: Device>(journal: Option<&Journal<P>>) -> u64 {
-    let pending = journal.and_then(Journal::pending);
+fn pending_to<P: Device>(journal: Option<&WriteJournal<P>>) -> u64 {
+    let pending = journal.and_then(WriteJournal::pending);
     pending.map_or(0, |pending| pending.to)
 }
 
 /// State of the log before its fence.
-fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
-    let mut state = State {
+fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> LogState {
+    let mut state = LogState {
         next: scan.done_to,
         fence: scan.done_to,
         completed_to: scan.done_to,
@@ -242,7 +248,7 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
         summary: None,
         free: VecDeque::new(),
         next_segment: scan.next_segment,
-        cursor: Cursor {
+        cursor: CleanerCursor {
             segment: 0,
             offset: 1,
             number: scan.done_to,
@@ -260,7 +266,7 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
             .back()
             .is_none_or(|s| s.number != record.segment)
         {
-            state.segments.push_back(Live {
+            state.segments.push_back(LiveSegment {
                 number: record.segment,
                 slot: found.slot,
                 first: *number,
@@ -282,7 +288,7 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
         let records = scan.records.range(last.first..);
         state.summary = Some(summary(records.map(|(_, found)| found)));
     }
-    let data_at = |found: &Found| found.slot * SEGMENT_BLOCKS + found.offset + 1;
+    let data_at = |found: &FoundRecord| found.slot * SEGMENT_BLOCKS + found.offset + 1;
     let records = scan.records.values();
     let records = records.map(|found| (&found.record, data_at(found)));
     state.index.fill(records);
@@ -294,7 +300,7 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> State {
 }
 
 /// Summary of a segment with these records, to be filled further.
-fn summary<'a>(records: impl Iterator<Item = &'a Found> + Clone) -> SummaryWriter {
+fn summary<'a>(records: impl Iterator<Item = &'a FoundRecord> + Clone) -> SummaryWriter {
     let first = records.clone().next().expect("a live segment has one");
     let (segment, number) = (first.record.segment, first.record.number);
     let mut summary = SummaryWriter::new(segment, number, first.offset);
@@ -302,7 +308,7 @@ fn summary<'a>(records: impl Iterator<Item = &'a Found> + Clone) -> SummaryWrite
     summary
 }
 
-impl<P: Device> Inner<P> {
+impl<P: Device> WriteBackShared<P> {
     /// Makes every segment of the log whole on all copies, durably.
     async fn double(&self, scan: &Scan) -> IoResult {
         let live: Vec<_> = {

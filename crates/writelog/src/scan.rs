@@ -14,11 +14,11 @@
 //! The third keeps a summary true after any loss of later segments. A copy that has been away may
 //! have the header of a segment that the log has gone on without.
 
-use super::copies::{Copies, SegmentRead};
-use super::missing::Known;
-use block::{Buf, Device, Env, IoError, Kind};
+use super::copies::{LogCopies, SegmentRead};
+use super::missing::KnownIncarnations;
+use block::{Buf, Device, Env, IoError, IoErrorKind};
 use futures_util::future::join_all;
-use layout::{BLOCK_BYTES, PageError, Record, SEGMENT_BLOCKS, Segment, Uuid};
+use layout::{BLOCK_BYTES, LogRecord, PageError, SEGMENT_BLOCKS, Segment, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -38,7 +38,7 @@ pub enum Scrutiny {
 }
 
 /// The log to scan, and the state known of it.
-pub(super) struct Ours {
+pub(super) struct OwnLog {
     pub(super) pool: Uuid,
     pub(super) log: u32,
     pub(super) scrutiny: Scrutiny,
@@ -49,14 +49,14 @@ pub(super) struct Ours {
 }
 
 /// A record that was found.
-pub(super) struct Found {
-    pub(super) record: Record,
+pub(super) struct FoundRecord {
+    pub(super) record: LogRecord,
     pub(super) slot: u32,
     pub(super) offset: u32,
 }
 
 /// Blocks of a segment that belong together, and the copies that have them whole.
-pub(super) struct Part {
+pub(super) struct SegmentPart {
     pub(super) offset: u32,
     pub(super) blocks: u32,
     pub(super) sound: [bool; 2],
@@ -73,9 +73,9 @@ struct Headed {
 pub(super) struct Scan {
     /// Contents of each segment, from its header on, with records before `done_to`: they lead to
     /// the rest. For a segment with a summary, the header alone, unless the segment was read too.
-    pub(super) parts: BTreeMap<u64, Vec<Part>>,
+    pub(super) parts: BTreeMap<u64, Vec<SegmentPart>>,
     /// The best record of each number.
-    pub(super) records: BTreeMap<u64, Found>,
+    pub(super) records: BTreeMap<u64, FoundRecord>,
     pub(super) done_to: u64,
     /// Number of the next segment.
     pub(super) next_segment: u64,
@@ -95,14 +95,18 @@ pub(super) struct Scan {
     headless: BTreeSet<u32>,
     /// Slots with a valid header on a trusted copy.
     headed: BTreeSet<u32>,
-    known: Known,
+    known: KnownIncarnations,
 }
 
 /// Error of a copy that fails as a whole, with the number of the copy.
 pub(super) type Unread<T> = Result<T, (usize, IoError)>;
 
 /// Reads the remains of the log on the online copies.
-pub(super) async fn scan<P: Device>(ours: &Ours, copies: &Copies<P>, env: &Env) -> Unread<Scan> {
+pub(super) async fn scan<P: Device>(
+    ours: &OwnLog,
+    copies: &LogCopies<P>,
+    env: &Env,
+) -> Unread<Scan> {
     let mut scan = Scan::default();
     let area = |copy: usize| copies.areas[copy].as_ref();
     let there: Vec<usize> = copies.online().collect();
@@ -146,7 +150,7 @@ pub(super) async fn scan<P: Device>(ours: &Ours, copies: &Copies<P>, env: &Env) 
 
 /// Reads a block of a slot on each copy of `there`; `None` if its medium is damaged.
 async fn read_blocks<P: Device>(
-    copies: &Copies<P>,
+    copies: &LogCopies<P>,
     env: &Env,
     there: &[usize],
     slot: u32,
@@ -157,7 +161,7 @@ async fn read_blocks<P: Device>(
         let at = slot * SEGMENT_BLOCKS + offset;
         match copies.read(*copy, at, buf).await {
             (buf, Ok(())) => Ok(Some(buf)),
-            (_, Err(error)) if error.kind() == Kind::Media => Ok(None),
+            (_, Err(error)) if error.kind() == IoErrorKind::Media => Ok(None),
             (_, Err(error)) => Err((*copy, error)),
         }
     };
@@ -167,7 +171,7 @@ async fn read_blocks<P: Device>(
 
 /// Reads the whole of a slot on each trusted copy.
 async fn read_whole<P: Device>(
-    copies: &Copies<P>,
+    copies: &LogCopies<P>,
     trusted: &[usize],
     slot: u32,
 ) -> Unread<[Option<SegmentRead>; 2]> {
@@ -184,7 +188,7 @@ impl Scan {
     /// number matters.
     fn header(
         &mut self,
-        ours: &Ours,
+        ours: &OwnLog,
         slot: u32,
         copy: usize,
         is_trusted: bool,
@@ -227,7 +231,7 @@ impl Scan {
     }
 
     fn begin(&mut self, number: u64, slot: u32, sound: [bool; 2], header: Option<Segment>) {
-        let part = Part {
+        let part = SegmentPart {
             offset: 0,
             blocks: 1,
             sound,
@@ -240,8 +244,8 @@ impl Scan {
     /// first record.
     async fn find_headless<P: Device>(
         &mut self,
-        ours: &Ours,
-        copies: &Copies<P>,
+        ours: &OwnLog,
+        copies: &LogCopies<P>,
         env: &Env,
         trusted: &[usize],
     ) -> Unread<()> {
@@ -251,7 +255,7 @@ impl Scan {
             let works = works.map(|slot| read_blocks(copies, env, trusted, *slot, 1));
             for (slot, read) in slots.iter().zip(join_all(works).await) {
                 let blocks = read?.into_iter().flatten();
-                let records = blocks.filter_map(|b| Record::decode(&b, ours.pool).ok());
+                let records = blocks.filter_map(|b| LogRecord::decode(&b, ours.pool).ok());
                 let records = records.filter(|record| record.log == ours.log);
                 let newest = records.max_by_key(|record| (record.segment, record.incarnation));
                 let Some(number) = newest.map(|record| record.segment) else {
@@ -267,7 +271,7 @@ impl Scan {
     }
 
     /// Takes the records of durable segments from summaries. Returns the numbers of those segments.
-    fn summaries(&mut self, ours: &Ours) -> BTreeSet<u64> {
+    fn summaries(&mut self, ours: &OwnLog) -> BTreeSet<u64> {
         let headers = self.segments.values_mut();
         let headers = headers.filter_map(|found| found.header.as_mut());
         let (mut of, mut durable_to) = (BTreeMap::new(), 0);
@@ -305,8 +309,14 @@ impl Scan {
 
     /// Takes the records of segment `number` that either copy has. The search goes on behind a
     /// place without a record: later records show that one was there.
-    fn segment(&mut self, ours: &Ours, number: u64, slot: u32, copies: &[Option<SegmentRead>; 2]) {
-        let is_ours = |record: &Record| record.segment == number && record.log == ours.log;
+    fn segment(
+        &mut self,
+        ours: &OwnLog,
+        number: u64,
+        slot: u32,
+        copies: &[Option<SegmentRead>; 2],
+    ) {
+        let is_ours = |record: &LogRecord| record.segment == number && record.log == ours.log;
         let listed = self.listed.remove(&number).unwrap_or_default();
         let (mut offset, mut is_broken) = (1, false);
         while offset < SEGMENT_BLOCKS {
@@ -332,12 +342,12 @@ impl Scan {
                 continue;
             };
             let blocks = record.blocks();
-            let is_it = |found: &Record| {
-                let names = |record: &Record| (record.number, record.incarnation);
+            let is_it = |found: &LogRecord| {
+                let names = |record: &LogRecord| (record.number, record.incarnation);
                 names(found) == names(&record)
             };
             let sound = found.map(|found| found.as_ref().is_some_and(is_it));
-            self.parts.entry(number).or_default().push(Part {
+            self.parts.entry(number).or_default().push(SegmentPart {
                 offset,
                 blocks,
                 sound,
@@ -351,12 +361,12 @@ impl Scan {
         }
     }
 
-    fn found(&mut self, slot: u32, offset: u32, record: Record) {
+    fn found(&mut self, slot: u32, offset: u32, record: LogRecord) {
         self.done_to = self.done_to.max(record.done_to);
         self.known.record(&record);
         let known = self.records.get(&record.number);
         if known.is_none_or(|known| known.record.incarnation < record.incarnation) {
-            let found = Found {
+            let found = FoundRecord {
                 slot,
                 offset,
                 record,
@@ -376,7 +386,7 @@ impl Scan {
 
     /// Keeps the log alone: records from `done_to` on, up to the first hole. A known record that no
     /// copy has is missing. Records after a hole are kept only at the operator's request.
-    fn end(&mut self, ours: &Ours) {
+    fn end(&mut self, ours: &OwnLog) {
         let (done_to, known) = (self.done_to, &self.known);
         self.records.retain(|number, found| {
             *number >= done_to && !known.is_void(*number, found.record.incarnation)

@@ -6,7 +6,7 @@ use std::cell::Cell;
 
 /// A kind of work in progress.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Stage {
+pub enum LogStage {
     /// A record is in flight to all copies.
     Append,
     /// A record of several writes is in flight.
@@ -57,41 +57,41 @@ pub enum Stage {
     Redo,
 }
 
-impl Stage {
+impl LogStage {
     /// Every stage: those of any log, of a log with windows, and of a log with a journal.
-    pub const ALL: [Stage; 24] = [
-        Stage::Append,
-        Stage::Join,
-        Stage::BetweenCopies,
-        Stage::Forced,
-        Stage::Turn,
-        Stage::Flush,
-        Stage::BetweenFlushes,
-        Stage::Apply,
-        Stage::OriginFlush,
-        Stage::Note,
-        Stage::Loss,
-        Stage::Degraded,
-        Stage::Drain,
-        Stage::Scan,
-        Stage::Double,
-        Stage::Fence,
-        Stage::Window,
-        Stage::Skip,
-        Stage::JournalBody,
-        Stage::JournalFlush,
-        Stage::JournalCommit,
-        Stage::Retire,
-        Stage::Forsake,
-        Stage::Redo,
+    pub const ALL: [LogStage; 24] = [
+        LogStage::Append,
+        LogStage::Join,
+        LogStage::BetweenCopies,
+        LogStage::Forced,
+        LogStage::Turn,
+        LogStage::Flush,
+        LogStage::BetweenFlushes,
+        LogStage::Apply,
+        LogStage::OriginFlush,
+        LogStage::Note,
+        LogStage::Loss,
+        LogStage::Degraded,
+        LogStage::Drain,
+        LogStage::Scan,
+        LogStage::Double,
+        LogStage::Fence,
+        LogStage::Window,
+        LogStage::Skip,
+        LogStage::JournalBody,
+        LogStage::JournalFlush,
+        LogStage::JournalCommit,
+        LogStage::Retire,
+        LogStage::Forsake,
+        LogStage::Redo,
     ];
 
     /// Stages that a log may be in.
-    pub fn of(cleaning: Cleaning) -> &'static [Stage] {
+    pub fn of(cleaning: Cleaning) -> &'static [LogStage] {
         match cleaning {
-            Cleaning::Ordered => &Stage::ALL[..16],
-            Cleaning::Coalesced => &Stage::ALL[..18],
-            Cleaning::Journaled => &Stage::ALL,
+            Cleaning::Ordered => &LogStage::ALL[..16],
+            Cleaning::Coalesced => &LogStage::ALL[..18],
+            Cleaning::Journaled => &LogStage::ALL,
         }
     }
 }
@@ -99,29 +99,29 @@ impl Stage {
 /// Counts of the stages in progress.
 #[derive(Default)]
 pub struct Stages {
-    counts: [Cell<u32>; Stage::ALL.len()],
+    counts: [Cell<u32>; LogStage::ALL.len()],
     entered: Signal,
 }
 
 impl Stages {
     /// Stages in progress.
-    pub fn now(&self) -> impl Iterator<Item = Stage> {
-        let all = Stage::ALL.into_iter();
+    pub fn now(&self) -> impl Iterator<Item = LogStage> {
+        let all = LogStage::ALL.into_iter();
         all.filter(|stage| self.is(*stage))
     }
 
     /// True if `stage` is in progress.
-    pub fn is(&self, stage: Stage) -> bool {
+    pub fn is(&self, stage: LogStage) -> bool {
         self.counts[stage as usize].get() > 0
     }
 
     /// Waits until `stage` is in progress.
-    pub async fn until(&self, stage: Stage) {
+    pub async fn until(&self, stage: LogStage) {
         self.entered.until(|| self.is(stage)).await;
     }
 
     /// Puts `stage` in progress until the guard is dropped.
-    pub(super) fn enter(&self, stage: Stage) -> Under<'_> {
+    pub(super) fn enter(&self, stage: LogStage) -> Under<'_> {
         let count = &self.counts[stage as usize];
         count.set(count.get() + 1);
         self.entered.notify();

@@ -7,12 +7,12 @@
 //! Invariants:
 //!     a copy fails the write of its superblock ⟹ it is lost, as by any other write
 //!     an attempt fails ⟹ another follows, until the wanted standing is durable or no copy is left
-//!     a field of `Durable` is set ⟹ every later incarnation finds that
+//!     a field of `DurableStanding` is set ⟹ every later incarnation finds that
 //!
 //! Not here: the superblocks (`ledger`).
 
-use super::stage::{Stage, Stages};
-use block::{Env, IoError, IoResult, Kind, Nanos, Signal};
+use super::stage::{LogStage, Stages};
+use block::{Env, IoError, IoErrorKind, IoResult, Nanos, Signal};
 use futures_util::future::select;
 use std::cell::{Cell, RefCell};
 use std::pin::{Pin, pin};
@@ -23,7 +23,7 @@ const RETRY: Nanos = Nanos::from_secs(1);
 
 /// The standing for later incarnations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct LogStanding {
     /// Copies with valid data.
     pub copies: [bool; 2],
     /// True if data may be dirty.
@@ -74,22 +74,22 @@ pub trait Members {
     /// which is carried through.
     fn record(
         &self,
-        standing: Standing,
+        standing: LogStanding,
     ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>>;
 }
 
 /// Fields that are known to be durable.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-struct Durable {
+struct DurableStanding {
     copies: Option<[bool; 2]>,
     owes: Option<bool>,
     forsaken: Option<bool>,
     watched: Option<u64>,
 }
 
-impl Durable {
-    fn of(standing: Standing) -> Durable {
-        Durable {
+impl DurableStanding {
+    fn of(standing: LogStanding) -> DurableStanding {
+        DurableStanding {
             copies: Some(standing.copies),
             owes: Some(standing.owes),
             forsaken: Some(standing.forsaken),
@@ -98,9 +98,9 @@ impl Durable {
     }
 
     /// Returns the fields that hold while `standing` is being written.
-    fn amid(self, standing: Standing) -> Durable {
-        let next = Durable::of(standing);
-        Durable {
+    fn amid(self, standing: LogStanding) -> DurableStanding {
+        let next = DurableStanding::of(standing);
+        DurableStanding {
             copies: self.copies.filter(|_| self.copies == next.copies),
             owes: self.owes.filter(|_| self.owes == next.owes),
             forsaken: self.forsaken.filter(|_| self.forsaken == next.forsaken),
@@ -114,8 +114,8 @@ pub(super) struct Standings {
     env: Env,
     changed: Rc<Signal>,
     stages: Rc<Stages>,
-    wanted: Cell<Standing>,
-    durable: Cell<Durable>,
+    wanted: Cell<LogStanding>,
+    durable: Cell<DurableStanding>,
     /// Number of failed attempts; `trouble` is the last error.
     failures: Cell<u64>,
     trouble: RefCell<Option<IoError>>,
@@ -141,7 +141,7 @@ impl Standings {
             env,
             changed,
             stages,
-            wanted: Cell::new(Standing {
+            wanted: Cell::new(LogStanding {
                 copies,
                 owes: true,
                 forsaken: false,
@@ -173,7 +173,7 @@ impl Standings {
     }
 
     /// Changes the wanted standing.
-    pub(super) fn want(&self, change: impl FnOnce(&mut Standing)) {
+    pub(super) fn want(&self, change: impl FnOnce(&mut LogStanding)) {
         let mut wanted = self.wanted.get();
         change(&mut wanted);
         self.wanted.set(wanted);
@@ -220,7 +220,7 @@ impl Standings {
 
     /// True if the wanted standing is durable.
     pub(super) fn is_durable(&self) -> bool {
-        self.durable.get() == Durable::of(self.wanted.get())
+        self.durable.get() == DurableStanding::of(self.wanted.get())
     }
 
     /// Returns once `holds` is true, or with the error of an attempt that has failed since.
@@ -242,7 +242,7 @@ impl Standings {
     fn last_error(&self) -> IoError {
         let trouble = self.trouble.borrow();
         let trouble = trouble.as_ref().map(IoError::duplicate);
-        trouble.unwrap_or_else(|| IoError::new(Kind::Gone, "the write-back log was closed"))
+        trouble.unwrap_or_else(|| IoError::new(IoErrorKind::Gone, "the write-back log was closed"))
     }
 
     /// Gives the journal up: returns once it will never be replayed, durably. `Err`: no copy is
@@ -276,7 +276,7 @@ impl Standings {
     /// a new log.
     pub(super) async fn end(&self, trusted: [bool; 2]) -> IoResult {
         for copies in [trusted, [false; 2]] {
-            let standing = Standing {
+            let standing = LogStanding {
                 copies,
                 owes: false,
                 ..self.wanted.get()
@@ -315,7 +315,7 @@ impl Standings {
             }
             let loses = self.lost_by.borrow().iter().any(Option::is_some);
             let loses = loses && !self.are_losses_durable();
-            let _under = loses.then(|| self.stages.enter(Stage::Loss));
+            let _under = loses.then(|| self.stages.enter(LogStage::Loss));
             if let Err(error) = self.record().await {
                 self.trouble.replace(Some(error));
                 self.failures.set(self.failures.get() + 1);
@@ -338,7 +338,7 @@ impl Standings {
         let recorded = self.members.record(wanted).await;
         let ended = match recorded {
             Ok(()) => {
-                self.durable.set(Durable::of(wanted));
+                self.durable.set(DurableStanding::of(wanted));
                 self.trouble.replace(None);
                 Ok(())
             }
@@ -361,5 +361,5 @@ impl Standings {
 /// Error of a log without a copy.
 pub(super) fn gone() -> IoError {
     let what = "no copy of the write-back log can be written: its devices are lost";
-    IoError::new(Kind::Gone, what)
+    IoError::new(IoErrorKind::Gone, what)
 }

@@ -5,8 +5,8 @@
 //!     a segment is free ⟹ all its records are before `done_to`, and that is durable
 //!     the front of `ages` is no newer than the oldest dirty record
 
-use super::index::Index;
-use super::join::Queue;
+use super::index::LogIndex;
+use super::join::JoinQueue;
 use block::Nanos;
 use layout::{JOURNAL_HALF_MIN, LOG_AREA, RecordExtent, SEGMENT_BLOCKS, SummaryWriter};
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ pub const JOURNAL_BYTES_MIN: u64 = (LOG_AREA + 2 * JOURNAL_HALF_MIN) * layout::B
 const AGES: u64 = 64;
 
 /// A segment whose records may be dirty.
-pub(super) struct Live {
+pub(super) struct LiveSegment {
     pub(super) number: u64,
     pub(super) slot: u32,
     /// Number of its first record.
@@ -36,7 +36,7 @@ pub(super) struct Live {
 }
 
 /// A record in flight.
-pub(super) struct Flight {
+pub(super) struct RecordInFlight {
     pub(super) extents: Vec<RecordExtent>,
     pub(super) crcs: Vec<u32>,
     /// First block of its data.
@@ -47,7 +47,7 @@ pub(super) struct Flight {
 }
 
 /// Place of a new record.
-pub(super) struct Spot {
+pub(super) struct RecordSpot {
     pub(super) number: u64,
     pub(super) segment: u64,
     /// The block of its header, in the area.
@@ -56,14 +56,14 @@ pub(super) struct Spot {
 
 /// Place at which the cleaner reads on.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Cursor {
+pub(super) struct CleanerCursor {
     pub(super) segment: u64,
     /// A block of the segment, and the number of the record that begins there.
     pub(super) offset: u32,
     pub(super) number: u64,
 }
 
-pub(super) struct State {
+pub(super) struct LogState {
     /// Number of the next record.
     pub(super) next: u64,
     /// First number of this incarnation.
@@ -79,27 +79,27 @@ pub(super) struct State {
     /// Number after the last record that changes anything.
     pub(super) owed_to: u64,
     /// Writes that wait for a record.
-    pub(super) queue: Queue,
+    pub(super) queue: JoinQueue,
     /// Records in flight, from `completed_to` on.
-    pub(super) flights: VecDeque<Flight>,
+    pub(super) flights: VecDeque<RecordInFlight>,
     /// Segments in order; the last is being filled.
-    pub(super) segments: VecDeque<Live>,
+    pub(super) segments: VecDeque<LiveSegment>,
     pub(super) free: VecDeque<u32>,
     pub(super) next_segment: u64,
     /// Summary of the last segment.
     pub(super) summary: Option<SummaryWriter>,
     /// Place of the cleaner. Beyond `done_to` by notes only.
-    pub(super) cursor: Cursor,
+    pub(super) cursor: CleanerCursor,
     pub(super) interval: u64,
     /// True if the interval has a record.
     pub(super) interval_used: bool,
-    pub(super) index: Index,
+    pub(super) index: LogIndex,
     /// Numbers of records, each with the time of the first record from there on.
     pub(super) ages: VecDeque<(u64, Nanos)>,
     pub(super) turning: bool,
 }
 
-impl State {
+impl LogState {
     /// Closes the interval: later records are of another.
     pub(super) fn close_interval(&mut self) {
         if std::mem::take(&mut self.interval_used) {
@@ -139,11 +139,11 @@ impl State {
     }
 
     /// Gives a record its place, for which there is room; `blocks` includes the header.
-    pub(super) fn place(&mut self, blocks: u32) -> Spot {
+    pub(super) fn place(&mut self, blocks: u32) -> RecordSpot {
         let segment = self.segments.back_mut().expect("one is being filled");
         let at = segment.slot * SEGMENT_BLOCKS + segment.used;
         segment.used += blocks;
-        let spot = Spot {
+        let spot = RecordSpot {
             number: self.next,
             segment: segment.number,
             at,
@@ -171,7 +171,7 @@ impl State {
     pub(super) fn end(&mut self, number: u64, copies: usize) {
         let place = (number - self.completed_to) as usize;
         self.flights[place].ended = Some(copies);
-        let is_complete = |flight: &Flight| flight.ended.is_some_and(|copies| copies > 0);
+        let is_complete = |flight: &RecordInFlight| flight.ended.is_some_and(|copies| copies > 0);
         while self.flights.front().is_some_and(is_complete) {
             let flight = self.flights.pop_front().expect("it has a front");
             let number = self.completed_to;
@@ -186,7 +186,7 @@ impl State {
 
     /// Slot of the cursor's segment, and its blocks in use. A cursor at the end of a segment moves
     /// to the next.
-    pub(super) fn place_of(&self, cursor: &mut Cursor) -> (u32, u32) {
+    pub(super) fn place_of(&self, cursor: &mut CleanerCursor) -> (u32, u32) {
         let from = self.segments.iter();
         let mut from = from.skip_while(|live| live.number != cursor.segment);
         let mut live = from.next().expect("the cursor is in a live segment");
@@ -201,7 +201,7 @@ impl State {
 
     /// Notes that all records before the cursor are at the origin, and that this is durable in the
     /// pool.
-    pub(super) fn done(&mut self, cursor: Cursor) {
+    pub(super) fn done(&mut self, cursor: CleanerCursor) {
         let to = cursor.number;
         self.done_to = to;
         self.cursor = cursor;

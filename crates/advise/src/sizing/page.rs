@@ -1,7 +1,7 @@
 //! The advice as a page of one file with its charts.
 
-use super::{Advice, Outcome};
-use crate::page::{FIRST, GRID, INK, MARK, PAPER, Page, SECOND, bytes, span, table, themed};
+use super::{Advice, SizeOutcome};
+use crate::page::{FIRST, GRID, HtmlPage, INK, MARK, PAPER, SECOND, bytes, span, table, themed};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -16,7 +16,7 @@ type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 /// The page.
 pub fn page(advice: &Advice) -> Drawn<String> {
     let recommended = advice.recommended();
-    let mut page = Page::new(
+    let mut page = HtmlPage::new(
         &format!("How large a pool for {}", advice.source),
         &format!("{} Policy: {}.", advice.basis, advice.policy),
     );
@@ -84,7 +84,7 @@ pub fn page(advice: &Advice) -> Drawn<String> {
     Ok(page.finish())
 }
 
-fn chosen(size: &Outcome) -> bool {
+fn chosen(size: &SizeOutcome) -> bool {
     size.label == "recommended"
 }
 
@@ -306,10 +306,10 @@ mod tests {
     use super::*;
     use crate::page::assert_self_contained;
     use crate::sizing::tests::{loop_of, lru};
-    use crate::sizing::{EXAMPLE_PRICES, Estimate, PriceBook, Subject, advise};
+    use crate::sizing::{AdviceSubject, EXAMPLE_PRICES, Estimate, PriceBook, advise};
 
     fn made(seconds: bool, estimate: Option<Estimate>) -> String {
-        let subject = Subject {
+        let subject = AdviceSubject {
             source: "a <trace>".into(),
             basis: "Nothing.".into(),
             policy: "lru".into(),

@@ -27,13 +27,13 @@ pub struct PriceBook {
     /// A kilowatt-hour, cooling included.
     pub power_per_kwh: f64,
     /// The pool's SSD.
-    pub ssd: Ssd,
+    pub ssd: SsdPrice,
 }
 
 /// Price and rating of an SSD.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ssd {
+pub struct SsdPrice {
     /// A gigabyte (10^9 bytes).
     pub price_per_gb: f64,
     /// Full-device writes a day that the SSD is rated for, over `warranty_years`.
@@ -50,7 +50,7 @@ fn as_text<S: serde::Serializer>(date: &Datetime, to: S) -> Result<S::Ok, S::Err
 
 /// The cost of one pool.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Cost {
+pub struct PoolCost {
     /// Years until the rated writes are used up; none if no bytes are written or the rate is not
     /// known.
     pub endurance_years: Option<f64>,
@@ -129,7 +129,7 @@ impl PriceBook {
 
     /// The cost of `pool_bytes` that are written at a steady rate, if that is
     /// known.
-    pub fn cost(&self, pool_bytes: f64, written_bytes_per_second: Option<f64>) -> Cost {
+    pub fn cost(&self, pool_bytes: f64, written_bytes_per_second: Option<f64>) -> PoolCost {
         let ssd = &self.ssd;
         let rated_bytes = pool_bytes * ssd.writes_per_day * ssd.warranty_years * DAYS_PER_YEAR;
         let per_year = |bytes: f64| bytes * SECONDS_PER_DAY * DAYS_PER_YEAR;
@@ -149,7 +149,7 @@ impl PriceBook {
         let power = (0..self.years)
             .map(|year| kwh_per_year * self.power_per_kwh * discounted(f64::from(year) + 0.5))
             .sum();
-        Cost {
+        PoolCost {
             endurance_years,
             hardware,
             purchases,

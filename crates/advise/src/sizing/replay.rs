@@ -11,14 +11,14 @@
 //! pool is.
 
 use super::{Estimate, Hits, recommended};
-use crate::array::{Array, ID_BITS};
+use crate::array::{DriveStripe, ID_BITS};
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
 use drives::catalogue::Drive;
-use drives::{Completed, Op};
+use drives::{Completed, DriveOp};
 use hdrhistogram::Histogram;
-use policy::{Instruction, Key, Parts, Policy, Unpinned, registry};
+use policy::{Instruction, LineKey, LineParts, Policy, Unpinned, registry};
 use std::collections::HashMap;
-use trace::Record;
+use trace::TraceRecord;
 
 /// Requests in flight at the most.
 pub const DEPTH: usize = 256;
@@ -36,7 +36,7 @@ const TICK: Nanos = Nanos(1_000_000_000);
 
 /// The devices that are modelled.
 #[derive(Clone, Debug)]
-pub struct Devices {
+pub struct ModelledDevices {
     /// The origin's drives.
     pub origin: Drive,
     /// Number of drives, striped.
@@ -46,7 +46,7 @@ pub struct Devices {
 }
 
 /// A request or a fill in flight.
-struct Flight {
+struct ModelledFlight {
     arrived: Nanos,
     pieces: u32,
     /// True if a client waits.
@@ -56,7 +56,7 @@ struct Flight {
 }
 
 /// Contents of a pool of one size.
-struct Contents {
+struct ModelledContents {
     policy: Box<dyn Policy>,
     slots: u32,
     line_bytes: u64,
@@ -70,7 +70,7 @@ struct Contents {
 
 /// Places of the blocks of a request.
 #[derive(Default)]
-struct Found {
+struct BlockPlaces {
     /// First and last block that the origin is asked for.
     missing: Option<(u64, u64)>,
     /// Blocks of the pool: hits of a read, or the blocks that a write updates.
@@ -80,11 +80,11 @@ struct Found {
 }
 
 /// One size of pool under the trace.
-struct Lane {
-    contents: Contents,
-    origin: Array,
-    pool: Array,
-    flight: HashMap<u64, Flight>,
+struct SizeLane {
+    contents: ModelledContents,
+    origin: DriveStripe,
+    pool: DriveStripe,
+    flight: HashMap<u64, ModelledFlight>,
     clients: usize,
     next_id: u64,
     now: Nanos,
@@ -95,12 +95,12 @@ struct Lane {
     pool_written: u64,
 }
 
-impl Contents {
-    fn new(policy: &str, pool_bytes: u64, line_bytes: u64) -> Contents {
+impl ModelledContents {
+    fn new(policy: &str, pool_bytes: u64, line_bytes: u64) -> ModelledContents {
         let slots = u32::try_from(pool_bytes / line_bytes).unwrap_or(u32::MAX / 4);
         let policy = registry::build(policy, slots, 1).expect("the caller checked the name");
         let blocks = u64::from(slots) * (line_bytes / BLOCK_BYTES);
-        Contents {
+        ModelledContents {
             policy,
             slots,
             line_bytes,
@@ -112,27 +112,27 @@ impl Contents {
     }
 
     /// Asks the policy about each line of a request.
-    fn look_up(&mut self, record: &Record) -> Found {
+    fn look_up(&mut self, record: &TraceRecord) -> BlockPlaces {
         if record.time >= self.next_tick {
             self.policy.tick(record.time);
             self.next_tick = record.time + TICK;
         }
-        let read = record.op == trace::Op::Read;
-        let request = policy::Request {
+        let read = record.op == trace::RecordOp::Read;
+        let request = policy::PolicyRequest {
             op: if read {
-                policy::Op::Read
+                policy::PolicyOp::Read
             } else {
-                policy::Op::Write
+                policy::PolicyOp::Write
             },
             len_bytes: record.len_bytes,
-            ..policy::Request::default()
+            ..policy::PolicyRequest::default()
         };
         let blocks_per_line = self.line_bytes / BLOCK_BYTES;
         let (first, end) = {
             let blocks = record.blocks(BLOCK_BYTES);
             (*blocks.start(), blocks.end() + 1)
         };
-        let mut found = Found::default();
+        let mut found = BlockPlaces::default();
         if read {
             self.blocks += end - first;
         }
@@ -141,15 +141,15 @@ impl Contents {
             return found;
         }
         for line in record.blocks(self.line_bytes) {
-            let key = Key(u64::from(record.volume) << 40 ^ line);
+            let key = LineKey(u64::from(record.volume) << 40 ^ line);
             let (from, to) = (
                 first.max(line * blocks_per_line),
                 end.min((line + 1) * blocks_per_line),
             );
             let (start, count) = (from % blocks_per_line, to - from);
             let log = blocks_per_line.trailing_zeros();
-            let request = policy::Request {
-                parts: Parts::of(start as u32, count as u32, log),
+            let request = policy::PolicyRequest {
+                parts: LineParts::of(start as u32, count as u32, log),
                 ..request
             };
             let place = self
@@ -158,14 +158,16 @@ impl Contents {
             match place {
                 Some(place) if read && self.are_valid(place, to - from) => {
                     self.hits += to - from;
-                    found.direct.push(Lane::extent(place, place + to - from));
+                    found
+                        .direct
+                        .push(SizeLane::extent(place, place + to - from));
                 }
                 _ => {
                     let start = found.missing.map_or(from, |(start, _)| start);
                     found.missing = Some((start, to));
                     if let Some(place) = place {
                         self.set(place, to - from, true);
-                        let extent = Lane::extent(place, place + to - from);
+                        let extent = SizeLane::extent(place, place + to - from);
                         let way = if read {
                             &mut found.fills
                         } else {
@@ -181,7 +183,7 @@ impl Contents {
 
     /// Asks the policy about a line: the first block of the line's slot, if the line has one from
     /// now on.
-    fn place(&mut self, key: Key, request: &policy::Request) -> Option<u64> {
+    fn place(&mut self, key: LineKey, request: &policy::PolicyRequest) -> Option<u64> {
         let blocks = self.line_bytes / BLOCK_BYTES;
         match self.policy.access(key, request, &Unpinned) {
             Instruction::Hit(slot) => Some(u64::from(slot.0) * blocks),
@@ -209,12 +211,17 @@ impl Contents {
     }
 }
 
-impl Lane {
-    fn new(policy: &str, pool_bytes: u64, line_bytes: u64, devices: &Devices) -> IoResult<Lane> {
-        Ok(Lane {
-            contents: Contents::new(policy, pool_bytes, line_bytes),
-            origin: Array::new(&devices.origin, devices.origin_drives)?,
-            pool: Array::new(&devices.pool, 1)?,
+impl SizeLane {
+    fn new(
+        policy: &str,
+        pool_bytes: u64,
+        line_bytes: u64,
+        devices: &ModelledDevices,
+    ) -> IoResult<SizeLane> {
+        Ok(SizeLane {
+            contents: ModelledContents::new(policy, pool_bytes, line_bytes),
+            origin: DriveStripe::new(&devices.origin, devices.origin_drives)?,
+            pool: DriveStripe::new(&devices.pool, 1)?,
             flight: HashMap::new(),
             clients: 0,
             next_id: 0,
@@ -227,7 +234,7 @@ impl Lane {
         })
     }
 
-    fn request(&mut self, record: &Record, timed: bool) {
+    fn request(&mut self, record: &TraceRecord, timed: bool) {
         if timed {
             self.run_until(record.time);
             self.now = self.now.max(record.time);
@@ -246,15 +253,17 @@ impl Lane {
         self.began.get_or_insert(self.now);
         let found = self.contents.look_up(record);
         let op = match record.op {
-            trace::Op::Read => Op::Read,
-            trace::Op::Write => Op::Write,
+            trace::RecordOp::Read => DriveOp::Read,
+            trace::RecordOp::Write => DriveOp::Write,
         };
         let filled = match op {
-            Op::Read => &found.fills,
+            DriveOp::Read => &found.fills,
             _ => &found.direct,
         };
         self.pool_written += filled.iter().map(|extent| extent.len.bytes()).sum::<u64>();
-        let origin = found.missing.map(|(start, end)| Lane::extent(start, end));
+        let origin = found
+            .missing
+            .map(|(start, end)| SizeLane::extent(start, end));
         self.send(op, origin, &found.direct, found.fills);
     }
 
@@ -265,7 +274,7 @@ impl Lane {
         )
     }
 
-    fn send(&mut self, op: Op, origin: Option<Extent>, pool: &[Extent], fills: Vec<Extent>) {
+    fn send(&mut self, op: DriveOp, origin: Option<Extent>, pool: &[Extent], fills: Vec<Extent>) {
         let id = self.next_id;
         self.next_id += 1;
         let mut pieces = 0;
@@ -275,7 +284,7 @@ impl Lane {
         for extent in pool {
             pieces += self.pool.submit(self.now, id, pieces, op, *extent);
         }
-        let flight = Flight {
+        let flight = ModelledFlight {
             arrived: self.now,
             pieces,
             client: true,
@@ -325,9 +334,9 @@ impl Lane {
         for extent in ended.fills {
             let id = self.next_id;
             self.next_id += 1;
-            let flight = Flight {
+            let flight = ModelledFlight {
                 arrived: self.now,
-                pieces: self.pool.submit(self.now, id, 0, Op::Write, extent),
+                pieces: self.pool.submit(self.now, id, 0, DriveOp::Write, extent),
                 client: false,
                 fills: Vec::new(),
             };
@@ -374,15 +383,15 @@ fn octaves(footprint: u64, line_bytes: u64) -> Vec<u64> {
 
 /// Hits of pools of sizes up to `footprint` bytes, the smallest first, in lines of `line_bytes`.
 /// `trace` begins the records from the first.
-pub fn hits<E, R: Iterator<Item = Result<Record, E>>>(
+pub fn hits<E, R: Iterator<Item = Result<TraceRecord, E>>>(
     trace: impl Fn() -> Result<R, E>,
     policy: &str,
     footprint: u64,
     line_bytes: u64,
 ) -> Result<Vec<Hits>, E> {
     let replay = |sizes: Vec<u64>| -> Result<Vec<Hits>, E> {
-        let pool = |bytes: u64| (bytes, Contents::new(policy, bytes, line_bytes));
-        let mut pools: Vec<(u64, Contents)> = sizes.into_iter().map(pool).collect();
+        let pool = |bytes: u64| (bytes, ModelledContents::new(policy, bytes, line_bytes));
+        let mut pools: Vec<(u64, ModelledContents)> = sizes.into_iter().map(pool).collect();
         for record in trace()? {
             let record = record?;
             for (_, contents) in &mut pools {
@@ -415,14 +424,14 @@ pub fn hits<E, R: Iterator<Item = Result<Record, E>>>(
 /// Estimates of a trace for pools of `sizes` in bytes, in lines of `line_bytes`. `policy` is a name
 /// of the registry. `timed` if the records have real times.
 pub fn replay<E: From<block::IoError>>(
-    records: impl Iterator<Item = Result<Record, E>>,
+    records: impl Iterator<Item = Result<TraceRecord, E>>,
     policy: &str,
     sizes: &[u64],
     line_bytes: u64,
     timed: bool,
-    devices: &Devices,
+    devices: &ModelledDevices,
 ) -> Result<Vec<Estimate>, E> {
-    let lane = |bytes: &u64| Lane::new(policy, *bytes, line_bytes, devices);
+    let lane = |bytes: &u64| SizeLane::new(policy, *bytes, line_bytes, devices);
     let mut lanes = sizes.iter().map(lane).collect::<IoResult<Vec<_>>>()?;
     for record in records {
         let record = record?;
@@ -439,33 +448,33 @@ mod tests {
     use super::*;
     use block::IoError;
 
-    fn devices() -> Devices {
-        Devices {
+    fn devices() -> ModelledDevices {
+        ModelledDevices {
             origin: Drive::named("ST3500320AS").unwrap(),
             origin_drives: 1,
             pool: Drive::named("Nytro 400").unwrap(),
         }
     }
 
-    fn run(records: Vec<Record>, sizes: &[u64], timed: bool) -> Vec<Estimate> {
+    fn run(records: Vec<TraceRecord>, sizes: &[u64], timed: bool) -> Vec<Estimate> {
         let records = records.into_iter().map(Ok::<_, IoError>);
         replay(records, "lru", sizes, 65536, timed, &devices()).unwrap()
     }
 
-    fn scattered(count: u64, lines: u64, every: Nanos, op: trace::Op) -> Vec<Record> {
-        let record = |i: u64| Record {
+    fn scattered(count: u64, lines: u64, every: Nanos, op: trace::RecordOp) -> Vec<TraceRecord> {
+        let record = |i: u64| TraceRecord {
             time: Nanos(every.0 * i),
             op,
             offset_bytes: i % lines * 7919 % 100_000 * 65536,
             len_bytes: 8192,
-            ..Record::default()
+            ..TraceRecord::default()
         };
         (0..count).map(record).collect()
     }
 
     #[test]
     fn a_pool_that_holds_the_loop_serves_it_at_its_own_speed() {
-        let records = scattered(4000, 40, Nanos::from_millis(50), trace::Op::Read);
+        let records = scattered(4000, 40, Nanos::from_millis(50), trace::RecordOp::Read);
         let [without, small, large] = run(records, &[0, 10 << 16, 40 << 16], true)[..] else {
             panic!("an estimate for each size");
         };
@@ -483,8 +492,8 @@ mod tests {
 
     #[test]
     fn a_block_is_a_hit_only_once_it_was_read() {
-        let mut records = scattered(40, 40, Nanos::from_secs(1), trace::Op::Read);
-        let shifted = records.iter().map(|r| Record {
+        let mut records = scattered(40, 40, Nanos::from_secs(1), trace::RecordOp::Read);
+        let shifted = records.iter().map(|r| TraceRecord {
             time: r.time + Nanos::from_secs(60),
             offset_bytes: r.offset_bytes + 4096,
             ..*r
@@ -495,7 +504,7 @@ mod tests {
 
     #[test]
     fn writes_go_to_both_and_a_burst_saturates_the_origin() {
-        let records = scattered(3000, 1000, Nanos::from_micros(10), trace::Op::Write);
+        let records = scattered(3000, 1000, Nanos::from_micros(10), trace::RecordOp::Write);
         let estimate = run(records.clone(), &[1000 << 16], true)[0];
         assert!(
             estimate.saturated && estimate.origin_busy.unwrap() > 0.9,
@@ -509,14 +518,14 @@ mod tests {
 
     #[test]
     fn fills_of_a_pool_slower_than_the_origin_do_not_pile_up() {
-        let slow = Devices {
+        let slow = ModelledDevices {
             origin: Drive::named("Nytro 400").unwrap(),
             origin_drives: 1,
             pool: Drive::named("ST3500320AS").unwrap(),
         };
         for timed in [true, false] {
-            let mut lane = Lane::new("lru", 1 << 30, 65536, &slow).unwrap();
-            for record in scattered(5000, 5000, Nanos::from_micros(100), trace::Op::Read) {
+            let mut lane = SizeLane::new("lru", 1 << 30, 65536, &slow).unwrap();
+            for record in scattered(5000, 5000, Nanos::from_micros(100), trace::RecordOp::Read) {
                 lane.request(&record, timed);
                 assert!(lane.flight.len() <= FLIGHTS_MAX, "timed: {timed}");
             }
@@ -525,9 +534,9 @@ mod tests {
 
     #[test]
     fn addresses_past_the_drives_start_over() {
-        let mut record = scattered(1, 1, Nanos::ZERO, trace::Op::Read)[0];
+        let mut record = scattered(1, 1, Nanos::ZERO, trace::RecordOp::Read)[0];
         record.offset_bytes = (1 << 50) + 123;
-        let mut lane = Lane::new("lru", 0, 65536, &devices()).unwrap();
+        let mut lane = SizeLane::new("lru", 0, 65536, &devices()).unwrap();
         lane.request(&record, true);
         assert!(lane.estimate(true).latency_us_mean > 0.0);
     }

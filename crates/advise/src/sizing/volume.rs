@@ -6,9 +6,9 @@
 //! size. The speed of a device is assumed constant: a smaller pool that loads the origin more will
 //! be slower than estimated here.
 
-use super::{Advice, Estimate, Hits, PriceBook, Subject, advise, sizes};
+use super::{Advice, AdviceSubject, Estimate, Hits, PriceBook, advise, sizes};
 use crate::writeback::of_volume;
-use control::observed::{Kind, Observed};
+use control::observed::{Observed, ObservedKind};
 
 /// Returns the advice on the pool of a volume; an error if the volume has had no requests yet.
 pub fn advice(observed: &Observed, prices: PriceBook) -> Result<Advice, String> {
@@ -40,7 +40,7 @@ pub fn advice(observed: &Observed, prices: PriceBook) -> Result<Advice, String> 
             observed.pool
         ),
     };
-    let subject = Subject {
+    let subject = AdviceSubject {
         source: format!("volume {}", observed.volume),
         basis: format!(
             "Estimates scale what the volume, in {}, and its devices have shown so far.{shared}",
@@ -129,7 +129,7 @@ pub fn estimate(observed: &Observed, pool_bytes: u64) -> Option<Estimate> {
 }
 
 /// Mean and 99th percentile of a mixture of latencies by weight.
-fn mixture(parts: &[(&Kind, f64)]) -> (f64, f64) {
+fn mixture(parts: &[(&ObservedKind, f64)]) -> (f64, f64) {
     let known = parts
         .iter()
         .filter(|(kind, weight)| kind.requests > 0 && *weight > 0.0);
@@ -159,11 +159,11 @@ fn mixture(parts: &[(&Kind, f64)]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::observed::{QUANTILES, Service};
+    use control::observed::{QUANTILES, ServiceReport};
     use control::status::Total;
 
-    fn kind(us: f64, bytes: u64) -> Kind {
-        Kind {
+    fn kind(us: f64, bytes: u64) -> ObservedKind {
+        ObservedKind {
             requests: 100,
             bytes,
             latency_us_mean: us,
@@ -172,11 +172,11 @@ mod tests {
     }
 
     fn observed() -> Observed {
-        let served = |us, bytes| Service {
+        let served = |us, bytes| ServiceReport {
             reads: kind(us, bytes),
-            writes: Kind::default(),
+            writes: ObservedKind::default(),
             busy: 0.5,
-            ..Service::default()
+            ..ServiceReport::default()
         };
         let mut profile = crate::sizing::tests::loop_of(1024, 10_001, true);
         (profile.reads, profile.writes) = (10_001, 0);

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// Effect of write-back.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct WriteBack {
+pub struct WriteBackGain {
     /// The result in a sentence.
     pub verdict: String,
     /// Length of the trace, or of the observation of the volume; zero without times, and then there
@@ -30,14 +30,14 @@ pub struct WriteBack {
     /// Share of the 4 KiB blocks written that are overwritten within 30 s; none for a volume.
     pub overwritten_share: Option<f64>,
     /// Write-through, then each order of write-back.
-    pub modes: Vec<Mode>,
+    pub modes: Vec<ModeGain>,
     /// Unknowns and limits of this result.
     pub notes: Vec<String>,
 }
 
 /// Load of one mode on the origin.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Mode {
+pub struct ModeGain {
     /// `write-through`, `ordered`, `journaled` or `coalesced`.
     pub mode: &'static str,
     /// Writes of the origin.
@@ -47,12 +47,12 @@ pub struct Mode {
     /// Flushes of the origin, and of write-through its forced writes.
     pub origin_flushes_per_second: f64,
     /// Figures of write-back alone.
-    pub log: Option<Log>,
+    pub log: Option<LogGain>,
 }
 
 /// Use of the log devices and of the origin in write-back.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Log {
+pub struct LogGain {
     /// Share of writes that no limit would hold back: these take the log's time.
     pub unpaced_share: f64,
     /// Share of the time in which the oldest dirty data is older than half of `max_lag`.
@@ -71,12 +71,12 @@ pub struct Log {
     /// Bytes written to each log device.
     pub device_bytes_per_day: f64,
     /// The journal, in `journaled` alone.
-    pub journal: Option<Journal>,
+    pub journal: Option<JournalGain>,
 }
 
 /// Load of a journal.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Journal {
+pub struct JournalGain {
     /// Enough for the longest window.
     pub device_bytes: u64,
     /// Bytes written to the journal.

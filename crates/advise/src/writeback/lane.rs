@@ -17,7 +17,7 @@
 //! Left out: the origin's time for clients' reads, the journal's time, a cleaner that does not
 //! gather once half of a limit is reached, and that a note may be the first of a segment.
 
-use super::origin::Origin;
+use super::origin::CleanedOrigin;
 use block::Nanos;
 use layout::{BLOCK_BYTES, RECORD_BLOCKS_MAX, SEGMENT_BLOCKS};
 use std::collections::{BTreeSet, VecDeque};
@@ -42,27 +42,27 @@ const ENTRIES_MAX: usize = 4096;
 
 /// Records that a batch may have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Takes {
+pub(super) enum BatchTakes {
     /// Records of one interval, in one segment.
     Interval,
     /// Records of any interval.
     Window,
 }
 
-impl Takes {
+impl BatchTakes {
     /// Time for which writes gather before the write back: as `node::log`.
     pub(super) fn gather(self) -> Nanos {
         let part = Nanos(MAX_LAG.0 / 8);
         match self {
-            Takes::Interval => part.min(Nanos::from_secs(1)),
-            Takes::Window => part,
+            BatchTakes::Interval => part.min(Nanos::from_secs(1)),
+            BatchTakes::Window => part,
         }
     }
 }
 
 /// Records that the cleaner has not taken yet.
 #[derive(Default)]
-struct Batch {
+struct LaneBatch {
     since: Nanos,
     blocks: BTreeSet<u64>,
     changed: u64,
@@ -71,7 +71,7 @@ struct Batch {
 
 /// A batch that is not yet at the origin.
 #[derive(Clone, Copy)]
-struct Owed {
+struct DirtyBatch {
     since: Nanos,
     ends: Nanos,
     log_blocks: u64,
@@ -79,7 +79,7 @@ struct Owed {
 
 /// Sums of a lane.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(super) struct Sums {
+pub(super) struct LaneSums {
     /// Writes of clients, and those that no limit held back.
     pub(super) asked: u64,
     pub(super) answered: u64,
@@ -100,31 +100,31 @@ pub(super) struct Sums {
     pub(super) log_batch_max: u64,
 }
 
-pub(super) struct Lane {
-    takes: Takes,
-    origin: Origin,
-    open: Batch,
+pub(super) struct CleanerLane {
+    takes: BatchTakes,
+    origin: CleanedOrigin,
+    open: LaneBatch,
     /// Blocks in use of the segment that is being filled.
     segment_used: u64,
     free_at: Nanos,
     behind_to: Nanos,
-    owed: VecDeque<Owed>,
+    owed: VecDeque<DirtyBatch>,
     owed_blocks: u64,
-    sums: Sums,
+    sums: LaneSums,
 }
 
-impl Lane {
-    pub(super) fn new(takes: Takes, origin: Origin) -> Lane {
-        Lane {
+impl CleanerLane {
+    pub(super) fn new(takes: BatchTakes, origin: CleanedOrigin) -> CleanerLane {
+        CleanerLane {
             takes,
             origin,
-            open: Batch::default(),
+            open: LaneBatch::default(),
             segment_used: SEGMENT,
             free_at: Nanos::ZERO,
             behind_to: Nanos::ZERO,
             owed: VecDeque::new(),
             owed_blocks: 0,
-            sums: Sums::default(),
+            sums: LaneSums::default(),
         }
     }
 
@@ -155,13 +155,13 @@ impl Lane {
 
     /// A flush.
     pub(super) fn flush(&mut self) {
-        if self.takes == Takes::Interval {
+        if self.takes == BatchTakes::Interval {
             self.close();
         }
     }
 
     /// Writes back all dirty data; returns the sums, and the time of the end.
-    pub(super) fn finish(mut self) -> (Sums, Nanos) {
+    pub(super) fn finish(mut self) -> (LaneSums, Nanos) {
         self.close();
         (self.sums, self.free_at)
     }
@@ -193,7 +193,7 @@ impl Lane {
         let count = blocks.end - blocks.start;
         if self.segment_used + HEADER + count > SEGMENT {
             self.turn();
-            if self.takes == Takes::Interval || !self.has_room() {
+            if self.takes == BatchTakes::Interval || !self.has_room() {
                 self.close();
             }
         }
@@ -250,7 +250,7 @@ impl Lane {
         sums.behind += ends.since(from);
         self.behind_to = self.behind_to.max(ends);
         self.free_at = ends;
-        self.owe(Owed {
+        self.owe(DirtyBatch {
             since: batch.since,
             ends,
             log_blocks: batch.log_blocks,
@@ -259,12 +259,12 @@ impl Lane {
         self.sums.log_written += HEADER;
     }
 
-    fn owe(&mut self, owed: Owed) {
+    fn owe(&mut self, owed: DirtyBatch) {
         self.owed_blocks += owed.log_blocks;
         self.owed.push_back(owed);
         if self.owed.len() > ENTRIES_MAX {
-            let all: Vec<Owed> = self.owed.drain(..).collect();
-            let merged = all.chunks(2).map(|pair| Owed {
+            let all: Vec<DirtyBatch> = self.owed.drain(..).collect();
+            let merged = all.chunks(2).map(|pair| DirtyBatch {
                 since: pair[0].since,
                 ends: pair[pair.len() - 1].ends,
                 log_blocks: pair.iter().map(|owed| owed.log_blocks).sum(),

@@ -1,9 +1,9 @@
 //! The time that an origin takes for the writes of a log's cleaner.
 
-use crate::array::Array;
+use crate::array::DriveStripe;
 use block::{Extent, IoResult, Lba, Nanos, Sectors};
 use drives::catalogue::Drive;
-use drives::{Completed, Op};
+use drives::{Completed, DriveOp};
 use std::ops::Range;
 
 /// Writes that are at the origin at once: as `writelog::clean`.
@@ -12,7 +12,7 @@ const BLOCK_SECTORS: u64 = 8;
 
 /// The known speed of an origin.
 #[derive(Clone, Debug)]
-pub enum Takes {
+pub enum OriginTakes {
     /// Bytes a second, for writes of any kind; above zero.
     Rate(u64),
     /// Drives of one kind, striped: by their model.
@@ -20,17 +20,17 @@ pub enum Takes {
 }
 
 /// An origin as the cleaner finds it.
-pub(super) enum Origin {
+pub(super) enum CleanedOrigin {
     Rate(u64),
-    Model { drives: Array, next_id: u64 },
+    Model { drives: DriveStripe, next_id: u64 },
 }
 
-impl Origin {
-    pub(super) fn new(takes: &Takes) -> IoResult<Origin> {
+impl CleanedOrigin {
+    pub(super) fn new(takes: &OriginTakes) -> IoResult<CleanedOrigin> {
         Ok(match takes {
-            Takes::Rate(bytes) => Origin::Rate(*bytes),
-            Takes::Drives(drive, count) => Origin::Model {
-                drives: Array::new(drive, *count)?,
+            OriginTakes::Rate(bytes) => CleanedOrigin::Rate(*bytes),
+            OriginTakes::Drives(drive, count) => CleanedOrigin::Model {
+                drives: DriveStripe::new(drive, *count)?,
                 next_id: 0,
             },
         })
@@ -40,17 +40,17 @@ impl Origin {
     /// ended.
     pub(super) fn carry(&mut self, now: Nanos, runs: &[Range<u64>]) -> Nanos {
         match self {
-            Origin::Rate(rate) => {
+            CleanedOrigin::Rate(rate) => {
                 let blocks: u64 = runs.iter().map(|run| run.end - run.start).sum();
                 now + Nanos((blocks as f64 * 4096e9 / *rate as f64) as u64)
             }
-            Origin::Model { drives, next_id } => {
+            CleanedOrigin::Model { drives, next_id } => {
                 let mut now = now;
                 for some in runs.chunks(DEPTH) {
                     for run in some {
                         let len = Sectors((run.end - run.start) * BLOCK_SECTORS);
                         let extent = Extent::new(Lba(run.start * BLOCK_SECTORS), len);
-                        drives.submit(now, *next_id, 0, Op::Write, extent);
+                        drives.submit(now, *next_id, 0, DriveOp::Write, extent);
                         *next_id += 1;
                     }
                     now = wait(drives, now);
@@ -64,7 +64,7 @@ impl Origin {
 }
 
 /// Returns the time at which all requests in flight have ended.
-fn wait(drives: &mut Array, now: Nanos) -> Nanos {
+fn wait(drives: &mut DriveStripe, now: Nanos) -> Nanos {
     let (mut now, mut done) = (now, Vec::<Completed>::new());
     while drives.in_flight() > 0 {
         let next = drives.next_event().expect("something is in flight");
@@ -81,16 +81,16 @@ mod tests {
 
     #[test]
     fn a_rate_takes_bytes_by_the_second() {
-        let mut origin = Origin::new(&Takes::Rate(8192)).unwrap();
+        let mut origin = CleanedOrigin::new(&OriginTakes::Rate(8192)).unwrap();
         let end = origin.carry(Nanos(5), &[0..1, 7..9]);
         assert_eq!(end, Nanos(5) + Nanos::from_millis(1500));
     }
 
     #[test]
     fn a_disk_takes_longer_for_many_places_than_for_one() {
-        let takes = Takes::Drives(Box::new(Drive::named("ST3500320AS").unwrap()), 1);
+        let takes = OriginTakes::Drives(Box::new(Drive::named("ST3500320AS").unwrap()), 1);
         let carry = |runs: &[Range<u64>]| {
-            let mut origin = Origin::new(&takes).unwrap();
+            let mut origin = CleanedOrigin::new(&takes).unwrap();
             origin.carry(Nanos::ZERO, runs).as_secs_f64()
         };
         let apart: Vec<_> = (0..64).map(|i| i * 1_000_000..i * 1_000_000 + 1).collect();

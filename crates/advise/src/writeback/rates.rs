@@ -21,13 +21,13 @@ pub struct Rate {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Sum {
+struct RateSum {
     writes: u64,
     bytes: u64,
 }
 
-impl Sum {
-    fn raise(&mut self, other: Sum) {
+impl RateSum {
+    fn raise(&mut self, other: RateSum) {
         self.writes = self.writes.max(other.writes);
         self.bytes = self.bytes.max(other.bytes);
     }
@@ -42,30 +42,30 @@ impl Sum {
 
 /// Sums writes over time.
 #[derive(Default)]
-pub(super) struct Rates {
-    total: Sum,
+pub(super) struct WriteRates {
+    total: RateSum,
     /// The second that is being summed, and its number.
-    current: Sum,
+    current: RateSum,
     second: u64,
     /// The seconds before the current one, and their sum.
-    recent: VecDeque<Sum>,
-    span: Sum,
-    most_in_second: Sum,
-    most_in_span: Sum,
+    recent: VecDeque<RateSum>,
+    span: RateSum,
+    most_in_second: RateSum,
+    most_in_span: RateSum,
 }
 
-impl Rates {
+impl WriteRates {
     /// A write, `since` the first request.
     pub(super) fn write(&mut self, since: Nanos, bytes: u64) {
         let second = since.0 / SECOND.0;
         if second > self.second {
             self.end_second();
             for _ in (self.second + 1..second).take(SPAN_SECONDS) {
-                self.current = Sum::default();
+                self.current = RateSum::default();
                 self.end_second();
             }
             self.second = second;
-            self.current = Sum::default();
+            self.current = RateSum::default();
         }
         for sum in [&mut self.total, &mut self.current] {
             sum.writes += 1;
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn means_and_the_busiest_spans_by_hand() {
-        let mut rates = Rates::default();
+        let mut rates = WriteRates::default();
         for (ms, bytes) in [(0, 100), (900, 100), (999, 100), (1000, 1000), (29_999, 60)] {
             rates.write(Nanos::from_millis(ms), bytes);
         }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_pause_longer_than_the_span_empties_it() {
-        let mut rates = Rates::default();
+        let mut rates = WriteRates::default();
         rates.write(Nanos::ZERO, 3000);
         rates.write(Nanos::from_secs(1_000_000_000), 600);
         let [_, second, span] = rates.finish(1e9);

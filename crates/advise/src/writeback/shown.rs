@@ -1,8 +1,8 @@
 //! The figures as cells of tables, for text and for the page.
 
-use super::found::{Log, Mode, WriteBack};
+use super::found::{LogGain, ModeGain, WriteBackGain};
 use super::rates::Rate;
-use crate::page::{Page, bytes, escape, table};
+use crate::page::{HtmlPage, bytes, escape, table};
 
 /// Shown where a mode has no such figure.
 const NONE: &str = "-";
@@ -23,7 +23,7 @@ const HEAD: [&str; 12] = [
 ];
 
 /// A row each: writes a second and MB/s on average, in the busiest second and the busiest 30 s.
-pub fn rate_rows(write_back: &WriteBack) -> Vec<Vec<String>> {
+pub fn rate_rows(write_back: &WriteBackGain) -> Vec<Vec<String>> {
     let row = |name: &str, rate: &Rate| {
         let writes = format!("{:.1}", rate.writes_per_second);
         vec![name.to_owned(), writes, mega(rate.bytes_per_second)]
@@ -36,7 +36,7 @@ pub fn rate_rows(write_back: &WriteBack) -> Vec<Vec<String>> {
 }
 
 /// The pattern of flushes and the pattern of overwrites of the clients, in a line each.
-pub fn pattern(write_back: &WriteBack) -> [String; 2] {
+pub fn pattern(write_back: &WriteBackGain) -> [String; 2] {
     let a_second = |count: u64| count as f64 / write_back.seconds;
     let between = match &write_back.intervals {
         None => "none, so that all is one interval".to_owned(),
@@ -63,9 +63,9 @@ pub fn pattern(write_back: &WriteBack) -> [String; 2] {
 /// A row a mode: its name; writes, flushes and MB a second of the origin; the origin's highest
 /// MB/s, and the part of the time in which the origin works; blocks absorbed, writes that take the
 /// log's time, and time behind, in percent; bytes of the log; GB a day; MB/s of the journal.
-pub fn mode_rows(modes: &[Mode]) -> Vec<Vec<String>> {
-    let row = |mode: &Mode| {
-        let log = |f: fn(&Log) -> String| mode.log.as_ref().map_or(NONE.to_owned(), f);
+pub fn mode_rows(modes: &[ModeGain]) -> Vec<Vec<String>> {
+    let row = |mode: &ModeGain| {
+        let log = |f: fn(&LogGain) -> String| mode.log.as_ref().map_or(NONE.to_owned(), f);
         let journal = mode.log.as_ref().and_then(|log| log.journal);
         vec![
             mode.mode.to_owned(),
@@ -86,7 +86,7 @@ pub fn mode_rows(modes: &[Mode]) -> Vec<Vec<String>> {
 }
 
 /// Puts the result on a page.
-pub(crate) fn section(page: &mut Page, write_back: &WriteBack) {
+pub(crate) fn section(page: &mut HtmlPage, write_back: &WriteBackGain) {
     let mut inner = format!("<p>{}</p>\n", escape(&write_back.verdict));
     if !write_back.modes.is_empty() {
         let plain = |rows: Vec<Vec<String>>| rows.into_iter().map(|row| (row, false));

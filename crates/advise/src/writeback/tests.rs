@@ -1,45 +1,45 @@
 use super::*;
 
 /// The origin takes 100 blocks a second.
-fn collected(records: &[Record]) -> WriteBack {
-    let mut collector = Collector::new(&Takes::Rate(409_600)).unwrap();
+fn collected(records: &[TraceRecord]) -> WriteBackGain {
+    let mut collector = Collector::new(&OriginTakes::Rate(409_600)).unwrap();
     records.iter().for_each(|record| collector.add(record));
     collector.finish()
 }
 
-fn access(ms: u64, op: Op, block: u64, blocks: u32) -> Record {
-    Record {
+fn access(ms: u64, op: RecordOp, block: u64, blocks: u32) -> TraceRecord {
+    TraceRecord {
         time: Nanos::from_millis(7000 + ms),
         op,
         offset_bytes: block * BLOCK,
         len_bytes: blocks * 4096,
-        ..Record::default()
+        ..TraceRecord::default()
     }
 }
 
-fn write(ms: u64, block: u64, blocks: u32) -> Record {
-    access(ms, Op::Write, block, blocks)
+fn write(ms: u64, block: u64, blocks: u32) -> TraceRecord {
+    access(ms, RecordOp::Write, block, blocks)
 }
 
-fn flush(ms: u64) -> Record {
-    Record::flush(Nanos::from_millis(7000 + ms), 0)
+fn flush(ms: u64) -> TraceRecord {
+    TraceRecord::flush(Nanos::from_millis(7000 + ms), 0)
 }
 
-fn log<'a>(write_back: &'a WriteBack, name: &str) -> (&'a Mode, &'a Log) {
+fn log<'a>(write_back: &'a WriteBackGain, name: &str) -> (&'a ModeGain, &'a LogGain) {
     let mut modes = write_back.modes.iter();
     let mode = modes.find(|mode| mode.mode == name).unwrap();
     (mode, mode.log.as_ref().unwrap())
 }
 
 /// A database that writes its journal and flushes, ten times within 5 s of 10.
-fn database() -> Vec<Record> {
+fn database() -> Vec<TraceRecord> {
     let mut records = Vec::new();
     for i in 0..10 {
         records.push(write(500 * i, 7, 1));
         records.push(write(500 * i + 1, 100 + 2 * i, 1));
         records.push(flush(500 * i + 2));
     }
-    records.push(access(10_000, Op::Read, 0, 8));
+    records.push(access(10_000, RecordOp::Read, 0, 8));
     records
 }
 
@@ -132,7 +132,7 @@ fn canary_without_the_flushes_the_figures_are_others() {
 fn a_log_has_twice_the_room_of_the_largest_burst() {
     // 1000 writes of 8 blocks at once take 80 s at the origin.
     let mut records: Vec<_> = (0..1000).map(|i| write(0, 1000 * i, 8)).collect();
-    records.push(access(100_000, Op::Read, 0, 1));
+    records.push(access(100_000, RecordOp::Read, 0, 1));
     let found = collected(&records);
     let (_, ordered) = log(&found, "ordered");
     // 28 records of 9 blocks in each segment, of which 3 are left over; 35 notes.
@@ -156,7 +156,10 @@ fn a_log_has_twice_the_room_of_the_largest_burst() {
 
 #[test]
 fn verdicts() {
-    let reads = collected(&[access(0, Op::Read, 0, 1), access(1000, Op::Read, 0, 1)]);
+    let reads = collected(&[
+        access(0, RecordOp::Read, 0, 1),
+        access(1000, RecordOp::Read, 0, 1),
+    ]);
     assert_eq!(reads.verdict, "nothing to gain: nothing is written");
     assert!(reads.modes.is_empty() && reads.notes.is_empty());
     let untimed = collected(&[write(0, 0, 1), write(0, 1, 1)]);
@@ -171,7 +174,7 @@ fn verdicts() {
     // One block 200 times a second, each time with a flush: twice the rate of the origin.
     let mut hot = Vec::new();
     for i in 0..20_000 {
-        hot.push(Record {
+        hot.push(TraceRecord {
             forced: true,
             ..write(5 * i, 3, 1)
         });
@@ -194,7 +197,7 @@ fn verdicts() {
 
 #[test]
 fn volumes_are_apart() {
-    let other = |record: Record| Record {
+    let other = |record: TraceRecord| TraceRecord {
         volume: 9,
         ..record
     };

@@ -1,6 +1,6 @@
 //! The effect of write-back, in a sentence.
 
-use super::found::{Log, Mode, WriteBack};
+use super::found::{LogGain, ModeGain, WriteBackGain};
 use crate::page::bytes;
 
 /// Share of writes at the log's time with which write-back serves its purpose.
@@ -10,13 +10,13 @@ const SOME: f64 = 0.5;
 /// Share of absorbed blocks from which on the verdict mentions them.
 const ABSORBED: f64 = 0.25;
 
-pub(super) fn of(write_back: &WriteBack) -> String {
+pub(super) fn of(write_back: &WriteBackGain) -> String {
     if write_back.writes == 0 {
         return "nothing to gain: nothing is written".into();
     }
     let find = |name: &str| {
         let mode = write_back.modes.iter().find(|mode| mode.mode == name);
-        mode.and_then(|mode: &Mode| mode.log.as_ref())
+        mode.and_then(|mode: &ModeGain| mode.log.as_ref())
     };
     let (Some(ordered), Some(coalesced)) = (find("ordered"), find("coalesced")) else {
         return "what write-back would bring is not known: the trace has no times".into();
@@ -68,6 +68,6 @@ pub(super) fn of(write_back: &WriteBack) -> String {
     }
 }
 
-fn log(log: &Log) -> String {
+fn log(log: &LogGain) -> String {
     format!("log of {} on each device", bytes(log.device_bytes as f64))
 }

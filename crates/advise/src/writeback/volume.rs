@@ -9,13 +9,13 @@
 //! Left out, as the daemon does not count these: how soon blocks are overwritten, so that none is
 //! absorbed; where blocks are, so that no writes are merged; the gain of sorting by address.
 
-use super::found::{Log, Mode, WriteBack};
+use super::found::{LogGain, ModeGain, WriteBackGain};
 use super::rates::{Intervals, Rate};
 use super::{
     BLOCK, DAY_SECONDS, PACED, SEGMENT_BYTES, WINDOWS, device_bytes, journaled, lane, verdict,
 };
-use control::observed::{Kind, Observed};
-use policy::written::{Backlog, Load, Written};
+use control::observed::{Observed, ObservedKind};
+use policy::written::{Backlog, WriteLoad, WrittenFigures};
 
 /// The mode that is a log already.
 const WRITE_BACK: &str = "write-back";
@@ -23,7 +23,7 @@ const NOT_KNOWN: &str = "what write-back would bring is not known: the origin ha
                          write yet; come back once it was in use for a while";
 
 /// The speed that the origin has shown.
-struct Shown {
+struct OriginFigures {
     /// Requests in flight while there is one.
     in_flight: f64,
     seconds_a_byte: f64,
@@ -31,13 +31,13 @@ struct Shown {
 }
 
 /// Requests of one kind, and their latencies together, in seconds.
-fn latency_s(kind: &Kind) -> f64 {
+fn latency_s(kind: &ObservedKind) -> f64 {
     kind.requests as f64 * kind.latency_us_mean / 1e6
 }
 
-impl Shown {
+impl OriginFigures {
     /// Returns `None` if the origin was not written.
-    fn of(observed: &Observed) -> Option<Shown> {
+    fn of(observed: &Observed) -> Option<OriginFigures> {
         let origin = &observed.origin;
         let (writes, flushes) = (&origin.writes, &origin.flushes);
         let all: f64 = [&origin.reads, writes, flushes].map(latency_s).iter().sum();
@@ -47,7 +47,7 @@ impl Shown {
         } else {
             1.0
         };
-        (writes.bytes > 0 && writes.latency_us_mean > 0.0).then(|| Shown {
+        (writes.bytes > 0 && writes.latency_us_mean > 0.0).then(|| OriginFigures {
             in_flight,
             seconds_a_byte: latency_s(writes) / in_flight / writes.bytes as f64,
             seconds_a_flush: flushes.latency_us_mean / 1e6 / in_flight,
@@ -56,11 +56,11 @@ impl Shown {
 }
 
 /// The effect of write-back; none if the daemon does not count writes.
-pub(crate) fn of_volume(observed: &Observed) -> Option<WriteBack> {
+pub(crate) fn of_volume(observed: &Observed) -> Option<WriteBackGain> {
     let written = observed.written.as_ref()?;
-    let shown = Shown::of(observed).filter(|_| written.writes > 0 && written.seconds > 0.0);
+    let shown = OriginFigures::of(observed).filter(|_| written.writes > 0 && written.seconds > 0.0);
     let modes = shown.as_ref().map(|shown| modes(written, shown));
-    let rate = |load: Load| Rate {
+    let rate = |load: WriteLoad| Rate {
         writes_per_second: load.writes_per_second,
         bytes_per_second: load.bytes_per_second,
     };
@@ -69,7 +69,7 @@ pub(crate) fn of_volume(observed: &Observed) -> Option<WriteBack> {
         blocks_median: written.interval_blocks_median,
         blocks_mean: written.interval_blocks as f64 / written.intervals as f64,
     });
-    let mut write_back = WriteBack {
+    let mut write_back = WriteBackGain {
         verdict: String::new(),
         seconds: written.seconds,
         requests: observed.read_total.requests + observed.write_total.requests,
@@ -91,7 +91,7 @@ pub(crate) fn of_volume(observed: &Observed) -> Option<WriteBack> {
     Some(write_back)
 }
 
-fn mean(written: &Written) -> Rate {
+fn mean(written: &WrittenFigures) -> Rate {
     let a_second = |count: u64| match written.seconds > 0.0 {
         true => count as f64 / written.seconds,
         false => 0.0,
@@ -102,29 +102,36 @@ fn mean(written: &Written) -> Rate {
     }
 }
 
-fn modes(written: &Written, shown: &Shown) -> Vec<Mode> {
+fn modes(written: &WrittenFigures, shown: &OriginFigures) -> Vec<ModeGain> {
     let mean = mean(written);
     let closed = (written.flushes + written.forced_writes) as f64;
-    let through = Mode {
+    let through = ModeGain {
         mode: "write-through",
         origin_writes_per_second: mean.writes_per_second,
         origin_bytes_per_second: mean.bytes_per_second,
         origin_flushes_per_second: closed / written.seconds,
         log: None,
     };
-    let ordered = mode("ordered", lane::Takes::Interval, written, shown);
-    let coalesced = mode("coalesced", lane::Takes::Window, written, shown);
+    let ordered = mode("ordered", lane::BatchTakes::Interval, written, shown);
+    let coalesced = mode("coalesced", lane::BatchTakes::Window, written, shown);
     let journaled = journaled(&coalesced);
     vec![through, ordered, journaled, coalesced]
 }
 
-fn mode(name: &'static str, takes: lane::Takes, written: &Written, shown: &Shown) -> Mode {
+fn mode(
+    name: &'static str,
+    takes: lane::BatchTakes,
+    written: &WrittenFigures,
+    shown: &OriginFigures,
+) -> ModeGain {
     let bytes = written.bytes as f64;
     let gather_s = takes.gather().as_secs_f64();
     let gathered = written.active_seconds.max(1.0) / gather_s;
     let (batches, batch_bytes) = match takes {
-        lane::Takes::Interval => (gathered.max(written.intervals as f64), SEGMENT_BYTES as f64),
-        lane::Takes::Window => (gathered, lane::WINDOW_BYTES as f64),
+        lane::BatchTakes::Interval => {
+            (gathered.max(written.intervals as f64), SEGMENT_BYTES as f64)
+        }
+        lane::BatchTakes::Window => (gathered, lane::WINDOW_BYTES as f64),
     };
     let batches = batches.max(bytes / batch_bytes).max(1.0);
     let busy_s = bytes * shown.seconds_a_byte + batches * shown.seconds_a_flush;
@@ -135,24 +142,24 @@ fn mode(name: &'static str, takes: lane::Takes, written: &Written, shown: &Shown
     let logged = (1.0 + records / bytes) * (1.0 + BLOCK as f64 / SEGMENT_BYTES as f64);
     let gathers = match takes {
         // The backlog includes the second in which writes gather.
-        lane::Takes::Interval => 0.0,
-        lane::Takes::Window => gather_s * written.busiest_second.bytes_per_second,
+        lane::BatchTakes::Interval => 0.0,
+        lane::BatchTakes::Window => gather_s * written.busiest_second.bytes_per_second,
     };
     let held = (backlog.owed_bytes_max + gathers) * logged;
     let (parts, batch_max) = match takes {
-        lane::Takes::Interval => (PACED, SEGMENT_BYTES as f64),
-        lane::Takes::Window => {
+        lane::BatchTakes::Interval => (PACED, SEGMENT_BYTES as f64),
+        lane::BatchTakes::Window => {
             let in_time = rate * lane::MAX_LAG.as_secs_f64() / WINDOWS as f64;
             (WINDOWS, batch_bytes.min(in_time).max(SEGMENT_BYTES as f64))
         }
     };
     let a_day = (bytes * logged + batches * BLOCK as f64) / written.seconds * DAY_SECONDS;
-    Mode {
+    ModeGain {
         mode: name,
         origin_writes_per_second: mean(written).writes_per_second,
         origin_bytes_per_second: mean(written).bytes_per_second,
         origin_flushes_per_second: batches / written.seconds,
-        log: Some(Log {
+        log: Some(LogGain {
             unpaced_share: 1.0 - backlog.paced_share,
             behind_share: backlog.behind_share,
             origin_busy: (busy_s / written.seconds).min(1.0),
@@ -172,12 +179,16 @@ fn backlog(backlogs: &[Backlog], rate: f64) -> Backlog {
     slower.or(backlogs.first()).copied().unwrap_or_default()
 }
 
-fn notes(observed: &Observed, written: &Written, shown: Option<&Shown>) -> Vec<String> {
+fn notes(
+    observed: &Observed,
+    written: &WrittenFigures,
+    shown: Option<&OriginFigures>,
+) -> Vec<String> {
     let mut notes = Vec::new();
     if written.writes == 0 {
         return notes;
     }
-    let ms = |kind: &Kind| kind.latency_us_mean / 1e3;
+    let ms = |kind: &ObservedKind| kind.latency_us_mean / 1e3;
     if let Some(shown) = shown {
         let origin = &observed.origin;
         let flushes = match origin.flushes.requests {

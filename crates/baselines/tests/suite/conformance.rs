@@ -3,7 +3,8 @@
 
 use baselines::registry;
 use policy::{
-    Heat, Instruction, Key, Op, Parts, Pins, Policy, Reason, Request, Slot, Slots, Unpinned,
+    BypassReason, Heat, Instruction, LineKey, LineParts, Policy, PolicyOp, PolicyRequest,
+    SlotNumber, SlotStates, Unpinned, VictimVeto,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
@@ -52,8 +53,8 @@ fn step() -> impl Strategy<Value = Step> {
 /// The residency that the instructions given so far amount to.
 struct Model {
     policy: Box<dyn Policy>,
-    slot_of: HashMap<Key, Slot>,
-    key_in: HashMap<Slot, Key>,
+    slot_of: HashMap<LineKey, SlotNumber>,
+    key_in: HashMap<SlotNumber, LineKey>,
     retired: BTreeSet<u32>,
     total: u32,
     hits: u64,
@@ -75,11 +76,11 @@ impl Model {
         self.total as usize - self.retired.len()
     }
 
-    fn access(&mut self, key: Key, op: Op, pins: &dyn Pins) {
-        let request = Request {
+    fn access(&mut self, key: LineKey, op: PolicyOp, pins: &dyn VictimVeto) {
+        let request = PolicyRequest {
             op,
             len_bytes: 4096,
-            ..Request::default()
+            ..PolicyRequest::default()
         };
         let before = self.slot_of.get(&key).copied();
         assert_eq!(self.policy.peek(key), before, "peek disagrees for {key:?}");
@@ -88,7 +89,7 @@ impl Model {
                 assert_eq!(before, Some(slot), "false hit on {key:?}");
                 self.hits += 1;
             }
-            Instruction::Bypass(Reason::NoSlots) => assert_eq!(self.live(), 0),
+            Instruction::Bypass(BypassReason::NoSlots) => assert_eq!(self.live(), 0),
             Instruction::Bypass(_) => assert_eq!(before, None),
             Instruction::Admit(slot) => {
                 assert_eq!(before, None);
@@ -108,7 +109,7 @@ impl Model {
         }
     }
 
-    fn put(&mut self, key: Key, slot: Slot) {
+    fn put(&mut self, key: LineKey, slot: SlotNumber) {
         assert!(slot.0 < self.total && !self.retired.contains(&slot.0));
         assert_eq!(self.key_in.insert(slot, key), None, "{slot:?} was taken");
         assert_eq!(self.slot_of.insert(key, slot), None);
@@ -121,33 +122,38 @@ impl Model {
                 write,
                 pinned_modulo,
             } => {
-                let op = if write { Op::Write } else { Op::Read };
-                let pins =
-                    |slot: Slot| pinned_modulo > 0 && slot.0.is_multiple_of(pinned_modulo + 1);
-                self.access(Key(key), op, &pins);
+                let op = if write {
+                    PolicyOp::Write
+                } else {
+                    PolicyOp::Read
+                };
+                let pins = |slot: SlotNumber| {
+                    pinned_modulo > 0 && slot.0.is_multiple_of(pinned_modulo + 1)
+                };
+                self.access(LineKey(key), op, &pins);
             }
             Step::Scan { from, len } => {
                 for key in from..from + len {
-                    self.access(Key(key), Op::Read, &Unpinned);
+                    self.access(LineKey(key), PolicyOp::Read, &Unpinned);
                 }
             }
             Step::Remove(key) => {
-                let slot = self.slot_of.remove(&Key(key));
+                let slot = self.slot_of.remove(&LineKey(key));
                 if let Some(slot) = slot {
                     self.key_in.remove(&slot);
                 }
-                assert_eq!(self.policy.remove(Key(key)), slot);
+                assert_eq!(self.policy.remove(LineKey(key)), slot);
             }
             Step::Adopt(key, slot, heat) => {
                 let usable = slot < self.total && !self.retired.contains(&slot);
-                let free = usable && !self.key_in.contains_key(&Slot(slot));
-                let expected = free && !self.slot_of.contains_key(&Key(key));
-                let adopted = self
-                    .policy
-                    .adopt(Key(key), Slot(slot), Heat(heat), Parts::WHOLE);
+                let free = usable && !self.key_in.contains_key(&SlotNumber(slot));
+                let expected = free && !self.slot_of.contains_key(&LineKey(key));
+                let adopted =
+                    self.policy
+                        .adopt(LineKey(key), SlotNumber(slot), Heat(heat), LineParts::WHOLE);
                 assert_eq!(adopted, expected);
                 if expected {
-                    self.put(Key(key), Slot(slot));
+                    self.put(LineKey(key), SlotNumber(slot));
                 }
             }
             Step::Grow(by) => {
@@ -157,7 +163,7 @@ impl Model {
             Step::Retire(from, len) => {
                 for slot in from..(from + len).min(self.total) {
                     self.retired.insert(slot);
-                    if let Some(key) = self.key_in.remove(&Slot(slot)) {
+                    if let Some(key) = self.key_in.remove(&SlotNumber(slot)) {
                         self.slot_of.remove(&key);
                     }
                 }
@@ -235,8 +241,12 @@ fn every_policy_survives_a_long_run() {
                 2 => 10_000 + i,
                 _ => r % 3000,
             };
-            let op = if r & 8 == 0 { Op::Read } else { Op::Write };
-            model.access(Key(key), op, &Unpinned);
+            let op = if r & 8 == 0 {
+                PolicyOp::Read
+            } else {
+                PolicyOp::Write
+            };
+            model.access(LineKey(key), op, &Unpinned);
             if i % 20_000 == 0 {
                 model.check();
             }
@@ -250,12 +260,12 @@ fn every_policy_survives_a_long_run() {
 fn a_pool_that_is_all_pinned_bypasses() {
     for name in registry::POLICIES.iter().chain(registry::RULES) {
         let mut policy = registry::build(name, 300, 1).expect("registered");
-        let request = Request::default();
+        let request = PolicyRequest::default();
         for key in 0..300 {
-            policy.access(Key(key), &request, &Unpinned);
+            policy.access(LineKey(key), &request, &Unpinned);
         }
         for key in 1000..1400 {
-            let answer = policy.access(Key(key), &request, &|_: Slot| true);
+            let answer = policy.access(LineKey(key), &request, &|_: SlotNumber| true);
             assert!(
                 matches!(answer, Instruction::Bypass(_)),
                 "{name}: {answer:?}"
@@ -270,28 +280,38 @@ fn a_pool_that_is_all_pinned_bypasses() {
 struct Forgetful(Box<dyn Policy>);
 
 impl Policy for Forgetful {
-    fn access(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
+    fn access(
+        &mut self,
+        key: LineKey,
+        request: &PolicyRequest,
+        pins: &dyn VictimVeto,
+    ) -> Instruction {
         match self.0.access(key, request, pins) {
             Instruction::Replace { slot, .. } => Instruction::Admit(slot),
             other => other,
         }
     }
-    fn touch(&mut self, key: Key, request: &Request) -> Option<Slot> {
+    fn touch(&mut self, key: LineKey, request: &PolicyRequest) -> Option<SlotNumber> {
         self.0.touch(key, request)
     }
-    fn insert(&mut self, key: Key, request: &Request, pins: &dyn Pins) -> Instruction {
+    fn insert(
+        &mut self,
+        key: LineKey,
+        request: &PolicyRequest,
+        pins: &dyn VictimVeto,
+    ) -> Instruction {
         self.0.insert(key, request, pins)
     }
-    fn peek(&self, key: Key) -> Option<Slot> {
+    fn peek(&self, key: LineKey) -> Option<SlotNumber> {
         self.0.peek(key)
     }
-    fn remove(&mut self, key: Key) -> Option<Slot> {
+    fn remove(&mut self, key: LineKey) -> Option<SlotNumber> {
         self.0.remove(key)
     }
-    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, held: Parts) -> bool {
+    fn adopt(&mut self, key: LineKey, slot: SlotNumber, heat: Heat, held: LineParts) -> bool {
         self.0.adopt(key, slot, heat, held)
     }
-    fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat)) {
+    fn export(&self, visit: &mut dyn FnMut(LineKey, SlotNumber, Heat)) {
         self.0.export(visit);
     }
     fn grow(&mut self, total: u32) {
@@ -303,10 +323,10 @@ impl Policy for Forgetful {
     fn revive(&mut self, slots: &[Range<u32>]) {
         self.0.revive(slots);
     }
-    fn slots(&self) -> &Slots {
+    fn slots(&self) -> &SlotStates {
         self.0.slots()
     }
-    fn for_each(&self, visit: &mut dyn FnMut(Key, Slot)) {
+    fn for_each(&self, visit: &mut dyn FnMut(LineKey, SlotNumber)) {
         self.0.for_each(visit);
     }
     fn check(&self) {}

@@ -2,7 +2,9 @@
 //! over. A pool that starts empty shows that the load can distinguish them.
 
 use baselines::registry;
-use policy::{Heat, Instruction, Key, Op, Parts, Policy, Request, Slot, Unpinned};
+use policy::{
+    Heat, Instruction, LineKey, LineParts, Policy, PolicyOp, PolicyRequest, SlotNumber, Unpinned,
+};
 
 const POOL: u32 = 3000;
 
@@ -19,12 +21,16 @@ fn run(policy: &mut dyn Policy, state: &mut u64, accesses: u64) -> f64 {
             0 => 1_000_000 + *state % 1_000_000,
             _ => (unit.powi(4) * 12_000.0) as u64,
         };
-        let request = Request {
-            op: if i % 5 == 0 { Op::Write } else { Op::Read },
+        let request = PolicyRequest {
+            op: if i % 5 == 0 {
+                PolicyOp::Write
+            } else {
+                PolicyOp::Read
+            },
             len_bytes: if r.is_multiple_of(4) { 65_536 } else { 4096 },
-            ..Request::default()
+            ..PolicyRequest::default()
         };
-        let answer = policy.access(Key(key), &request, &Unpinned);
+        let answer = policy.access(LineKey(key), &request, &Unpinned);
         hits += u64::from(matches!(answer, Instruction::Hit(_)));
     }
     hits as f64 / accesses as f64
@@ -42,7 +48,7 @@ fn a_restart_forgets_next_to_nothing() {
         let mut lines = Vec::new();
         old.export(&mut |key, slot, heat| lines.push((key, slot, heat)));
         for (key, slot, heat) in &lines {
-            assert!(new.adopt(*key, *slot, *heat, Parts::WHOLE));
+            assert!(new.adopt(*key, *slot, *heat, LineParts::WHOLE));
         }
         new.check();
         let mut again = Vec::new();
@@ -74,12 +80,12 @@ fn a_restart_forgets_next_to_nothing() {
 fn lines_of_one_policy_can_be_adopted_by_another() {
     let mut old = registry::build("auto", POOL, 1).expect("registered");
     run(&mut *old, &mut 5, 60_000);
-    let mut lines: Vec<(Key, Slot, Heat)> = Vec::new();
+    let mut lines: Vec<(LineKey, SlotNumber, Heat)> = Vec::new();
     old.export(&mut |key, slot, heat| lines.push((key, slot, heat)));
     for name in registry::POLICIES {
         let mut new = registry::build(name, POOL, 1).expect("registered");
         for (key, slot, heat) in &lines {
-            assert!(new.adopt(*key, *slot, *heat, Parts::WHOLE));
+            assert!(new.adopt(*key, *slot, *heat, LineParts::WHOLE));
         }
         new.check();
         run(&mut *new, &mut 6, 5000);

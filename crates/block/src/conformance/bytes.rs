@@ -38,7 +38,7 @@ pub(super) fn describe(sector: &[u8]) -> String {
     }
 }
 
-enum Sector {
+enum SuiteSector {
     Zero,
     Bytes(Box<[u8]>),
 }
@@ -46,18 +46,18 @@ enum Sector {
 /// The bytes a device must hold, sector by sector; absent sectors may hold
 /// anything.
 #[derive(Default)]
-pub(super) struct Model(BTreeMap<u64, Sector>);
+pub(super) struct ByteModel(BTreeMap<u64, SuiteSector>);
 
-impl Model {
+impl ByteModel {
     pub(super) fn write(&mut self, at: Lba, bytes: &[u8]) {
         for (lba, sector) in (at.0..).zip(bytes.chunks(SECTOR)) {
-            self.0.insert(lba, Sector::Bytes(sector.into()));
+            self.0.insert(lba, SuiteSector::Bytes(sector.into()));
         }
     }
 
     pub(super) fn zero(&mut self, extent: Extent) {
         for lba in extent.start.0..extent.end().0 {
-            self.0.insert(lba, Sector::Zero);
+            self.0.insert(lba, SuiteSector::Zero);
         }
     }
 
@@ -72,8 +72,8 @@ impl Model {
         for (lba, found) in (at.0..).zip(bytes.chunks(SECTOR)) {
             let expected: &[u8] = match self.0.get(&lba) {
                 None => continue,
-                Some(Sector::Zero) => &[0; SECTOR],
-                Some(Sector::Bytes(bytes)) => bytes,
+                Some(SuiteSector::Zero) => &[0; SECTOR],
+                Some(SuiteSector::Bytes(bytes)) => bytes,
             };
             if found != expected {
                 let (found, expected) = (describe(found), describe(expected));
@@ -89,7 +89,7 @@ impl Model {
             return Ok(());
         }
         for (lba, sector) in self.0.range(extent.start.0..extent.end().0) {
-            if let Sector::Bytes(bytes) = sector
+            if let SuiteSector::Bytes(bytes) = sector
                 && bytes.iter().any(|&b| b != 0)
             {
                 return Err(format!("sector {lba} is called {content:?} and holds data"));

@@ -1,12 +1,12 @@
 //! The contract of every [`Device`] while power stays on.
 
-use super::bytes::{Model, describe, stamp};
+use super::bytes::{ByteModel, describe, stamp};
 use super::join::{Boxed, abandon, join, join_all};
 use super::places::Places;
-use super::{Case, check};
+use super::{SuiteCase, check};
 use crate::{
-    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, SECTOR_BYTES,
-    Sectors,
+    Buf, Content, Device, Env, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, Nanos,
+    SECTOR_BYTES, Sectors,
 };
 use std::cell::{Cell, RefCell};
 
@@ -23,7 +23,7 @@ const TIMEOUT: Nanos = Nanos::from_secs(300);
 ///
 /// The device needs at least 2 MiB. Its bytes are overwritten.
 pub async fn device<D: Device>(device: &D, env: &Env, seed: u64) {
-    let suite = Suite::new(device, env, seed);
+    let suite = DeviceSuite::new(device, env, seed);
     suite.shape();
     suite.in_time(suite.ends()).await;
     suite.in_time(suite.mixed()).await;
@@ -36,24 +36,24 @@ pub async fn device<D: Device>(device: &D, env: &Env, seed: u64) {
     suite.in_time(suite.verify_all()).await;
 }
 
-struct Suite<'a, D> {
+struct DeviceSuite<'a, D> {
     device: &'a D,
     env: &'a Env,
-    case: Case,
+    case: SuiteCase,
     block: u64,
     sectors: u64,
     places: Places,
-    model: RefCell<Model>,
+    model: RefCell<ByteModel>,
     version: Cell<u64>,
 }
 
-impl<'a, D: Device> Suite<'a, D> {
+impl<'a, D: Device> DeviceSuite<'a, D> {
     fn new(device: &'a D, env: &'a Env, seed: u64) -> Self {
         let geometry = device.geometry();
-        Suite {
+        DeviceSuite {
             device,
             env,
-            case: Case::new("device", seed),
+            case: SuiteCase::new("device", seed),
             block: geometry.block.0,
             sectors: geometry.sectors.0,
             places: Places::new(geometry, &env.pool, seed),
@@ -436,7 +436,7 @@ impl<'a, D: Device> Suite<'a, D> {
             Ok(()) => self.case.fail(format_args!("{what} succeeds")),
             Err(error) => check!(
                 self.case,
-                error.kind() == Kind::Invalid,
+                error.kind() == IoErrorKind::Invalid,
                 "{what} fails with {:?} ({error}), not Invalid",
                 error.kind()
             ),

@@ -1,20 +1,20 @@
 //! The contract of every [`Driver`], tried without an executor.
 
-use super::bytes::{Model, stamp};
+use super::bytes::{ByteModel, stamp};
 use super::join::join_all;
 use super::probe::{Probe, Script};
-use super::rng::Rng;
-use super::{Case, check, pipes};
+use super::rng::SuiteRng;
+use super::{SuiteCase, check, pipes};
 use crate::{
-    Address, BUF_BYTES_MAX, Buf, Driver, Extent, Fua, IoResult, Kind, Lba, Nanos, Op, Payload,
-    Progress, SECTOR_BYTES, Sectors, Shared, TargetId, Turn,
+    Address, BUF_BYTES_MAX, Buf, Driver, DriverOp, Extent, Fua, IoErrorKind, IoResult, Lba, Nanos,
+    Payload, SECTOR_BYTES, Sectors, ShardTurn, SharedBuf, TargetId, TurnProgress,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
 
 /// The targets that the driver under test serves.
 #[derive(Clone, Debug)]
-pub struct Rig {
+pub struct DriverRig {
     /// A disk of at least 2 MiB, which is overwritten.
     pub disk: TargetId,
     /// A listener, which is closed in the end, and its address. Without one, streams are left out.
@@ -24,24 +24,24 @@ pub struct Rig {
 /// The suite, for a host to run as its only shard; [`run`] is the plainest host.
 ///
 /// Panics with the seed at the first breach. The pool needs at least 4 MiB.
-pub fn driver<D: Driver>(driver: D, rig: Rig, seed: u64) -> impl Turn + use<D> {
-    let probe = Probe::new(driver, Case::new("driver", seed));
+pub fn driver<D: Driver>(driver: D, rig: DriverRig, seed: u64) -> impl ShardTurn + use<D> {
+    let probe = Probe::new(driver, SuiteCase::new("driver", seed));
     Script::new(probe, move |probe| script(probe, rig, seed))
 }
 
 /// Drives one shard to its end on the calling thread.
-pub fn run(mut turn: impl Turn) {
+pub fn run(mut turn: impl ShardTurn) {
     loop {
         match turn.turn() {
-            Progress::Done => return,
-            Progress::Ready => turn.park(Nanos::ZERO),
-            Progress::Idle(deadline) => turn.park(deadline),
+            TurnProgress::Done => return,
+            TurnProgress::Ready => turn.park(Nanos::ZERO),
+            TurnProgress::Idle(deadline) => turn.park(deadline),
         }
     }
 }
 
-async fn script<D: Driver>(probe: Rc<Probe<D>>, rig: Rig, seed: u64) {
-    let suite = Disk::new(probe.clone(), rig.disk, seed);
+async fn script<D: Driver>(probe: Rc<Probe<D>>, rig: DriverRig, seed: u64) {
+    let suite = SuiteDisk::new(probe.clone(), rig.disk, seed);
     suite.shape(&rig);
     suite.clock().await;
     suite.wakes().await;
@@ -71,17 +71,17 @@ async fn script<D: Driver>(probe: Rc<Probe<D>>, rig: Rig, seed: u64) {
     );
 }
 
-struct Disk<D> {
+struct SuiteDisk<D> {
     probe: Rc<Probe<D>>,
     disk: TargetId,
     block: u64,
     sectors: u64,
     seed: u64,
-    rng: RefCell<Rng>,
-    model: RefCell<Model>,
+    rng: RefCell<SuiteRng>,
+    model: RefCell<ByteModel>,
 }
 
-impl<D: Driver> Disk<D> {
+impl<D: Driver> SuiteDisk<D> {
     fn new(probe: Rc<Probe<D>>, disk: TargetId, seed: u64) -> Self {
         probe.case.enter("geometry");
         let Some(geometry) = probe.with(|d| d.geometry(disk)) else {
@@ -89,18 +89,18 @@ impl<D: Driver> Disk<D> {
                 .case
                 .fail(format_args!("no geometry for the disk {disk:?}"));
         };
-        Disk {
+        SuiteDisk {
             block: geometry.block.0,
             sectors: geometry.sectors.0,
             probe,
             disk,
             seed,
-            rng: RefCell::new(Rng::new(seed)),
+            rng: RefCell::new(SuiteRng::new(seed)),
             model: RefCell::default(),
         }
     }
 
-    fn shape(&self, rig: &Rig) {
+    fn shape(&self, rig: &DriverRig) {
         let case = &self.probe.case;
         check!(
             case,
@@ -171,16 +171,16 @@ impl<D: Driver> Disk<D> {
                     Fua::No
                 };
                 self.write(extent, fua).await;
-                self.ok("flush", Op::Flush).await;
+                self.ok("flush", DriverOp::Flush).await;
                 self.read(extent).await;
                 match self.below(3) {
                     0 => {
-                        self.ok("zero", Op::Zero(extent)).await;
+                        self.ok("zero", DriverOp::Zero(extent)).await;
                         self.model.borrow_mut().zero(extent);
                         self.read(extent).await;
                     }
                     1 => {
-                        self.ok("discard", Op::Discard(extent)).await;
+                        self.ok("discard", DriverOp::Discard(extent)).await;
                         self.model.borrow_mut().forget(extent);
                     }
                     _ => {}
@@ -202,7 +202,7 @@ impl<D: Driver> Disk<D> {
                 match (i as u64 + round + self.below(2)) % 4 {
                     0 | 1 => self.write(extent, Fua::No).await,
                     2 => self.read(extent).await,
-                    _ => self.ok("flush", Op::Flush).await,
+                    _ => self.ok("flush", DriverOp::Flush).await,
                 }
             });
             join_all(work.collect::<Vec<_>>()).await;
@@ -232,34 +232,35 @@ impl<D: Driver> Disk<D> {
             let buf = || self.buf(bytes.max(1)).split_at(bytes).0;
             let mut junk = buf();
             junk.fill(0xee);
-            self.refused(Op::Read(extent.start, buf())).await;
-            self.refused(Op::Write(extent.start, junk.share(), Fua::No))
+            self.refused(DriverOp::Read(extent.start, buf())).await;
+            self.refused(DriverOp::Write(extent.start, junk.share(), Fua::No))
                 .await;
-            self.refused(Op::Zero(extent)).await;
-            self.refused(Op::Discard(extent)).await;
+            self.refused(DriverOp::Zero(extent)).await;
+            self.refused(DriverOp::Discard(extent)).await;
         }
         for bytes in [1, 511, 513] {
-            self.refused(Op::Read(Lba::ZERO, self.buf(bytes))).await;
+            self.refused(DriverOp::Read(Lba::ZERO, self.buf(bytes)))
+                .await;
             let mut junk = self.buf(bytes);
             junk.fill(0xee);
-            self.refused(Op::Write(Lba::ZERO, junk.share(), Fua::No))
+            self.refused(DriverOp::Write(Lba::ZERO, junk.share(), Fua::No))
                 .await;
         }
     }
 
-    async fn refused(&self, op: Op) {
+    async fn refused(&self, op: DriverOp) {
         let what = format!("{op:?}");
         let (result, _) = self.probe.submit(self.disk, op).await;
         let kind = result.as_ref().err().map(|error| error.kind());
         check!(
             self.probe.case,
-            kind == Some(Kind::Invalid),
+            kind == Some(IoErrorKind::Invalid),
             "{what} ends with {result:?}, not with an Invalid error"
         );
     }
 
     /// Unknown targets, and operations on the wrong kind of target.
-    async fn wrong_targets(&self, rig: &Rig) {
+    async fn wrong_targets(&self, rig: &DriverRig) {
         self.probe.case.enter("wrong targets");
         let unknown = TargetId(u32::MAX - 7);
         let bytes = (self.block * SECTOR_BYTES) as usize;
@@ -268,30 +269,31 @@ impl<D: Driver> Disk<D> {
         let listener = rig.listener.as_ref().map(|(target, _)| *target);
         for target in [unknown, TargetId::NONE].into_iter().chain(listener) {
             let ops = [
-                Op::Read(extent.start, self.buf(bytes)),
-                Op::Write(extent.start, shared(), Fua::No),
-                Op::Zero(extent),
-                Op::Flush,
-                Op::Discard(extent),
+                DriverOp::Read(extent.start, self.buf(bytes)),
+                DriverOp::Write(extent.start, shared(), Fua::No),
+                DriverOp::Zero(extent),
+                DriverOp::Flush,
+                DriverOp::Discard(extent),
             ];
             for op in ops {
                 self.fails(target, op).await;
             }
         }
         for target in [unknown, TargetId::NONE, self.disk] {
-            self.fails(target, Op::Accept).await;
-            self.fails(target, Op::Recv(self.buf(bytes))).await;
-            self.fails(target, Op::Send(vec![shared(), shared()])).await;
+            self.fails(target, DriverOp::Accept).await;
+            self.fails(target, DriverOp::Recv(self.buf(bytes))).await;
+            self.fails(target, DriverOp::Send(vec![shared(), shared()]))
+                .await;
         }
     }
 
-    async fn fails(&self, target: TargetId, op: Op) {
+    async fn fails(&self, target: TargetId, op: DriverOp) {
         let what = format!("{op:?} on {target:?}");
         let (result, _) = self.probe.submit(target, op).await;
         check!(self.probe.case, result.is_err(), "{what} succeeds");
     }
 
-    async fn ok(&self, what: &str, op: Op) {
+    async fn ok(&self, what: &str, op: DriverOp) {
         let (result, _) = self.probe.submit(self.disk, op).await;
         self.expect_zero(what, result);
     }
@@ -300,14 +302,15 @@ impl<D: Driver> Disk<D> {
         let mut buf = self.buf(extent.len.bytes() as usize);
         stamp(&mut buf, extent.start, self.seed ^ self.below(1 << 32));
         self.model.borrow_mut().write(extent.start, &buf);
-        let data: Shared = buf.share();
-        self.ok("write", Op::Write(extent.start, data, fua)).await;
+        let data: SharedBuf = buf.share();
+        self.ok("write", DriverOp::Write(extent.start, data, fua))
+            .await;
     }
 
     async fn read(&self, extent: Extent) {
         let mut buf = self.buf(extent.len.bytes() as usize);
         buf.fill(0xa5);
-        let op = Op::Read(extent.start, buf);
+        let op = DriverOp::Read(extent.start, buf);
         let (result, payload) = self.probe.submit(self.disk, op).await;
         self.expect_zero("read", result);
         let Payload::Buf(buf) = payload else {

@@ -1,7 +1,7 @@
 //! The bytes that suites send over streams.
 
 use super::rng::mix;
-use crate::{Address, Shared};
+use crate::{Address, SharedBuf};
 
 /// Byte `at` of the flow `id`.
 pub(super) fn flow_byte(id: u64, at: u64) -> u8 {
@@ -17,7 +17,7 @@ pub(super) fn nowhere(address: &Address) -> Address {
 }
 
 /// Cuts `data` into parts of the lengths given, and the rest.
-pub(super) fn cut(data: Shared, lens: impl IntoIterator<Item = usize>) -> Vec<Shared> {
+pub(super) fn cut(data: SharedBuf, lens: impl IntoIterator<Item = usize>) -> Vec<SharedBuf> {
     let mut from = 0;
     let mut parts = Vec::new();
     for len in lens {

@@ -2,12 +2,12 @@
 //! overlapping requests as if one after another.
 
 use super::join::{Boxed, join_all};
-use super::linear::{Event, explains};
-use super::rng::{Rng, mix};
-use super::{Case, check};
+use super::linear::{LinearEvent, explains};
+use super::rng::{SuiteRng, mix};
+use super::{SuiteCase, check};
 use crate::{
-    BUF_BYTES_MAX, BoxDevice, Content, Device, Env, Extent, Fua, Gate, IoResult, Kind,
-    SECTOR_BYTES, Shared,
+    BUF_BYTES_MAX, BoxDevice, Content, Device, Env, Extent, Fua, Gate, IoErrorKind, IoResult,
+    SECTOR_BYTES, SharedBuf,
 };
 use std::cell::{Cell, RefCell};
 
@@ -27,24 +27,24 @@ pub async fn gate<D: Device>(device: D, env: &Env, seed: u64) {
 }
 
 /// The surface under test, which the suite's own tests break.
-pub(super) trait Bytes {
+pub(super) trait ByteSurface {
     fn bytes(&self) -> u64;
-    async fn read(&self, offset: u64, len: usize) -> IoResult<Shared>;
-    async fn write(&self, offset: u64, data: Shared, fua: Fua) -> IoResult;
+    async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf>;
+    async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult;
     async fn zero(&self, offset: u64, len: u64) -> IoResult;
     async fn discard(&self, offset: u64, len: u64) -> IoResult;
     async fn flush(&self) -> IoResult;
     async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult;
 }
 
-impl<D: Device> Bytes for Gate<D> {
+impl<D: Device> ByteSurface for Gate<D> {
     fn bytes(&self) -> u64 {
         self.bytes()
     }
-    async fn read(&self, offset: u64, len: usize) -> IoResult<Shared> {
+    async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
         self.read(offset, len).await
     }
-    async fn write(&self, offset: u64, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
         self.write(offset, data, fua).await
     }
     async fn zero(&self, offset: u64, len: u64) -> IoResult {
@@ -62,13 +62,13 @@ impl<D: Device> Bytes for Gate<D> {
 }
 
 /// The suite over any such surface, in front of blocks of `block` bytes.
-pub(super) async fn bytes<G: Bytes>(gate: &G, block: u64, env: &Env, seed: u64) {
-    let suite = Suite {
+pub(super) async fn bytes<G: ByteSurface>(gate: &G, block: u64, env: &Env, seed: u64) {
+    let suite = GateSuite {
         gate,
         env,
         block,
-        case: Case::new("gate", seed),
-        rng: RefCell::new(Rng::new(seed)),
+        case: SuiteCase::new("gate", seed),
+        rng: RefCell::new(SuiteRng::new(seed)),
         fills: Cell::new(seed),
     };
     let end = gate.bytes();
@@ -79,16 +79,16 @@ pub(super) async fn bytes<G: Bytes>(gate: &G, block: u64, env: &Env, seed: u64) 
     suite.invalid().await;
 }
 
-struct Suite<'a, G> {
+struct GateSuite<'a, G> {
     gate: &'a G,
     env: &'a Env,
     block: u64,
-    case: Case,
-    rng: RefCell<Rng>,
+    case: SuiteCase,
+    rng: RefCell<SuiteRng>,
     fills: Cell<u64>,
 }
 
-impl<G: Bytes> Suite<'_, G> {
+impl<G: ByteSurface> GateSuite<'_, G> {
     /// One request after another against a model of the window at `base`.
     async fn mixed(&self, base: u64) {
         self.case.enter("mixed requests");
@@ -181,7 +181,7 @@ impl<G: Bytes> Suite<'_, G> {
             let data = self.data(area).await;
             let before = data.to_vec();
             self.expect_ok("write", self.gate.write(base, data, Fua::No).await);
-            let mut work: Vec<Boxed<'_, Event>> = Vec::new();
+            let mut work: Vec<Boxed<'_, LinearEvent>> = Vec::new();
             for _ in 0..3 + self.below(3) {
                 let len = 1 + self.below(area as u64) as usize;
                 let at = self.below((area - len) as u64 + 1) as usize;
@@ -190,7 +190,7 @@ impl<G: Bytes> Suite<'_, G> {
                     0..=2 => {
                         let data = self.data(len).await;
                         work.push(Box::pin(async move {
-                            let event = Event::Write(range, data.to_vec());
+                            let event = LinearEvent::Write(range, data.to_vec());
                             let result = self.gate.write(offset, data, Fua::No).await;
                             self.expect_ok("write", result);
                             event
@@ -199,10 +199,10 @@ impl<G: Bytes> Suite<'_, G> {
                     3 => work.push(Box::pin(async move {
                         let result = self.gate.zero(offset, len as u64).await;
                         self.expect_ok("zero", result);
-                        Event::Write(range, vec![0; len])
+                        LinearEvent::Write(range, vec![0; len])
                     })),
                     _ => work.push(Box::pin(async move {
-                        Event::Read(range, self.read(offset, len).await.to_vec())
+                        LinearEvent::Read(range, self.read(offset, len).await.to_vec())
                     })),
                 }
             }
@@ -250,7 +250,7 @@ impl<G: Bytes> Suite<'_, G> {
         self.verify(base, 0, &model).await;
     }
 
-    async fn read(&self, offset: u64, len: usize) -> Shared {
+    async fn read(&self, offset: u64, len: usize) -> SharedBuf {
         match self.gate.read(offset, len).await {
             Ok(data) => {
                 check!(
@@ -275,13 +275,13 @@ impl<G: Bytes> Suite<'_, G> {
         let kind = result.as_ref().err().map(|error| error.kind());
         check!(
             self.case,
-            kind == Some(Kind::Invalid),
+            kind == Some(IoErrorKind::Invalid),
             "{what} ends with {result:?}, not with an Invalid error"
         );
     }
 
     /// Bytes that no other request of this run has written.
-    async fn data(&self, len: usize) -> Shared {
+    async fn data(&self, len: usize) -> SharedBuf {
         self.fills.set(self.fills.get().wrapping_add(1));
         let key = mix(self.fills.get());
         let mut buf = self.env.pool.get(len).await;

@@ -1,7 +1,7 @@
 //! The contract of every [`Host`]: shards that wake each other, and end.
 
-use super::{Case, check};
-use crate::{Driver, Host, Nanos, Progress, ShardId, Turn, Unpark};
+use super::{SuiteCase, check};
+use crate::{Driver, Host, Nanos, ShardId, ShardTurn, TurnProgress, Unpark};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ const ROUNDS: u64 = 200;
 /// Panics with the seed at the first breach; a lost wake-up never returns.
 pub fn host<H: Host>(host: &mut H, shards: u32, seed: u64) {
     assert!(shards >= 2, "the suite needs two shards, not {shards}");
-    let ring = Arc::new(Ring {
+    let ring = Arc::new(SuiteRing {
         shards,
         round: AtomicU64::new(0),
         latest: AtomicU64::new(0),
@@ -25,25 +25,25 @@ pub fn host<H: Host>(host: &mut H, shards: u32, seed: u64) {
     });
     let shared = ring.clone();
     host.run(shards, move |id, driver: H::Driver| {
-        let case = Case::new("host", seed);
+        let case = SuiteCase::new("host", seed);
         let mut unparkers = shared.unparkers.lock().expect("no panic under this lock");
         let slot = unparkers.get_mut(id.0 as usize);
         let first = slot.is_some_and(|slot| slot.replace(driver.unparker()).is_none());
         drop(unparkers);
         check!(case, first, "{id:?} of {shards} boots, or boots again");
         shared.booted.fetch_add(1, AcqRel);
-        Box::new(Member {
+        Box::new(RingMember {
             ring: shared.clone(),
             id,
             driver,
         })
     });
-    let case = Case::new("host", ring.seed);
+    let case = SuiteCase::new("host", ring.seed);
     let ended = ring.ended.load(Acquire);
     check!(case, ended == shards, "{ended} of {shards} shards ended");
 }
 
-struct Ring {
+struct SuiteRing {
     shards: u32,
     /// The shard in turn: the one with this number, modulo their count.
     round: AtomicU64,
@@ -55,26 +55,26 @@ struct Ring {
     seed: u64,
 }
 
-struct Member<D> {
-    ring: Arc<Ring>,
+struct RingMember<D> {
+    ring: Arc<SuiteRing>,
     id: ShardId,
     driver: D,
 }
 
-impl<D: Driver> Turn for Member<D> {
-    fn turn(&mut self) -> Progress {
+impl<D: Driver> ShardTurn for RingMember<D> {
+    fn turn(&mut self) -> TurnProgress {
         let ring = &self.ring;
-        let case = Case::new("host", ring.seed);
+        let case = SuiteCase::new("host", ring.seed);
         if ring.booted.load(Acquire) < ring.shards {
-            return Progress::Idle(self.driver.now() + Nanos::from_millis(1));
+            return TurnProgress::Idle(self.driver.now() + Nanos::from_millis(1));
         }
         let round = ring.round.load(Acquire);
         if round >= ROUNDS {
             ring.ended.fetch_add(1, AcqRel);
-            return Progress::Done;
+            return TurnProgress::Done;
         }
         if round % u64::from(ring.shards) != u64::from(self.id.0) {
-            return Progress::Idle(Nanos::MAX);
+            return TurnProgress::Idle(Nanos::MAX);
         }
         let (before, now) = (ring.latest.load(Acquire), self.driver.now().0);
         check!(
@@ -93,13 +93,13 @@ impl<D: Driver> Turn for Member<D> {
             let next = unparkers[next as usize].as_ref();
             next.expect("every shard has booted").unpark();
         }
-        Progress::Ready
+        TurnProgress::Ready
     }
 
     fn park(&mut self, deadline: Nanos) {
         let mut done = Vec::new();
         self.driver.park(deadline, &mut done);
-        let case = Case::new("host", self.ring.seed);
+        let case = SuiteCase::new("host", self.ring.seed);
         check!(
             case,
             done.is_empty(),

@@ -30,25 +30,25 @@ mod stream;
 mod tests;
 
 pub use device::device;
-pub use driver::{Rig, driver, run};
+pub use driver::{DriverRig, driver, run};
 pub use gate::gate;
 pub use host::host;
-pub use port::{Asker, port};
+pub use port::{PortClients, port};
 pub use stream::stream;
 
 use std::cell::Cell;
 use std::fmt;
 
 /// Progress of a suite, for its messages.
-struct Case {
+struct SuiteCase {
     suite: &'static str,
     seed: u64,
     name: Cell<&'static str>,
 }
 
-impl Case {
-    fn new(suite: &'static str, seed: u64) -> Case {
-        Case {
+impl SuiteCase {
+    fn new(suite: &'static str, seed: u64) -> SuiteCase {
+        SuiteCase {
             suite,
             seed,
             name: Cell::new("start"),
@@ -61,7 +61,7 @@ impl Case {
 
     #[track_caller]
     fn fail(&self, what: fmt::Arguments<'_>) -> ! {
-        let Case { suite, seed, name } = self;
+        let SuiteCase { suite, seed, name } = self;
         panic!("{suite} conformance, seed {seed}, {}: {what}", name.get())
     }
 }

@@ -4,8 +4,10 @@ use super::check;
 use super::flow::{cut, flow_byte, nowhere};
 use super::join::{join, join_all};
 use super::probe::Probe;
-use super::rng::{Rng, mix};
-use crate::{Address, Buf, Driver, IoResult, Kind, Nanos, Op, Payload, Shared, TargetId};
+use super::rng::{SuiteRng, mix};
+use crate::{
+    Address, Buf, Driver, DriverOp, IoErrorKind, IoResult, Nanos, Payload, SharedBuf, TargetId,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -23,7 +25,7 @@ pub(super) async fn all<D: Driver>(
         listener,
         address,
         seed,
-        rng: RefCell::new(Rng::new(seed ^ 0x5eed)),
+        rng: RefCell::new(SuiteRng::new(seed ^ 0x5eed)),
     };
     pipes.long_exchange().await;
     pipes.end_of_stream().await;
@@ -38,14 +40,14 @@ struct Pipes<D> {
     listener: TargetId,
     address: Address,
     seed: u64,
-    rng: RefCell<Rng>,
+    rng: RefCell<SuiteRng>,
 }
 
 impl<D: Driver> Pipes<D> {
     /// Both ends of a new connection.
     async fn connected(&self) -> (TargetId, TargetId) {
-        let accept = self.probe.submit(self.listener, Op::Accept);
-        let connect = Op::Connect(self.address.clone());
+        let accept = self.probe.submit(self.listener, DriverOp::Accept);
+        let connect = DriverOp::Connect(self.address.clone());
         let connect = self.probe.submit(TargetId::NONE, connect);
         let ((accepted, _), (connected, _)) = join(accept, connect).await;
         let ends = (
@@ -175,7 +177,7 @@ impl<D: Driver> Pipes<D> {
     async fn closed_here(&self) {
         self.probe.case.enter("closed on this side");
         let (here, there) = self.connected().await;
-        let waiting = self.probe.submit(here, Op::Recv(self.buf(100)));
+        let waiting = self.probe.submit(here, DriverOp::Recv(self.buf(100)));
         self.probe
             .sleep_until(self.probe.now() + Nanos::from_millis(1))
             .await;
@@ -196,7 +198,7 @@ impl<D: Driver> Pipes<D> {
     fn expect_ended(&self, what: &str, result: IoResult<u64>) {
         let ended = match &result {
             Ok(bytes) => *bytes == 0,
-            Err(error) => error.kind() == Kind::Stream,
+            Err(error) => error.kind() == IoErrorKind::Stream,
         };
         check!(self.probe.case, ended, "{what} ends with {result:?}");
     }
@@ -211,7 +213,7 @@ impl<D: Driver> Pipes<D> {
             if let Err(error) = result {
                 check!(
                     self.probe.case,
-                    error.kind() == Kind::Stream,
+                    error.kind() == IoErrorKind::Stream,
                     "a send to a closed peer fails with {:?} ({error})",
                     error.kind()
                 );
@@ -233,14 +235,14 @@ impl<D: Driver> Pipes<D> {
 
     async fn refused(&self) {
         self.probe.case.enter("connecting to nobody");
-        let connect = Op::Connect(nowhere(&self.address));
+        let connect = DriverOp::Connect(nowhere(&self.address));
         let (result, _) = self.probe.submit(TargetId::NONE, connect).await;
         check!(self.probe.case, result.is_err(), "it succeeds");
     }
 
     async fn closed_listener(&self) {
         self.probe.case.enter("a closed listener");
-        let waiting = self.probe.submit(self.listener, Op::Accept);
+        let waiting = self.probe.submit(self.listener, DriverOp::Accept);
         self.probe
             .sleep_until(self.probe.now() + Nanos::from_millis(1))
             .await;
@@ -251,16 +253,16 @@ impl<D: Driver> Pipes<D> {
             result.is_err(),
             "an accept in flight succeeds"
         );
-        let (result, _) = self.probe.submit(self.listener, Op::Accept).await;
+        let (result, _) = self.probe.submit(self.listener, DriverOp::Accept).await;
         check!(self.probe.case, result.is_err(), "a later accept succeeds");
     }
 
-    async fn send(&self, target: TargetId, parts: Vec<Shared>) -> IoResult<u64> {
-        self.probe.submit(target, Op::Send(parts)).await.0
+    async fn send(&self, target: TargetId, parts: Vec<SharedBuf>) -> IoResult<u64> {
+        self.probe.submit(target, DriverOp::Send(parts)).await.0
     }
 
     async fn recv(&self, target: TargetId, bytes: usize) -> (Buf, IoResult<u64>) {
-        let op = Op::Recv(self.buf(bytes));
+        let op = DriverOp::Recv(self.buf(bytes));
         match self.probe.submit(target, op).await {
             (result, Payload::Buf(buf)) => (buf, result),
             _ => unreachable!("the probe checks payloads"),

@@ -5,12 +5,12 @@
 //!     the extents of one call fit into half of the pool, where each buffer may
 //!     take up to twice its length
 
-use super::rng::Rng;
+use super::rng::SuiteRng;
 use crate::{BUF_BYTES_MAX, Extent, Geometry, Lba, Pool, SECTOR_BYTES, Sectors};
 use std::cell::RefCell;
 
 pub(super) struct Places {
-    rng: RefCell<Rng>,
+    rng: RefCell<SuiteRng>,
     block: u64,
     /// The size of the device, in blocks.
     blocks: u64,
@@ -23,7 +23,7 @@ impl Places {
         let block = geometry.block.0;
         let flight_max = (pool.total_bytes() / 4).min(BUF_BYTES_MAX) as u64;
         Places {
-            rng: RefCell::new(Rng::new(seed)),
+            rng: RefCell::new(SuiteRng::new(seed)),
             block,
             blocks: geometry.sectors.0 / block,
             flight_max: flight_max / SECTOR_BYTES / block,

@@ -3,11 +3,11 @@
 //! Its tags are served by a task each to the end; the cases differ in the manner of service.
 
 use super::join::join_all;
-use super::rng::{Rng, mix};
-use super::{Case, check};
+use super::rng::{SuiteRng, mix};
+use super::{SuiteCase, check};
 use crate::{
-    Answer, Env, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, Port, Request, SECTOR_BYTES,
-    Sectors, Shared, Tag,
+    Answer, Env, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, Port, Request,
+    SECTOR_BYTES, Sectors, SharedBuf, Tag,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,17 +23,17 @@ const PLACE: Sectors = Sectors(16);
 
 /// The clients of the port under test. Each stays within the first 16 MiB of the device.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
-pub trait Asker: 'static {
+pub trait PortClients: 'static {
     /// Sends a request, and waits for the answer: the bytes of a read, or `None` for a failure.
     async fn ask(&self, request: Request, data: Vec<u8>) -> Option<Vec<u8>>;
 }
 
 /// Runs the suite; panics with the seed at the first breach. Closes the port.
-pub async fn port<P: Port, A: Asker>(port: Rc<P>, asker: &A, env: &Env, seed: u64) {
-    let server = Rc::new(Server {
+pub async fn port<P: Port, A: PortClients>(port: Rc<P>, asker: &A, env: &Env, seed: u64) {
+    let server = Rc::new(SuiteServer {
         env: env.clone(),
         seed,
-        case: Case::new("port", seed),
+        case: SuiteCase::new("port", seed),
         how: Cell::new(How::Serve),
         given: RefCell::default(),
         left: Cell::new(port.tags()),
@@ -47,10 +47,10 @@ pub async fn port<P: Port, A: Asker>(port: Rc<P>, asker: &A, env: &Env, seed: u6
         });
     }
     let free = env.pool.free_bytes();
-    let clients = Clients {
+    let clients = LinearClients {
         server: &server,
         asker,
-        rng: RefCell::new(Rng::new(seed)),
+        rng: RefCell::new(SuiteRng::new(seed)),
         next: Cell::new(0),
     };
     for (how, name) in [
@@ -75,7 +75,7 @@ pub async fn port<P: Port, A: Asker>(port: Rc<P>, asker: &A, env: &Env, seed: u6
     let kind = later.map_err(|error| error.kind());
     check!(
         server.case,
-        kind == Err(Kind::Gone),
+        kind == Err(IoErrorKind::Gone),
         "once closed: {kind:?}"
     );
 }
@@ -89,11 +89,11 @@ enum How {
     BreakRules,
 }
 
-struct Server<P> {
+struct SuiteServer<P> {
     port: Rc<P>,
     env: Env,
     seed: u64,
-    case: Case,
+    case: SuiteCase,
     how: Cell<How>,
     given: RefCell<Vec<Request>>,
     /// Tags that are served.
@@ -104,7 +104,7 @@ fn fails(extent: Extent) -> bool {
     (extent.start.0 / PLACE.0).is_multiple_of(3)
 }
 
-impl<P: Port> Server<P> {
+impl<P: Port> SuiteServer<P> {
     /// The bytes of an extent for a read, or for a write.
     fn bytes(&self, extent: Extent, written: bool) -> Vec<u8> {
         let len = extent.len.0 * SECTOR_BYTES;
@@ -118,7 +118,8 @@ impl<P: Port> Server<P> {
             let request = match self.port.next(tag, answer.take()).await {
                 Ok(request) => request,
                 Err(error) => {
-                    let closed = self.case.name.get() == "closed" && error.kind() == Kind::Gone;
+                    let closed =
+                        self.case.name.get() == "closed" && error.kind() == IoErrorKind::Gone;
                     check!(self.case, closed, "no next request: {error}");
                     return;
                 }
@@ -157,12 +158,12 @@ impl<P: Port> Server<P> {
 
     fn result(&self, extent: Extent) -> IoResult {
         match self.how.get() == How::Fail && fails(extent) {
-            true => Err(IoError::new(Kind::Media, "it shall fail")),
+            true => Err(IoError::new(IoErrorKind::Media, "it shall fail")),
             false => Ok(()),
         }
     }
 
-    async fn shared(&self, bytes: &[u8]) -> Shared {
+    async fn shared(&self, bytes: &[u8]) -> SharedBuf {
         let mut buf = self.env.pool.get(bytes.len()).await;
         buf.copy_from_slice(bytes);
         buf.share()
@@ -178,7 +179,7 @@ impl<P: Port> Server<P> {
             let what = format!("{answer:?}");
             let next = self.port.next(tag, answer).await;
             let kind = next.map_err(|error| error.kind());
-            let refused = kind == Err(Kind::Invalid);
+            let refused = kind == Err(IoErrorKind::Invalid);
             check!(
                 self.case,
                 refused,
@@ -195,14 +196,14 @@ impl<P: Port> Server<P> {
         let kind = taken.map_err(|error| error.kind());
         check!(
             self.case,
-            kind == Err(Kind::Invalid),
+            kind == Err(IoErrorKind::Invalid),
             "taken of {request:?}: {kind:?}"
         );
         let beyond = self.port.next(Tag(self.port.tags()), None).await;
         let kind = beyond.map_err(|error| error.kind());
         check!(
             self.case,
-            kind == Err(Kind::Invalid),
+            kind == Err(IoErrorKind::Invalid),
             "a tag too many: {kind:?}"
         );
     }
@@ -214,14 +215,14 @@ impl<P: Port> Server<P> {
     }
 }
 
-struct Clients<'a, P, A> {
-    server: &'a Server<P>,
+struct LinearClients<'a, P, A> {
+    server: &'a SuiteServer<P>,
     asker: &'a A,
-    rng: RefCell<Rng>,
+    rng: RefCell<SuiteRng>,
     next: Cell<u64>,
 }
 
-impl<P: Port, A: Asker> Clients<'_, P, A> {
+impl<P: Port, A: PortClients> LinearClients<'_, P, A> {
     async fn in_time(&self, work: impl Future<Output = ()>) {
         let ended = self.server.env.timer.timeout(CASE_MAX, work).await;
         check!(self.server.case, ended.is_some(), "it never ends");

@@ -1,5 +1,5 @@
 //! A script that drives a raw [`Driver`]: an `async fn` over tokens, run as a
-//! [`Turn`] by any host, or by [`super::run`].
+//! [`ShardTurn`] by any host, or by [`super::run`].
 //!
 //! Checked on every call:
 //!     a completion's token is in flight, and then no more
@@ -7,9 +7,12 @@
 //!     `now` never goes back
 //!     nothing takes longer than [`TIMEOUT`]
 
-use super::Case;
+use super::SuiteCase;
 use super::check;
-use crate::{Completion, Driver, IoResult, Nanos, Op, Payload, Progress, TargetId, Token, Turn};
+use crate::{
+    Completion, Driver, DriverOp, IoResult, Nanos, Payload, ShardTurn, TargetId, Token,
+    TurnProgress,
+};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::future::{Future, poll_fn};
@@ -26,23 +29,23 @@ const EARLY_MAX: u32 = 100_000;
 
 /// The buffers that an operation must return.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Owned {
+enum OwnedBuffers {
     Nothing,
     Buf(*const u8, usize),
     Parts,
 }
 
-enum Slot {
-    InFlight { owned: Owned, since: Nanos },
+enum ProbeSlot {
+    InFlight { owned: OwnedBuffers, since: Nanos },
     Done(IoResult<u64>, Payload),
     Retired,
 }
 
 /// The driver, for a script.
 pub(super) struct Probe<D> {
-    pub(super) case: Case,
+    pub(super) case: SuiteCase,
     driver: RefCell<D>,
-    slots: RefCell<HashMap<u64, Slot>>,
+    slots: RefCell<HashMap<u64, ProbeSlot>>,
     next: Cell<u64>,
     last_now: Cell<Nanos>,
     wake_at: Cell<Nanos>,
@@ -51,7 +54,7 @@ pub(super) struct Probe<D> {
 }
 
 impl<D: Driver> Probe<D> {
-    pub(super) fn new(driver: D, case: Case) -> Rc<Probe<D>> {
+    pub(super) fn new(driver: D, case: SuiteCase) -> Rc<Probe<D>> {
         Rc::new(Probe {
             case,
             driver: RefCell::new(driver),
@@ -84,17 +87,19 @@ impl<D: Driver> Probe<D> {
     pub(super) fn submit(
         self: &Rc<Self>,
         target: TargetId,
-        op: Op,
+        op: DriverOp,
     ) -> impl Future<Output = (IoResult<u64>, Payload)> + use<D> {
         let owned = match &op {
-            Op::Read(_, buf) | Op::Recv(buf) => Owned::Buf(buf.as_ptr(), buf.len()),
-            Op::Send(_) => Owned::Parts,
-            _ => Owned::Nothing,
+            DriverOp::Read(_, buf) | DriverOp::Recv(buf) => {
+                OwnedBuffers::Buf(buf.as_ptr(), buf.len())
+            }
+            DriverOp::Send(_) => OwnedBuffers::Parts,
+            _ => OwnedBuffers::Nothing,
         };
         let token = self.next.get();
         self.next.set(token + 1);
         let since = self.now();
-        let slot = Slot::InFlight { owned, since };
+        let slot = ProbeSlot::InFlight { owned, since };
         self.slots.borrow_mut().insert(token, slot);
         self.driver.borrow_mut().submit(Token(token), target, op);
         let probe = self.clone();
@@ -104,8 +109,8 @@ impl<D: Driver> Probe<D> {
     fn poll_slot(&self, token: u64) -> Poll<(IoResult<u64>, Payload)> {
         let mut slots = self.slots.borrow_mut();
         let slot = slots.get_mut(&token).expect("a slot for each token");
-        match std::mem::replace(slot, Slot::Retired) {
-            Slot::Done(result, payload) => Poll::Ready((result, payload)),
+        match std::mem::replace(slot, ProbeSlot::Retired) {
+            ProbeSlot::Done(result, payload) => Poll::Ready((result, payload)),
             waiting => {
                 *slot = waiting;
                 Poll::Pending
@@ -147,7 +152,7 @@ impl<D: Driver> Probe<D> {
     /// The number of operations in flight.
     pub(super) fn in_flight(&self) -> usize {
         let slots = self.slots.borrow();
-        let in_flight = |slot: &&Slot| matches!(slot, Slot::InFlight { .. });
+        let in_flight = |slot: &&ProbeSlot| matches!(slot, ProbeSlot::InFlight { .. });
         slots.values().filter(in_flight).count()
     }
 
@@ -162,13 +167,13 @@ impl<D: Driver> Probe<D> {
             self.case
                 .fail(format_args!("{token:?} completes and was never submitted"));
         };
-        let Slot::InFlight { owned, .. } = *slot else {
+        let ProbeSlot::InFlight { owned, .. } = *slot else {
             self.case.fail(format_args!("{token:?} completes twice"));
         };
         let returned = match &payload {
             // A request is brought, not brought back.
-            Payload::None | Payload::Request(_) => Owned::Nothing,
-            Payload::Buf(buf) => Owned::Buf(buf.as_ptr(), buf.len()),
+            Payload::None | Payload::Request(_) => OwnedBuffers::Nothing,
+            Payload::Buf(buf) => OwnedBuffers::Buf(buf.as_ptr(), buf.len()),
             Payload::Parts(parts) => {
                 check!(
                     self.case,
@@ -176,7 +181,7 @@ impl<D: Driver> Probe<D> {
                     "a send returns its vector with {} parts",
                     parts.len()
                 );
-                Owned::Parts
+                OwnedBuffers::Parts
             }
         };
         check!(
@@ -184,12 +189,12 @@ impl<D: Driver> Probe<D> {
             owned == returned,
             "{token:?} owned {owned:?} and returns {returned:?} (result {result:?})"
         );
-        *slot = Slot::Done(result, payload);
+        *slot = ProbeSlot::Done(result, payload);
     }
 
     fn overdue(&self, now: Nanos) {
         for (token, slot) in self.slots.borrow().iter() {
-            if let Slot::InFlight { since, .. } = slot {
+            if let ProbeSlot::InFlight { since, .. } = slot {
                 check!(
                     self.case,
                     now < *since + TIMEOUT,
@@ -221,17 +226,17 @@ impl<D: Driver> Script<D> {
     }
 }
 
-impl<D: Driver> Turn for Script<D> {
-    fn turn(&mut self) -> Progress {
+impl<D: Driver> ShardTurn for Script<D> {
+    fn turn(&mut self) -> TurnProgress {
         let probe = &self.probe;
         probe.wake_at.set(Nanos::MAX);
         let mut cx = Context::from_waker(Waker::noop());
         if self.task.as_mut().poll(&mut cx).is_ready() {
-            return Progress::Done;
+            return TurnProgress::Done;
         }
         let deadline = probe.wake_at.get().min(probe.now() + TIMEOUT);
         probe.wake_at.set(deadline);
-        Progress::Idle(deadline)
+        TurnProgress::Idle(deadline)
     }
 
     fn park(&mut self, deadline: Nanos) {

@@ -2,11 +2,11 @@
 //! pseudorandom number generators", OOPSLA 2014).
 
 /// The same seed gives the same choices on every machine.
-pub(super) struct Rng(u64);
+pub(super) struct SuiteRng(u64);
 
-impl Rng {
-    pub(super) fn new(seed: u64) -> Rng {
-        Rng(seed)
+impl SuiteRng {
+    pub(super) fn new(seed: u64) -> SuiteRng {
+        SuiteRng(seed)
     }
 
     pub(super) fn next(&mut self) -> u64 {

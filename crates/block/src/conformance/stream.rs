@@ -2,9 +2,9 @@
 
 use super::flow::{cut, flow_byte, nowhere};
 use super::join::{abandon, join, join_all};
-use super::rng::{Rng, mix};
-use super::{Case, check};
-use crate::{Address, Connector, Env, IoResult, Kind, Listener, Nanos, Stream};
+use super::rng::{SuiteRng, mix};
+use super::{SuiteCase, check};
+use crate::{Address, Connector, Env, IoErrorKind, IoResult, Listener, Nanos, Stream};
 use std::cell::RefCell;
 
 /// Bytes sent each way in the long exchange.
@@ -22,15 +22,15 @@ where
     C: Connector,
     L: Listener,
 {
-    let suite = Suite {
+    let suite = StreamSuite {
         connector,
         listener,
         address,
         env,
         free: env.pool.free_bytes(),
         seed,
-        case: Case::new("stream", seed),
-        rng: RefCell::new(Rng::new(seed)),
+        case: SuiteCase::new("stream", seed),
+        rng: RefCell::new(SuiteRng::new(seed)),
     };
     suite.in_time(suite.long_exchange()).await;
     suite.in_time(suite.end_of_stream()).await;
@@ -43,18 +43,18 @@ where
     suite.in_time(suite.closed_listener()).await;
 }
 
-struct Suite<'a, C, L> {
+struct StreamSuite<'a, C, L> {
     connector: &'a C,
     listener: &'a L,
     address: Address,
     env: &'a Env,
     free: usize,
     seed: u64,
-    case: Case,
-    rng: RefCell<Rng>,
+    case: SuiteCase,
+    rng: RefCell<SuiteRng>,
 }
 
-impl<C: Connector, L: Listener> Suite<'_, C, L> {
+impl<C: Connector, L: Listener> StreamSuite<'_, C, L> {
     async fn in_time(&self, case: impl Future<Output = ()>) {
         let ended = self.env.timer.timeout(TIMEOUT, case).await;
         check!(self.case, ended.is_some(), "it never ends");
@@ -216,7 +216,7 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
             if let Err(error) = result {
                 check!(
                     self.case,
-                    error.kind() == Kind::Stream,
+                    error.kind() == IoErrorKind::Stream,
                     "a send to a closed peer fails with {:?} ({error})",
                     error.kind()
                 );
@@ -302,7 +302,7 @@ impl<C: Connector, L: Listener> Suite<'_, C, L> {
     fn expect_ended(&self, what: &str, result: IoResult<usize>) {
         let ended = match &result {
             Ok(bytes) => *bytes == 0,
-            Err(error) => error.kind() == Kind::Stream,
+            Err(error) => error.kind() == IoErrorKind::Stream,
         };
         check!(self.case, ended, "{what} ends with {result:?}");
     }

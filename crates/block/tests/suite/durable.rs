@@ -6,7 +6,7 @@
 //! After a cut a holder has the newest that is whole. A fact with a proof at the time of the cut
 //! must hold on each, with any of the writes in flight landed or torn.
 
-use block::{Durable, Image, Version};
+use block::{Durable, StateImage, Version};
 
 const HOLDERS: usize = 2;
 /// Steps of the longest story.
@@ -71,7 +71,7 @@ struct Seen {
 
 /// The writes of an image in flight, and true if all so far have succeeded.
 struct Writing<'a> {
-    image: Image<'a, State>,
+    image: StateImage<'a, State>,
     version: Version,
     open: [bool; HOLDERS],
     good: bool,

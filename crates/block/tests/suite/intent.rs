@@ -1,7 +1,7 @@
 //! A write-intent bitmap against holders that may have any of the images that are under way, and
 //! against a count of the writes in each region.
 
-use block::{Image, Intent, Regions};
+use block::{Intent, Regions, StateImage};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -85,7 +85,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn play(steps: &[Step]) -> Result<(), TestCaseError> {
     let intent = Intent::new(REGIONS);
     let mut may_have = vec![Regions::none(REGIONS)];
-    let mut image: Option<Image<'_, Regions>> = None;
+    let mut image: Option<StateImage<'_, Regions>> = None;
     let (mut writes, mut ended) = (Vec::new(), [0; REGIONS]);
     for (step, now) in steps.iter().zip(1..) {
         match *step {

@@ -6,10 +6,10 @@
 
 use super::io::{Do, perform};
 use super::superblocks::write_superblocks;
-use super::{Bits, Durable, PoolState};
-use crate::core::Core;
+use super::{Bits, PoolMetadata, PoolState};
+use crate::core::CacheCore;
 use crate::counters::Counter;
-use crate::devices::Member;
+use crate::devices::PoolMember;
 use block::{Device, Fua, Proof, Regions};
 use futures_util::future::join_all;
 use layout::{BLOCK_BYTES, Bitmap};
@@ -19,7 +19,7 @@ use std::rc::{Rc, Weak};
 
 /// A write of a client to the origin, known to the table until dropped.
 pub(crate) struct Marking {
-    durable: Rc<Durable>,
+    durable: Rc<PoolMetadata>,
     volume: u32,
     blocks: Range<u64>,
     bits: Bits,
@@ -28,7 +28,7 @@ pub(crate) struct Marking {
 
 impl Marking {
     /// Begins a marking: from here on the regions of `blocks` are suspect.
-    pub(crate) fn begin(durable: &Rc<Durable>, volume: u32, blocks: &Range<u64>) -> Marking {
+    pub(crate) fn begin(durable: &Rc<PoolMetadata>, volume: u32, blocks: &Range<u64>) -> Marking {
         Marking {
             stays: Cell::new(false),
             bits: durable.table.begin(volume, blocks),
@@ -74,7 +74,7 @@ impl Drop for Marking {
 }
 
 /// Writes bitmaps and losses of members whenever they are due, until the cache is gone.
-pub(super) async fn keep_marked<P: Device>(core: Weak<Core<P>>, durable: Rc<Durable>) {
+pub(super) async fn keep_marked<P: Device>(core: Weak<CacheCore<P>>, durable: Rc<PoolMetadata>) {
     loop {
         let due = || {
             durable.departed.get()
@@ -90,7 +90,7 @@ pub(super) async fn keep_marked<P: Device>(core: Weak<Core<P>>, durable: Rc<Dura
 }
 
 /// Writes the bitmap that is wanted now, to every member.
-pub(super) async fn write_bitmap<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
+pub(super) async fn write_bitmap<P: Device>(core: &Rc<CacheCore<P>>, durable: &Rc<PoolMetadata>) {
     let _held = durable.lock.lock().await;
     if durable.departed.get() || durable.ids_are_due() {
         write_superblocks(core, durable).await;
@@ -120,9 +120,9 @@ pub(super) async fn write_bitmap<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Dur
 
 /// Writes `image` as the next version of the bitmap of `member`, durably.
 pub(super) async fn write_image<P: Device>(
-    core: &Rc<Core<P>>,
-    durable: &Durable,
-    member: &Rc<Member<P>>,
+    core: &Rc<CacheCore<P>>,
+    durable: &PoolMetadata,
+    member: &Rc<PoolMember<P>>,
     image: &Regions,
 ) -> bool {
     let store = member.store.as_ref().expect("a member that is kept");

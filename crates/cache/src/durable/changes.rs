@@ -4,29 +4,29 @@
 //!     the map of a slot in memory differs from checkpoint and log ⟹ the slot
 //!     is pending here, or in a commit under way
 
-use crate::lines::Run;
+use crate::lines::BlockRun;
 use layout::Mask;
-use policy::{Key, Slot};
+use policy::{LineKey, SlotNumber};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The content of a slot's next record in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Pending {
+pub(crate) struct PendingRecord {
     /// The line that entered since the last record.
-    pub(crate) key: Option<Key>,
+    pub(crate) key: Option<LineKey>,
     /// Blocks with new checksums.
     pub(crate) changed: Mask,
 }
 
 /// Slots with a due record.
 #[derive(Debug, Default)]
-pub(crate) struct Changes(BTreeMap<u32, Pending>);
+pub(crate) struct Changes(BTreeMap<u32, PendingRecord>);
 
 impl Changes {
     /// Notes that a line was given the slot, without valid blocks.
-    pub(crate) fn entered(&mut self, slot: Slot, key: Key) {
-        let pending = Pending {
+    pub(crate) fn entered(&mut self, slot: SlotNumber, key: LineKey) {
+        let pending = PendingRecord {
             key: Some(key),
             changed: Mask::default(),
         };
@@ -34,7 +34,7 @@ impl Changes {
     }
 
     /// Blocks became valid.
-    pub(crate) fn validated(&mut self, slot: Slot, run: Run) {
+    pub(crate) fn validated(&mut self, slot: SlotNumber, run: BlockRun) {
         let pending = self.0.entry(slot.0).or_default();
         for block in run.first..run.first + run.count {
             pending.changed[block as usize / 64] |= 1 << (block % 64);
@@ -42,7 +42,7 @@ impl Changes {
     }
 
     /// Blocks stopped being valid.
-    pub(crate) fn touched(&mut self, slot: Slot) {
+    pub(crate) fn touched(&mut self, slot: SlotNumber) {
         self.0.entry(slot.0).or_default();
     }
 
@@ -52,7 +52,7 @@ impl Changes {
     }
 
     /// Takes due changes of `slots`, in order.
-    pub(crate) fn take(&mut self, slots: &Range<u32>) -> BTreeMap<u32, Pending> {
+    pub(crate) fn take(&mut self, slots: &Range<u32>) -> BTreeMap<u32, PendingRecord> {
         let mut here = self.0.split_off(&slots.start);
         let mut after = here.split_off(&slots.end);
         self.0.append(&mut after);
@@ -72,20 +72,20 @@ mod tests {
     #[test]
     fn slots_are_taken_by_device_and_a_new_line_forgets_the_old_one() {
         let mut changes = Changes::default();
-        changes.validated(Slot(3), Run { first: 1, count: 2 });
-        changes.entered(Slot(3), Key(9));
+        changes.validated(SlotNumber(3), BlockRun { first: 1, count: 2 });
+        changes.entered(SlotNumber(3), LineKey(9));
         changes.validated(
-            Slot(3),
-            Run {
+            SlotNumber(3),
+            BlockRun {
                 first: 64,
                 count: 1,
             },
         );
-        changes.touched(Slot(10));
-        changes.touched(Slot(2));
+        changes.touched(SlotNumber(10));
+        changes.touched(SlotNumber(2));
         let here = changes.take(&(3..10));
-        let pending = Pending {
-            key: Some(Key(9)),
+        let pending = PendingRecord {
+            key: Some(LineKey(9)),
             changed: [0, 1, 0, 0],
         };
         assert_eq!(here.into_iter().collect::<Vec<_>>(), [(3, pending)]);

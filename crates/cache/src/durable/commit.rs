@@ -14,14 +14,14 @@
 
 use super::bitmap::write_bitmap;
 use super::io::{Do, perform};
-use super::{Durable, REGION_BLOCKS};
-use crate::core::Core;
+use super::{PoolMetadata, REGION_BLOCKS};
+use crate::core::CacheCore;
 use crate::counters::Counter;
-use crate::devices::{DeviceState, Member};
-use crate::writes::Writes;
+use crate::devices::{DeviceState, PoolMember};
+use crate::writes::OriginDurability;
 use block::{Device, Fua, Proof};
-use layout::{BLOCK_BYTES, Change, Entry, LogBlock, MapPage, entries_per_page};
-use policy::Slot;
+use layout::{BLOCK_BYTES, LogBlock, MapEntry, MapPage, SlotChange, entries_per_page};
+use policy::SlotNumber;
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
@@ -31,7 +31,7 @@ const CHUNK_BLOCKS: usize = 16;
 const _: () = assert!(REGION_BLOCKS as usize >= 256, "a line is in one region");
 
 /// Commits at most once a period, while changes are due.
-pub(super) async fn keep_committed<P: Device>(core: Weak<Core<P>>, durable: Rc<Durable>) {
+pub(super) async fn keep_committed<P: Device>(core: Weak<CacheCore<P>>, durable: Rc<PoolMetadata>) {
     loop {
         let due = || match core.upgrade() {
             None => true,
@@ -55,7 +55,7 @@ pub(super) async fn keep_committed<P: Device>(core: Weak<Core<P>>, durable: Rc<D
     }
 }
 
-fn is_due<P: Device>(core: &Core<P>, durable: &Durable) -> bool {
+fn is_due<P: Device>(core: &CacheCore<P>, durable: &PoolMetadata) -> bool {
     let state = core.state.borrow();
     durable.superblock.is_due()
         || state.contents.changes_due() > 0
@@ -63,11 +63,15 @@ fn is_due<P: Device>(core: &Core<P>, durable: &Durable) -> bool {
 }
 
 /// Makes one commit; bits that were idle for `ticks` periods are cleared.
-pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, ticks: u32) {
+pub(super) async fn commit<P: Device>(
+    core: &Rc<CacheCore<P>>,
+    durable: &Rc<PoolMetadata>,
+    ticks: u32,
+) {
     let _one = durable.committing.lock().await;
     // A line promoted from an origin that was written before it was added, and not flushed, could
     // outlive its bytes on that origin.
-    let began = |writes: &Rc<Writes>| writes.began_durable();
+    let began = |writes: &Rc<OriginDurability>| writes.began_durable();
     let began = durable.origins.borrow().values().all(began);
     if !began && !flush_origins(core, durable).await {
         return;
@@ -105,8 +109,8 @@ pub(super) async fn commit<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>,
 
 /// Makes writes to the origins durable; true if that succeeded. If not,
 /// these writes are distrusted, and the next flush of the volume's user fails.
-async fn flush_origins<P: Device>(core: &Rc<Core<P>>, durable: &Durable) -> bool {
-    let due = |writes: &&Rc<Writes>| !writes.are_durable();
+async fn flush_origins<P: Device>(core: &Rc<CacheCore<P>>, durable: &PoolMetadata) -> bool {
+    let due = |writes: &&Rc<OriginDurability>| !writes.are_durable();
     let due: Vec<_> = durable
         .origins
         .borrow()
@@ -123,9 +127,9 @@ async fn flush_origins<P: Device>(core: &Rc<Core<P>>, durable: &Durable) -> bool
 
 /// Writes the due records of `member`; false if they are not durable.
 async fn write_log<P: Device>(
-    core: &Rc<Core<P>>,
-    durable: &Rc<Durable>,
-    member: &Rc<Member<P>>,
+    core: &Rc<CacheCore<P>>,
+    durable: &Rc<PoolMetadata>,
+    member: &Rc<PoolMember<P>>,
 ) -> bool {
     let store = member.store.as_ref().expect("a member that is kept");
     let ids = loop {
@@ -182,22 +186,28 @@ async fn write_log<P: Device>(
 }
 
 /// Takes due changes of `member` in their present state: under ids that all superblocks have given.
-fn records<P: Device>(core: &Core<P>, member: &Member<P>, _ids: Proof) -> VecDeque<Change> {
+fn records<P: Device>(
+    core: &CacheCore<P>,
+    member: &PoolMember<P>,
+    _ids: Proof,
+) -> VecDeque<SlotChange> {
     let state = &mut *core.state.borrow_mut();
     let due = state.contents.take_changes(&member.slots);
-    let record = |(slot, pending): (u32, super::changes::Pending)| {
-        let valid = state.contents.valid_mask(Slot(slot));
+    let record = |(slot, pending): (u32, super::changes::PendingRecord)| {
+        let valid = state.contents.valid_mask(SlotNumber(slot));
         let mut changed = pending.changed;
         for (changed, valid) in changed.iter_mut().zip(valid) {
             *changed &= valid;
         }
         let blocks = (0..256u32).filter(|b| changed[*b as usize / 64] >> (b % 64) & 1 == 1);
-        Change {
+        SlotChange {
             slot: slot - member.slots.start,
             key: pending.key.map(|key| key.0),
             valid,
             changed,
-            crcs: blocks.map(|b| state.contents.crc(Slot(slot), b)).collect(),
+            crcs: blocks
+                .map(|b| state.contents.crc(SlotNumber(slot), b))
+                .collect(),
         }
     };
     due.into_iter().map(record).collect()
@@ -205,9 +215,9 @@ fn records<P: Device>(core: &Core<P>, member: &Member<P>, _ids: Proof) -> VecDeq
 
 /// Writes the whole map of `member` and lets its log start over.
 async fn checkpoint<P: Device>(
-    core: &Rc<Core<P>>,
-    durable: &Rc<Durable>,
-    member: &Rc<Member<P>>,
+    core: &Rc<CacheCore<P>>,
+    durable: &Rc<PoolMetadata>,
+    member: &Rc<PoolMember<P>>,
 ) -> bool {
     let store = member.store.as_ref().expect("a member that is kept");
     let plan = &store.plan;
@@ -249,7 +259,7 @@ async fn checkpoint<P: Device>(
 }
 
 /// The lines in the slots of `member`; 0 for none.
-fn keys_of<P: Device>(core: &Core<P>, member: &Member<P>) -> Vec<u64> {
+fn keys_of<P: Device>(core: &CacheCore<P>, member: &PoolMember<P>) -> Vec<u64> {
     let mut keys = vec![0; member.slots.len()];
     core.state.borrow().policy.for_each(&mut |key, slot| {
         if member.slots.contains(&slot.0) {
@@ -259,21 +269,26 @@ fn keys_of<P: Device>(core: &Core<P>, member: &Member<P>) -> Vec<u64> {
     keys
 }
 
-fn entries<P: Device>(core: &Core<P>, member: &Member<P>, keys: &[u64], page: u64) -> Vec<Entry> {
+fn entries<P: Device>(
+    core: &CacheCore<P>,
+    member: &PoolMember<P>,
+    keys: &[u64],
+    page: u64,
+) -> Vec<MapEntry> {
     let state = core.state.borrow();
     let line_blocks = state.shape.blocks();
     let each = u64::from(entries_per_page(line_blocks));
     let first = (page * each) as usize;
     let last = (first + each as usize).min(keys.len());
     let entry = |local: usize| {
-        let slot = Slot(member.slots.start + local as u32);
-        Entry {
+        let slot = SlotNumber(member.slots.start + local as u32);
+        MapEntry {
             key: keys[local],
             valid: state.contents.valid_mask(slot),
             crcs: (0..line_blocks)
                 .map(|b| state.contents.crc(slot, b))
                 .collect(),
-            ..Entry::default()
+            ..MapEntry::default()
         }
     };
     (first..last).map(entry).collect()
@@ -281,7 +296,7 @@ fn entries<P: Device>(core: &Core<P>, member: &Member<P>, keys: &[u64], page: u6
 
 /// Writes everything, so that the next incarnation finds all metadata complete. Metadata that
 /// cannot be written stays marked.
-pub(super) async fn close<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
+pub(super) async fn close<P: Device>(core: &Rc<CacheCore<P>>, durable: &Rc<PoolMetadata>) {
     durable.closed.set(true);
     durable.table.tick();
     commit(core, durable, 0).await;

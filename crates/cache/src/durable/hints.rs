@@ -6,9 +6,9 @@
 //! damaged or outdated one costs order, never truth.
 
 use super::io::{Do, READ_MAX, perform, read};
-use crate::core::Core;
+use crate::core::CacheCore;
 use crate::counters::Counter;
-use crate::devices::Member;
+use crate::devices::PoolMember;
 use block::{Device, Fua};
 use layout::{BLOCK_BYTES, HintRow, decode_hints, encode_hints};
 use std::rc::Rc;
@@ -17,13 +17,13 @@ use std::rc::Rc;
 const CHUNK_BYTES: usize = 16 * BLOCK_BYTES;
 
 /// Writes the policy's hints of now, to be named by the next superblocks.
-pub(super) async fn write_hints<P: Device>(core: &Rc<Core<P>>) {
+pub(super) async fn write_hints<P: Device>(core: &Rc<CacheCore<P>>) {
     let members = core.state.borrow().devices.kept();
     let mut learnt = core.state.borrow().policy.save();
     let mut ranks = vec![Vec::new(); members.len()];
     let mut rank = 0;
     core.state.borrow().policy.export(&mut |_, slot, heat| {
-        let here = |m: &Rc<Member<P>>| m.slots.contains(&slot.0);
+        let here = |m: &Rc<PoolMember<P>>| m.slots.contains(&slot.0);
         if let Some(at) = members.iter().position(here) {
             let slot = slot.0 - members[at].slots.start;
             ranks[at].push(HintRow {
@@ -59,7 +59,10 @@ pub(super) async fn write_hints<P: Device>(core: &Rc<Core<P>>) {
 }
 
 /// Returns the hints of `member` for its lines. The policy takes its learnt state from them here.
-pub(super) async fn read_hints<P: Device>(core: &Rc<Core<P>>, member: &Member<P>) -> Vec<HintRow> {
+pub(super) async fn read_hints<P: Device>(
+    core: &Rc<CacheCore<P>>,
+    member: &PoolMember<P>,
+) -> Vec<HintRow> {
     let store = member.store.as_ref().expect("a member that is warmed");
     let Some((which, len, crc, _)) = store.hints.get() else {
         return Vec::new();

@@ -1,12 +1,14 @@
 //! Reading and writing metadata. A member that fails at this is ejected: its contents could not be
 //! distinguished from stale ones.
 
-use crate::core::Core;
+use crate::core::CacheCore;
 use crate::counters::Counter;
-use crate::devices::{DeviceState, Member};
-use crate::health::Fault;
-use block::{Buf, Deadline, Device, Env, Fua, IoResult, Kind, Lba, Nanos, Sectors, Shared};
-use layout::{BLOCK_BYTES, Superblock};
+use crate::devices::{DeviceState, PoolMember};
+use crate::health::DeviceFault;
+use block::{
+    Buf, Deadline, Device, Env, Fua, IoErrorKind, IoResult, Lba, Nanos, Sectors, SharedBuf,
+};
+use layout::{BLOCK_BYTES, PoolSuperblock};
 use std::rc::Rc;
 
 /// Attempts before a write counts as failed: one sector may have been bad, and
@@ -21,14 +23,14 @@ pub(super) const TABLE_CHUNK_BYTES: usize = 64 * BLOCK_BYTES;
 
 /// An operation on a member.
 pub(crate) enum Do {
-    Write(Lba, Shared, Fua),
+    Write(Lba, SharedBuf, Fua),
     Flush,
 }
 
 /// Returns true if `member` succeeded; otherwise the member is ejected.
 pub(crate) async fn perform<P: Device>(
-    core: &Rc<Core<P>>,
-    member: &Rc<Member<P>>,
+    core: &Rc<CacheCore<P>>,
+    member: &Rc<PoolMember<P>>,
     what: Do,
 ) -> bool {
     for attempt in 1.. {
@@ -54,9 +56,11 @@ pub(crate) async fn perform<P: Device>(
                 }
                 return true;
             }
-            Some(Err(error)) if error.kind() == Kind::Media && attempt < ATTEMPTS => continue,
-            Some(Err(error)) => Fault::of(error.kind()),
-            None => Fault::Late,
+            Some(Err(error)) if error.kind() == IoErrorKind::Media && attempt < ATTEMPTS => {
+                continue;
+            }
+            Some(Err(error)) => DeviceFault::of(error.kind()),
+            None => DeviceFault::Late,
         };
         core.state.borrow_mut().eject(member, fault);
         return false;
@@ -88,11 +92,13 @@ pub(crate) async fn read<D: Device>(
         let deadline = Deadline::new(&env.timer, limit);
         let Some((buf, result)) = deadline.bound(reading).await else {
             let what = "it does not answer: check the device, or leave it out of the pool";
-            return Err(device.geometry().error(Kind::Timeout, what));
+            return Err(device.geometry().error(IoErrorKind::Timeout, what));
         };
         match result {
             Ok(()) => return Ok(buf),
-            Err(error) if error.kind() != Kind::Media || attempt == ATTEMPTS => return Err(error),
+            Err(error) if error.kind() != IoErrorKind::Media || attempt == ATTEMPTS => {
+                return Err(error);
+            }
             Err(_) => attempt += 1,
         }
     }
@@ -108,7 +114,7 @@ pub(crate) async fn readable<D: Device>(
 ) -> IoResult<Option<Vec<u8>>> {
     match read(device, at, bytes, env, limit).await {
         Ok(buf) => Ok(Some(buf.to_vec())),
-        Err(error) if error.kind() == Kind::Media => Ok(None),
+        Err(error) if error.kind() == IoErrorKind::Media => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -122,7 +128,7 @@ pub(crate) async fn table_area<D: Device>(
     env: &Env,
     limit: Nanos,
 ) -> IoResult<Vec<u8>> {
-    let area = superblock.and_then(|bytes| Superblock::table_area(bytes, copy));
+    let area = superblock.and_then(|bytes| PoolSuperblock::table_area(bytes, copy));
     let extent = area.map(|area| area.extent(base));
     let whole = device.geometry().extent();
     let Some(extent) = extent.filter(|extent| whole.contains(*extent)) else {

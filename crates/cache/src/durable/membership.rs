@@ -3,41 +3,41 @@
 //! Not here: reading the superblocks (`open`).
 
 use super::durability::Durability;
-use crate::pool_device::PoolDevice;
-use block::{Device, IoError, IoResult, Kind};
-use layout::{BLOCK_SECTORS, Role, Superblock, SuperblockError, Uuid};
+use crate::pool_device::NewPoolDevice;
+use block::{Device, IoError, IoErrorKind, IoResult};
+use layout::{BLOCK_SECTORS, PoolRole, PoolSuperblock, SuperblockError, Uuid};
 
 /// A device that was given to a pool, and its superblock.
 pub(super) struct Given<P> {
     /// Its place among those that were given.
     pub at: usize,
-    pub device: PoolDevice<P>,
-    pub superblock: Result<Superblock, SuperblockError>,
+    pub device: NewPoolDevice<P>,
+    pub superblock: Result<PoolSuperblock, SuperblockError>,
 }
 
 /// The judgement of the superblocks of devices and of the witness.
-pub(super) struct Verdict {
+pub(super) struct MembershipVerdict {
     /// `None` for a new pool.
     pub pool: Option<Uuid>,
     /// State of the pool in its newest superblock.
-    pub newest: Option<Superblock>,
+    pub newest: Option<PoolSuperblock>,
     pub epoch: u64,
     /// Memberships, in the order of the given devices.
-    pub memberships: Vec<Membership>,
+    pub memberships: Vec<PoolMembership>,
     /// Members that are not here, or not trusted.
     pub missing: Vec<String>,
 }
 
-impl Verdict {
+impl MembershipVerdict {
     /// Reads nothing. `Err`: a device is not this pool's.
     pub fn on<P: Device>(
         given: &[Given<P>],
-        witness: Option<&Superblock>,
+        witness: Option<&PoolSuperblock>,
         durability: &Durability,
         line_blocks: u32,
-    ) -> IoResult<Verdict> {
+    ) -> IoResult<MembershipVerdict> {
         let pool = pool_of(durability, witness, given)?;
-        let ours = |superblock: &&Superblock| Some(superblock.pool) == pool;
+        let ours = |superblock: &&PoolSuperblock| Some(superblock.pool) == pool;
         let superblocks = given.iter().map(|given| given.superblock.as_ref().ok());
         let known = || superblocks.clone().flatten().filter(ours).chain(witness);
         let newest = known()
@@ -50,21 +50,21 @@ impl Verdict {
         let mut memberships = Vec::new();
         for superblock in superblocks.clone() {
             memberships.push(match superblock {
-                None => Membership::New,
-                Some(_) if durability.cold => Membership::Stale(STALE_COLD),
-                Some(other) if Some(other.pool) != pool => Membership::Stale(STALE_POOL),
+                None => PoolMembership::New,
+                Some(_) if durability.cold => PoolMembership::Stale(STALE_COLD),
+                Some(other) if Some(other.pool) != pool => PoolMembership::Stale(STALE_POOL),
                 Some(superblock) => membership(superblock.clone(), witness, epoch, line_blocks),
             });
         }
         let current = |uuid: Uuid| {
-            let is = |s: &Membership| matches!(s, Membership::Current(superblock) if superblock.device == uuid);
+            let is = |s: &PoolMembership| matches!(s, PoolMembership::Current(superblock) if superblock.device == uuid);
             memberships.iter().any(is)
         };
         let before = newest
             .as_ref()
             .map_or(&[][..], |superblock| &superblock.members);
         let missing = before.iter().filter(|member| !current(member.device));
-        Ok(Verdict {
+        Ok(MembershipVerdict {
             missing: missing.map(|member| member.name.clone()).collect(),
             pool,
             newest,
@@ -75,16 +75,17 @@ impl Verdict {
 
     /// True if all members are trusted, and none is missing.
     pub fn is_as_before(&self) -> bool {
-        let current = |membership: &Membership| matches!(membership, Membership::Current(_));
+        let current =
+            |membership: &PoolMembership| matches!(membership, PoolMembership::Current(_));
         self.missing.is_empty() && self.memberships.iter().all(current)
     }
 }
 
 /// The role of a device in the pool.
-pub(super) enum Membership {
+pub(super) enum PoolMembership {
     New,
     Stale(&'static str),
-    Current(Box<Superblock>),
+    Current(Box<PoolSuperblock>),
 }
 
 const STALE_EPOCH: &str = "the volumes were written without it since";
@@ -99,7 +100,7 @@ const STALE_COLD: &str = "the pool was to be opened cold";
 /// Returns the identity of the pool; `None` if the pool is new.
 fn pool_of<P: Device>(
     durability: &Durability,
-    witness: Option<&Superblock>,
+    witness: Option<&PoolSuperblock>,
     given: &[Given<P>],
 ) -> IoResult<Option<Uuid>> {
     let mut pool = witness.map(|superblock| superblock.pool);
@@ -120,8 +121,9 @@ fn pool_of<P: Device>(
         let same_host = superblock.host == durability.host;
         // A record beside the pool that was lost, and written again while the device was away, has
         // another identity: the name decides then, and the lines are not used.
-        let same_name =
-            superblock.label == durability.label && same_host && superblock.role == Role::Member;
+        let same_name = superblock.label == durability.label
+            && same_host
+            && superblock.role == PoolRole::Member;
         if pool == Some(superblock.pool) || same_name {
             pool.get_or_insert(superblock.pool);
         } else if !durability.overwrite {
@@ -142,30 +144,32 @@ fn pool_of<P: Device>(
 
 /// The role of a device with this superblock in the pool.
 fn membership(
-    superblock: Superblock,
-    witness: Option<&Superblock>,
+    superblock: PoolSuperblock,
+    witness: Option<&PoolSuperblock>,
     epoch: u64,
     line_blocks: u32,
-) -> Membership {
-    let is_member = |superblock: &Superblock, witness: &Superblock| {
+) -> PoolMembership {
+    let is_member = |superblock: &PoolSuperblock, witness: &PoolSuperblock| {
         witness
             .members
             .iter()
             .any(|member| member.device == superblock.device)
     };
     match witness {
-        None => Membership::Stale(STALE_WITNESS),
-        Some(_) if superblock.epoch < epoch => Membership::Stale(STALE_EPOCH),
+        None => PoolMembership::Stale(STALE_WITNESS),
+        Some(_) if superblock.epoch < epoch => PoolMembership::Stale(STALE_EPOCH),
         // No volume is written before the witness has the members. A member unknown to the witness,
         // whatever its epoch, is of an incarnation that was cut short, or was added in one.
-        Some(witness) if !is_member(&superblock, witness) => Membership::Stale(STALE_EPOCH),
+        Some(witness) if !is_member(&superblock, witness) => PoolMembership::Stale(STALE_EPOCH),
         // The witness is written after all members.
-        Some(witness) if superblock.sequence < witness.sequence => Membership::Stale(STALE_IMAGE),
-        Some(_) if superblock.line_blocks != line_blocks => Membership::Stale(STALE_LINES),
-        Some(_) if superblock.region_blocks != super::REGION_BLOCKS => {
-            Membership::Stale(STALE_LINES)
+        Some(witness) if superblock.sequence < witness.sequence => {
+            PoolMembership::Stale(STALE_IMAGE)
         }
-        Some(_) => Membership::Current(Box::new(superblock)),
+        Some(_) if superblock.line_blocks != line_blocks => PoolMembership::Stale(STALE_LINES),
+        Some(_) if superblock.region_blocks != super::REGION_BLOCKS => {
+            PoolMembership::Stale(STALE_LINES)
+        }
+        Some(_) => PoolMembership::Current(Box::new(superblock)),
     }
 }
 
@@ -197,5 +201,5 @@ pub(super) fn place_of(device: &impl Device) -> String {
 
 pub(super) fn refuse<T>(device: &impl Device, what: String) -> IoResult<T> {
     let name = device.geometry().name.to_string();
-    Err(IoError::new(Kind::Invalid, what).on(name))
+    Err(IoError::new(IoErrorKind::Invalid, what).on(name))
 }

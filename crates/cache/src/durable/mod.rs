@@ -36,33 +36,33 @@ mod warm;
 
 pub(crate) use bitmap::Marking;
 pub use durability::Durability;
-pub use open::{Found, OpenReport, Opened, origin_record_on};
-use store::Copies;
-pub(crate) use store::{NewStore, Store};
+pub use open::{DeviceFindings, OpenReport, OpenedPool, origin_record_on};
+use store::SuperblockCopies;
+pub(crate) use store::{MemberStore, NewStore};
 use table::Bits;
 
-use crate::writes::Writes;
+use crate::writes::OriginDurability;
 use block::{BoxDevice, Mutex, Proof, Signal};
-use layout::{Superblock, Uuid, Volume, VolumeTable};
+use layout::{PoolSuperblock, Uuid, VolumeRecord, VolumeTable};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
-use table::Table;
+use table::DurableVolumes;
 
 /// Blocks of a region that a bit stands for: 4 MiB. The bits of a volume up
 /// to 126 GiB are exact to this, those of larger ones share bits.
 pub(crate) const REGION_BLOCKS: u32 = 1024;
 
 /// The state of a pool that is kept on its devices.
-pub(crate) struct Durable {
+pub(crate) struct PoolMetadata {
     pub(crate) label: String,
     pub(crate) host: String,
     pub(crate) witness: Option<BoxDevice>,
     witness_uuid: Cell<Uuid>,
     /// The superblock of the witness.
-    record: RefCell<Option<Superblock>>,
-    witness_copies: Copies,
+    record: RefCell<Option<PoolSuperblock>>,
+    witness_copies: SuperblockCopies,
     pub(crate) pool: Uuid,
     /// The content of all superblocks, and the part that is known to be on all.
     superblock: block::Durable<PoolState>,
@@ -77,11 +77,11 @@ pub(crate) struct Durable {
     /// Members whose map is being read.
     loading: Cell<usize>,
     closed: Cell<bool>,
-    table: Table,
+    table: DurableVolumes,
     /// Places of failed writes that may land yet, with the volume's id.
     loose: RefCell<Vec<(u32, Range<u64>)>>,
     /// Writes of the volumes' origins, by id.
-    origins: RefCell<BTreeMap<u32, Rc<Writes>>>,
+    origins: RefCell<BTreeMap<u32, Rc<OriginDurability>>>,
     /// Held during writes of superblocks or bitmaps.
     lock: Mutex,
     /// Held during a commit.
@@ -104,7 +104,7 @@ pub(crate) struct PoolState {
 }
 
 /// The volumes that a pool remembers, by id. Images share one map until it changes.
-type Volumes = Rc<BTreeMap<u32, Volume>>;
+type Volumes = Rc<BTreeMap<u32, VolumeRecord>>;
 
 impl PoolState {
     /// True without room for another volume than `room`, or without another id.
@@ -112,7 +112,7 @@ impl PoolState {
         self.next_volume >= crate::lines::VOLUME_IDS || self.volumes.len() >= room
     }
 
-    fn named(&self, name: &str) -> Option<&Volume> {
+    fn named(&self, name: &str) -> Option<&VolumeRecord> {
         self.volumes.values().find(|volume| volume.name == name)
     }
 
@@ -123,7 +123,7 @@ impl PoolState {
     }
 }
 
-impl Durable {
+impl PoolMetadata {
     /// A member is out of the pool, in memory so far.
     pub(crate) fn member_left(&self) {
         self.departed.set(true);
@@ -190,7 +190,7 @@ impl Durable {
             }
             let id = pool.next_volume;
             pool.next_volume += 1;
-            let volume = Volume {
+            let volume = VolumeRecord {
                 id,
                 flags: 0,
                 sectors,
@@ -205,7 +205,7 @@ impl Durable {
     }
 
     /// Lines of its id are known from now on for a volume that exists.
-    pub(crate) fn attach(&self, writes: &Rc<Writes>) {
+    pub(crate) fn attach(&self, writes: &Rc<OriginDurability>) {
         let mut origins = self.origins.borrow_mut();
         origins.insert(writes.id(), writes.clone());
     }
@@ -215,13 +215,13 @@ impl Durable {
     }
 
     /// True if an entry of the map with this key may be trusted now.
-    pub(crate) fn is_trusted(&self, key: policy::Key, line_shift: u32) -> bool {
+    pub(crate) fn is_trusted(&self, key: policy::LineKey, line_shift: u32) -> bool {
         let (volume, line) = crate::lines::split_key(key);
         self.knows(key) && !self.is_suspect(volume, line << line_shift)
     }
 
     /// True if the volume of the line `key` has lines still.
-    fn knows(&self, key: policy::Key) -> bool {
+    fn knows(&self, key: policy::LineKey) -> bool {
         let (volume, _) = crate::lines::split_key(key);
         self.superblock.now().volumes.contains_key(&volume)
     }

@@ -15,21 +15,21 @@
 use super::bitmap::{keep_marked, write_image};
 use super::durability::Durability;
 use super::io::{READ_MAX, readable, table_area};
-use super::membership::{Given, Membership, Verdict, place_of, refuse, unusable};
-use super::store::{Copies, NewStore};
+use super::membership::{Given, MembershipVerdict, PoolMembership, place_of, refuse, unusable};
+use super::store::{NewStore, SuperblockCopies};
 use super::superblocks::{WITNESS_SECTORS, claim, write_superblocks};
-use super::{Durable, PoolState};
+use super::{PoolMetadata, PoolState};
 use crate::cache::Cache;
 use crate::config::Config;
-use crate::core::Core;
-use crate::devices::{DeviceId, Member};
-use crate::health::Fault;
-use crate::pool_device::PoolDevice;
-use block::{Deadline, Device, Env, Extent, IoError, IoResult, Kind, Lba, Mutex, Signal};
+use crate::core::CacheCore;
+use crate::devices::{DeviceId, PoolMember};
+use crate::health::DeviceFault;
+use crate::pool_device::NewPoolDevice;
+use block::{Deadline, Device, Env, Extent, IoError, IoErrorKind, IoResult, Lba, Mutex, Signal};
 use layout::{
-    BITMAP_BLOCKS, BLOCK_BYTES, BLOCK_SECTORS, Bitmap, MEMBERS_MAX, NAME_BYTES_MAX, PROBE_BYTES,
-    Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid, current_superblock,
-    first_superblock, fitting, newest_bitmap, second_superblock,
+    BITMAP_BLOCKS, BLOCK_BYTES, BLOCK_SECTORS, Bitmap, LayoutPlan, MEMBERS_MAX, NAME_BYTES_MAX,
+    PROBE_BYTES, PoolRole, PoolSuperblock, SUPERBLOCK_BLOCKS, SuperblockError, Uuid,
+    current_superblock, first_superblock, fitting, newest_bitmap, second_superblock,
 };
 use policy::Policy;
 use std::cell::{Cell, RefCell};
@@ -39,7 +39,7 @@ const SUPERBLOCK_BYTES: usize = SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES;
 
 /// The findings on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Found {
+pub enum DeviceFindings {
     /// Its lines are read back; true if the pool was closed in order.
     Lines {
         /// The pool was closed in order.
@@ -61,12 +61,12 @@ pub struct OpenReport {
     /// Its place in the geometry.
     pub name: String,
     /// Findings on the device.
-    pub found: Found,
+    pub found: DeviceFindings,
 }
 
 /// A pool that was opened.
 #[derive(Clone, Debug)]
-pub struct Opened {
+pub struct OpenedPool {
     /// Devices of the pool, in the order in which they were given.
     pub devices: Vec<OpenReport>,
     /// Devices that were given and could not be read, by their place, with the reason. They are
@@ -82,13 +82,13 @@ fn too_many_devices(pool: &str) -> IoError {
     let what = format!(
         "a pool has at most {MEMBERS_MAX} devices: remove one, or make an array of several"
     );
-    IoError::new(Kind::Invalid, what).on(pool.to_owned())
+    IoError::new(IoErrorKind::Invalid, what).on(pool.to_owned())
 }
 
 /// Refuses a new device with a superblock too small for `volumes` volumes.
-fn has_room<D: Device>(device: &PoolDevice<D>, line_blocks: u32, volumes: usize) -> IoResult {
+fn has_room<D: Device>(device: &NewPoolDevice<D>, line_blocks: u32, volumes: usize) -> IoResult {
     // A device without room for a line is refused as such.
-    let plan = Plan::new(device.extent.len, line_blocks).ok();
+    let plan = LayoutPlan::new(device.extent.len, line_blocks).ok();
     match plan.map(|plan| plan.volumes()) {
         Some(room) if room < volumes => {
             let what = format!(
@@ -103,12 +103,12 @@ fn has_room<D: Device>(device: &PoolDevice<D>, line_blocks: u32, volumes: usize)
 /// A device that is reinitialised, and has no room for the volumes that the pool remembers.
 fn too_small<D: Device>(
     given: &[Given<D>],
-    verdict: &Verdict,
+    verdict: &MembershipVerdict,
     line_blocks: u32,
 ) -> Option<(usize, IoError)> {
     let volumes = verdict.newest.as_ref()?.volumes.rows() as usize;
     let memberships = verdict.memberships.iter().enumerate();
-    let new = memberships.filter(|(_, is)| !matches!(is, Membership::Current(_)));
+    let new = memberships.filter(|(_, is)| !matches!(is, PoolMembership::Current(_)));
     let small = |(nth, _): (usize, _)| {
         let refused = has_room(&given[nth].device, line_blocks, volumes).err()?;
         Some((nth, refused))
@@ -121,7 +121,7 @@ async fn probe<D: Device>(
     device: &D,
     part: Extent,
     env: &Env,
-) -> IoResult<Result<Superblock, SuperblockError>> {
+) -> IoResult<Result<PoolSuperblock, SuperblockError>> {
     let bytes = part.len.bytes();
     if bytes < (2 * SUPERBLOCK_BYTES) as u64 {
         return refuse(
@@ -137,13 +137,13 @@ async fn probe<D: Device>(
         // information.
         start = readable(device, part.start, SUPERBLOCK_BYTES, env, READ_MAX).await?;
         let tail = table_area(device, part.start, (start.as_deref(), 0), env, READ_MAX).await?;
-        start = start.filter(|start| Superblock::decode(start, &tail).is_ok());
+        start = start.filter(|start| PoolSuperblock::decode(start, &tail).is_ok());
     }
     let start = start.as_deref();
     let tail = table_area(device, part.start, (start, 0), env, READ_MAX).await?;
     let first = first_superblock(start, &tail);
     let blocks = match &first {
-        Ok(superblock) if superblock.role == Role::Member => {
+        Ok(superblock) if superblock.role == PoolRole::Member => {
             superblock.blocks.min(bytes / BLOCK_BYTES as u64)
         }
         Ok(_) => 2 * SUPERBLOCK_BLOCKS,
@@ -194,7 +194,7 @@ impl<P: Device> Cache<P> {
     /// Opens the pool that `durability` names, on `devices`, and brings back the trusted lines,
     /// while it serves. See [`Cache::close`].
     ///
-    /// Devices that cannot be read, or were cut short, are left out; [`Opened::absent`] names them.
+    /// Devices that cannot be read, or were cut short, are left out; [`OpenedPool::absent`] names them.
     /// Fails, having written nothing, if a device has foreign data (unless that is to be
     /// overwritten) or metadata of another version.
     pub async fn open(
@@ -202,11 +202,11 @@ impl<P: Device> Cache<P> {
         policy: Box<dyn Policy>,
         env: Env,
         mut durability: Durability,
-        devices: Vec<PoolDevice<P>>,
-    ) -> IoResult<(Cache<P>, Opened)> {
+        devices: Vec<NewPoolDevice<P>>,
+    ) -> IoResult<(Cache<P>, OpenedPool)> {
         if fitting(&durability.label) != durability.label {
             let what = format!("a pool's name has at most {NAME_BYTES_MAX} bytes: shorten it");
-            return Err(IoError::new(Kind::Invalid, what).on(durability.label));
+            return Err(IoError::new(IoErrorKind::Invalid, what).on(durability.label));
         }
         if devices.len() > MEMBERS_MAX {
             return Err(too_many_devices(&durability.label));
@@ -222,7 +222,7 @@ impl<P: Device> Cache<P> {
                     device,
                     superblock,
                 }),
-                Err(error) if error.kind() == Kind::Busy => return Err(error),
+                Err(error) if error.kind() == IoErrorKind::Busy => return Err(error),
                 Err(error) => absent.push((at, error.to_string())),
             }
         }
@@ -234,7 +234,8 @@ impl<P: Device> Cache<P> {
             }
         });
         let (verdict, bitmap) = loop {
-            let verdict = Verdict::on(&given, witness.as_ref(), &durability, line_blocks)?;
+            let verdict =
+                MembershipVerdict::on(&given, witness.as_ref(), &durability, line_blocks)?;
             let bitmaps = match too_small(&given, &verdict, line_blocks) {
                 Some(small) => Err(small),
                 None => bitmaps_of(&given, &verdict, &env).await,
@@ -252,13 +253,13 @@ impl<P: Device> Cache<P> {
         let volumes = newest_superblock
             .as_ref()
             .map_or(Vec::new(), |h| h.volumes.volumes());
-        let quiesced = |v: &layout::Volume| v.flags & layout::VOLUME_QUIESCED != 0;
+        let quiesced = |v: &layout::VolumeRecord| v.flags & layout::VOLUME_QUIESCED != 0;
         let (quiesced, volumes): (Vec<_>, _) = volumes.into_iter().partition(quiesced);
         let numbered = witness.as_ref().map_or(0, |superblock| superblock.given);
         let newest = newest_superblock
             .as_ref()
             .map_or(0, |superblock| superblock.sequence);
-        let durable = Rc::new(Durable {
+        let durable = Rc::new(PoolMetadata {
             pool: verdict.pool.unwrap_or_else(|| Uuid((durability.uuids)())),
             label: durability.label,
             host: durability.host,
@@ -268,7 +269,7 @@ impl<P: Device> Cache<P> {
                 None => Uuid((durability.uuids)()),
             }),
             record: RefCell::new(witness),
-            witness_copies: Copies::default(),
+            witness_copies: SuperblockCopies::default(),
             encoded: RefCell::default(),
             superblock: block::Durable::new(
                 PoolState {
@@ -284,7 +285,7 @@ impl<P: Device> Cache<P> {
             image_due: Cell::new(false),
             loading: Cell::new(0),
             closed: Cell::new(false),
-            table: super::table::Table::new(super::REGION_BLOCKS),
+            table: super::table::DurableVolumes::new(super::REGION_BLOCKS),
             loose: RefCell::default(),
             origins: RefCell::default(),
             lock: Mutex::default(),
@@ -310,7 +311,7 @@ impl<P: Device> Cache<P> {
             reports.push(report);
         }
         cache.begin(&durable).await;
-        let opened = Opened {
+        let opened = OpenedPool {
             devices: reports,
             absent,
             missing: verdict.missing,
@@ -320,7 +321,7 @@ impl<P: Device> Cache<P> {
     }
 
     /// Writes the decisions of opening, and starts the tasks that go on.
-    async fn begin(&self, durable: &Rc<Durable>) {
+    async fn begin(&self, durable: &Rc<PoolMetadata>) {
         let core = &self.0;
         let members = core.state.borrow().devices.kept();
         for member in &members {
@@ -359,7 +360,7 @@ impl<P: Device> Cache<P> {
     /// `uuid` is to name the device.
     ///
     /// Fails, having written nothing, if the device has foreign data.
-    pub async fn join(&self, device: PoolDevice<P>, uuid: u128) -> IoResult<DeviceId> {
+    pub async fn join(&self, device: NewPoolDevice<P>, uuid: u128) -> IoResult<DeviceId> {
         let core = &self.0;
         let Some(durable) = &core.durable else {
             return self.add_device(device);
@@ -410,9 +411,9 @@ impl<P: Device> Cache<P> {
         let deadline = Deadline::new(&core.env.timer, core.metadata_timeout());
         if deadline.bound(self.settle()).await.is_none() {
             let state = &mut *core.state.borrow_mut();
-            let silent = |member: &Rc<Member<P>>| member.operations.count() > 0;
+            let silent = |member: &Rc<PoolMember<P>>| member.operations.count() > 0;
             for member in state.devices.kept().into_iter().filter(silent) {
-                state.eject(&member, Fault::Late);
+                state.eject(&member, DeviceFault::Late);
             }
         }
         super::commit::close(core, durable).await;
@@ -431,9 +432,9 @@ impl<P: Device> Cache<P> {
 /// Claims a device that is reinitialised, so that its later contents are recognised as this pool's
 /// after a power cut. Then writes both pairs of the bitmap, so that no older one is left.
 pub(super) async fn write_new_bitmap<P: Device>(
-    core: &Rc<Core<P>>,
-    durable: &Durable,
-    member: &Rc<Member<P>>,
+    core: &Rc<CacheCore<P>>,
+    durable: &PoolMetadata,
+    member: &Rc<PoolMember<P>>,
     epoch: u64,
 ) {
     if !claim(core, durable, member, epoch).await {
@@ -445,14 +446,17 @@ pub(super) async fn write_new_bitmap<P: Device>(
     }
 }
 
-fn is_new<P: Device>(member: &Member<P>) -> bool {
+fn is_new<P: Device>(member: &PoolMember<P>) -> bool {
     member
         .store
         .as_ref()
         .is_some_and(|store| store.found.is_none())
 }
 
-async fn witness_superblock(durability: &Durability, env: &Env) -> IoResult<Option<Superblock>> {
+async fn witness_superblock(
+    durability: &Durability,
+    env: &Env,
+) -> IoResult<Option<PoolSuperblock>> {
     let Some(witness) = &durability.witness else {
         return Ok(None);
     };
@@ -465,7 +469,7 @@ async fn witness_superblock(durability: &Durability, env: &Env) -> IoResult<Opti
     }
     let superblocks = Extent::new(Lba(0), block::Sectors(WITNESS_SECTORS));
     match probe(witness, superblocks, env).await? {
-        Ok(superblock) if superblock.role == Role::Witness => Ok(Some(superblock)),
+        Ok(superblock) if superblock.role == PoolRole::Witness => Ok(Some(superblock)),
         Ok(_) | Err(SuperblockError::Foreign(_)) => refuse(
             witness,
             "it is not a pool witness: move it away, or correct the path".into(),
@@ -483,14 +487,14 @@ async fn witness_superblock(durability: &Durability, env: &Env) -> IoResult<Opti
 
 /// The state kept of a device's metadata, and the findings there.
 fn store(
-    membership: Membership,
+    membership: PoolMembership,
     bitmap: Option<Bitmap>,
     uuids: &mut dyn FnMut() -> u128,
-) -> (NewStore, Found) {
+) -> (NewStore, DeviceFindings) {
     match membership {
-        Membership::New => (NewStore::New(Uuid(uuids())), Found::Nothing),
-        Membership::Stale(why) => (NewStore::New(Uuid(uuids())), Found::Unusable(why)),
-        Membership::Current(superblock) => {
+        PoolMembership::New => (NewStore::New(Uuid(uuids())), DeviceFindings::Nothing),
+        PoolMembership::Stale(why) => (NewStore::New(Uuid(uuids())), DeviceFindings::Unusable(why)),
+        PoolMembership::Current(superblock) => {
             let plan = superblock.plan().expect("checked when it was read");
             let clean = superblock.clean;
             (
@@ -499,7 +503,7 @@ fn store(
                     superblock,
                     bitmap,
                 },
-                Found::Lines { clean },
+                DeviceFindings::Lines { clean },
             )
         }
     }
@@ -508,12 +512,12 @@ fn store(
 /// Reads the newest bitmap of each trusted device. `Err` names one that could not be read.
 async fn bitmaps_of<P: Device>(
     given: &[Given<P>],
-    verdict: &Verdict,
+    verdict: &MembershipVerdict,
     env: &Env,
 ) -> Result<Vec<Option<Bitmap>>, (usize, IoError)> {
     let mut all = Vec::new();
     for (nth, membership) in verdict.memberships.iter().enumerate() {
-        let Membership::Current(superblock) = membership else {
+        let PoolMembership::Current(superblock) = membership else {
             all.push(None);
             continue;
         };

@@ -9,15 +9,15 @@
 use super::open::write_new_bitmap;
 use super::superblocks::write_superblocks;
 use super::warm::{BATCH, adopt_line, mark_dirty};
-use super::{Durable, Store};
+use super::{MemberStore, PoolMetadata};
 use crate::cache::Cache;
-use crate::core::Core;
+use crate::core::CacheCore;
 use crate::counters::Counter;
-use crate::devices::{DeviceId, DeviceState, Member};
-use crate::health::Fault;
-use block::{Deadline, Device, IoError, IoResult, Kind, Nanos};
+use crate::devices::{DeviceId, DeviceState, PoolMember};
+use crate::health::DeviceFault;
+use block::{Deadline, Device, IoError, IoErrorKind, IoResult, Nanos};
 use layout::{BLOCK_BYTES, MEMBERS_MAX};
-use policy::Slot;
+use policy::SlotNumber;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -35,10 +35,13 @@ impl<P: Device> Cache<P> {
     }
 }
 
-async fn readmit<P: Device>(core: &Rc<Core<P>>, id: DeviceId) -> IoResult<u64> {
+async fn readmit<P: Device>(core: &Rc<CacheCore<P>>, id: DeviceId) -> IoResult<u64> {
     let member = core.state.borrow().devices.get(id);
     let (Some(member), Some(durable)) = (member, &core.durable) else {
-        return Err(IoError::new(Kind::Invalid, "the pool has no such device"));
+        return Err(IoError::new(
+            IoErrorKind::Invalid,
+            "the pool has no such device",
+        ));
     };
     may_return(core, durable, &member)?;
     answers_in_time(core, &member).await?;
@@ -70,38 +73,51 @@ async fn readmit<P: Device>(core: &Rc<Core<P>>, id: DeviceId) -> IoResult<u64> {
     Ok(lines)
 }
 
-fn late<P: Device>(member: &Member<P>, what: &'static str) -> IoError {
-    member.device.geometry().error(Kind::Timeout, what)
+fn late<P: Device>(member: &PoolMember<P>, what: &'static str) -> IoError {
+    member.device.geometry().error(IoErrorKind::Timeout, what)
 }
 
 /// Returns true if only the device itself may still prevent its return.
-fn may_return<P: Device>(core: &Core<P>, durable: &Durable, member: &Member<P>) -> IoResult {
+fn may_return<P: Device>(
+    core: &CacheCore<P>,
+    durable: &PoolMetadata,
+    member: &PoolMember<P>,
+) -> IoResult {
     let error = |kind, what| Err(member.device.geometry().error(kind, what));
-    if member.state.get() != DeviceState::Ejected(Fault::Late) || !member.may_return() {
-        return error(Kind::Invalid, "was not ejected for being late");
+    if member.state.get() != DeviceState::Ejected(DeviceFault::Late) || !member.may_return() {
+        return error(IoErrorKind::Invalid, "was not ejected for being late");
     }
     if member.operations.count() > 0 {
-        return error(Kind::Timeout, "has not answered all that it was asked for");
+        return error(
+            IoErrorKind::Timeout,
+            "has not answered all that it was asked for",
+        );
     }
     if durable.closed.get() {
-        return error(Kind::Invalid, "its pool is closed");
+        return error(IoErrorKind::Invalid, "its pool is closed");
     }
     let store = member.store.as_ref().expect("it may return");
     if store.plan.volumes() < durable.superblock.now().volumes.len() {
         let what = "has no room for the volumes that the pool remembers by now";
-        return error(Kind::Invalid, what);
+        return error(IoErrorKind::Invalid, what);
     }
     match core.state.borrow().devices.kept().len() < MEMBERS_MAX {
         true => Ok(()),
-        false => error(Kind::Invalid, "its pool is full of others: remove one"),
+        false => error(
+            IoErrorKind::Invalid,
+            "its pool is full of others: remove one",
+        ),
     }
 }
 
 /// Reads here and there on the device, each within the limit of a hit.
-async fn answers_in_time<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) -> IoResult {
+async fn answers_in_time<P: Device>(
+    core: &Rc<CacheCore<P>>,
+    member: &Rc<PoolMember<P>>,
+) -> IoResult {
     for probe in 0..PROBES {
         let slot = member.slots.len() as u64 * probe / PROBES;
-        let at = member.at(Slot(member.slots.start + slot as u32), 0);
+        let at = member.at(SlotNumber(member.slots.start + slot as u32), 0);
         let (device, buf) = (member.clone(), core.env.pool.take(BLOCK_BYTES));
         let reading = core.env.spawn.persist(async move {
             device.operations.begin();
@@ -112,7 +128,7 @@ async fn answers_in_time<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) 
         let deadline = Deadline::new(&core.env.timer, core.config.hit_latency_max);
         match deadline.bound(reading).await {
             // Some bad sectors are no reason, as for a device that serves.
-            Some(Err(error)) if error.kind() != Kind::Media => return Err(error),
+            Some(Err(error)) if error.kind() != IoErrorKind::Media => return Err(error),
             Some(_) => {}
             None => return Err(late(member, "does not answer in time yet")),
         }
@@ -121,7 +137,11 @@ async fn answers_in_time<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) 
 }
 
 /// Gives the slots of `member` to the policy again, with the lines that rested.
-async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable, member: &Rc<Member<P>>) -> u64 {
+async fn adopt<P: Device>(
+    core: &Rc<CacheCore<P>>,
+    durable: &PoolMetadata,
+    member: &Rc<PoolMember<P>>,
+) -> u64 {
     let mut empty = vec![true; member.slots.len()];
     let (mut at, mut lines) = (0, 0);
     let serves = || member.state.get() == DeviceState::Online;
@@ -150,7 +170,7 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable, member: &Rc<Mem
         state.resting.end(member.id);
         let ranges = runs(&empty, member.slots.start);
         let slots = ranges.iter().cloned().flatten();
-        slots.for_each(|slot| state.contents.wipe(Slot(slot)));
+        slots.for_each(|slot| state.contents.wipe(SlotNumber(slot)));
         state.policy.revive(&ranges);
     }
     lines
@@ -168,7 +188,7 @@ fn runs(set: &[bool], start: u32) -> Vec<Range<u32>> {
     runs
 }
 
-impl Store {
+impl MemberStore {
     /// Makes the device a member again. Its contents are not used, and its log begins where no
     /// block of the old one can be taken for one of the new.
     fn restart(&self) {

@@ -1,21 +1,23 @@
 //! The metadata on one member, in the memory of the cache.
 
-use crate::lines::Shape;
-use crate::pool_device::PoolDevice;
-use block::{Buf, Device, Env, IoError, IoResult, Kind, Lba};
-use layout::{Area, BLOCK_BYTES, Bitmap, Plan, PlanError, Superblock, Uuid, VolumeTable};
+use crate::lines::LineShape;
+use crate::pool_device::NewPoolDevice;
+use block::{Buf, Device, Env, IoError, IoErrorKind, IoResult, Lba};
+use layout::{
+    BLOCK_BYTES, Bitmap, LayoutPlan, PlanError, PlannedArea, PoolSuperblock, Uuid, VolumeTable,
+};
 use std::cell::{Cell, RefCell};
 
 /// The state of the two copies of a superblock.
 #[derive(Default)]
-pub(crate) struct Copies {
+pub(crate) struct SuperblockCopies {
     /// Index of the copy that is written last.
     pub(super) last: Cell<Option<usize>>,
     /// The rows of which each table area has its part.
     pub(super) tables: RefCell<[Option<VolumeTable>; 2]>,
 }
 
-impl Copies {
+impl SuperblockCopies {
     /// Their content is unknown.
     pub(super) fn forget(&self) {
         self.last.set(None);
@@ -24,10 +26,10 @@ impl Copies {
 }
 
 /// The metadata of one member.
-pub(crate) struct Store {
+pub(crate) struct MemberStore {
     pub(crate) device: Uuid,
     pub(crate) name: String,
-    pub(crate) plan: Plan,
+    pub(crate) plan: LayoutPlan,
     /// First sector of the part of the device.
     pub(crate) base: Lba,
     /// Map of the newest checkpoint, of its two.
@@ -39,7 +41,7 @@ pub(crate) struct Store {
     pub(crate) log_next: Cell<u64>,
     /// The policy's hints: which of the two areas, bytes, their checksum, which part.
     pub(crate) hints: Cell<Option<(u8, u32, u32, u32)>>,
-    pub(super) copies: Copies,
+    pub(super) copies: SuperblockCopies,
     /// The version of the bitmap last written.
     pub(crate) bitmap_version: Cell<u64>,
     /// The marks at the opening of the pool.
@@ -62,9 +64,9 @@ pub(crate) struct Recovered {
     pub(crate) bitmap: Option<Bitmap>,
 }
 
-impl Store {
+impl MemberStore {
     /// Place of block `n` of `area`.
-    pub(crate) fn at(&self, area: Area, n: u64) -> Lba {
+    pub(crate) fn at(&self, area: PlannedArea, n: u64) -> Lba {
         area.lba(self.base, n)
     }
 
@@ -83,8 +85,8 @@ impl Store {
 pub(crate) enum NewStore {
     New(Uuid),
     Known {
-        plan: Box<Plan>,
-        superblock: Box<Superblock>,
+        plan: Box<LayoutPlan>,
+        superblock: Box<PoolSuperblock>,
         bitmap: Option<Bitmap>,
     },
 }
@@ -93,14 +95,14 @@ impl NewStore {
     /// The metadata of `device`, with lines of this shape.
     pub(crate) fn build<P: Device>(
         self,
-        device: &PoolDevice<P>,
-        shape: Shape,
+        device: &NewPoolDevice<P>,
+        shape: LineShape,
         env: &Env,
-    ) -> IoResult<Store> {
+    ) -> IoResult<MemberStore> {
         let plan = match &self {
             NewStore::Known { plan, .. } => **plan,
             NewStore::New(_) => {
-                let plan = Plan::new(device.extent.len, shape.blocks());
+                let plan = LayoutPlan::new(device.extent.len, shape.blocks());
                 let what = |error| match error {
                     PlanError::TooSmall => {
                         "too small for a line beside the metadata: give it more room"
@@ -109,11 +111,11 @@ impl NewStore {
                 };
                 plan.map_err(|error| {
                     let name = device.device.geometry().name.to_string();
-                    IoError::new(Kind::Invalid, what(error)).on(name)
+                    IoError::new(IoErrorKind::Invalid, what(error)).on(name)
                 })?
             }
         };
-        let blank = |uuid| Store {
+        let blank = |uuid| MemberStore {
             device: uuid,
             name: device.device.geometry().name.to_string(),
             plan,
@@ -123,7 +125,7 @@ impl NewStore {
             log_start: Cell::new(1),
             log_next: Cell::new(1),
             hints: Cell::new(None),
-            copies: Copies::default(),
+            copies: SuperblockCopies::default(),
             bitmap_version: Cell::new(0),
             found: None,
             warm: Cell::new(true),
@@ -143,7 +145,7 @@ impl NewStore {
                     superblock.log_start
                 };
                 let log_end_min = by_bitmap.max(by_superblock);
-                Store {
+                MemberStore {
                     map: Cell::new(superblock.map),
                     generation: Cell::new(superblock.generation),
                     log_start: Cell::new(superblock.log_start),

@@ -16,16 +16,16 @@
 //! opening that was cut short would pass for a complete one.
 
 use super::io::{Do, TABLE_CHUNK_BYTES, perform, readable, table_area};
-use super::store::Copies;
-use super::{Durable, PoolState};
-use crate::core::Core;
+use super::store::SuperblockCopies;
+use super::{PoolMetadata, PoolState};
+use crate::core::CacheCore;
 use crate::counters::Counter;
-use crate::devices::Member;
-use block::{BoxDevice, Device, Fua, Image, Lba, Nanos, SECTOR_BYTES, Sectors, Shared};
+use crate::devices::PoolMember;
+use block::{BoxDevice, Device, Fua, Lba, Nanos, SECTOR_BYTES, Sectors, SharedBuf, StateImage};
 use futures_util::future::join_all;
 use layout::{
-    BLOCK_BYTES, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, VOLUMES_MAX, VolumeTable,
-    WITNESS_BLOCKS, WITNESS_TABLES, volumes_fitting,
+    BLOCK_BYTES, PoolRole, PoolSuperblock, SUPERBLOCK_BLOCKS, SuperblockError, VOLUMES_MAX,
+    VolumeTable, WITNESS_BLOCKS, WITNESS_TABLES, volumes_fitting,
 };
 use std::rc::Rc;
 
@@ -39,13 +39,13 @@ const RETRY: Nanos = Nanos::from_millis(100);
 
 /// An encoded superblock.
 struct Encoded {
-    superblock: Shared,
+    superblock: SharedBuf,
     volumes: VolumeTable,
 }
 
-impl<P: Device> Core<P> {
+impl<P: Device> CacheCore<P> {
     /// Volumes that all superblocks have room for.
-    pub(crate) fn volumes_max(&self, durable: &Durable) -> usize {
+    pub(crate) fn volumes_max(&self, durable: &PoolMetadata) -> usize {
         let members = self.state.borrow().devices.kept();
         let stores = members.iter().filter_map(|member| member.store.as_ref());
         let least = stores.map(|store| store.plan.volumes()).min();
@@ -70,7 +70,10 @@ impl<P: Device> Core<P> {
 ///
 /// While the witness cannot be written, all work that needs the superblocks waits. Otherwise a lost
 /// device could come back alone and be trusted.
-pub(super) async fn write_superblocks<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>) {
+pub(super) async fn write_superblocks<P: Device>(
+    core: &Rc<CacheCore<P>>,
+    durable: &Rc<PoolMetadata>,
+) {
     loop {
         if durable.departed.take() {
             durable.superblock.change(|pool| pool.epoch += 1);
@@ -83,7 +86,7 @@ pub(super) async fn write_superblocks<P: Device>(core: &Rc<Core<P>>, durable: &R
             .iter()
             .map(|member| (member, encode(core, &superblock_of_member(&shared, member))))
             .collect();
-        let record = Superblock {
+        let record = PoolSuperblock {
             device: durable.witness_uuid.get(),
             name: "witness".to_owned(),
             ..shared
@@ -108,12 +111,12 @@ pub(super) async fn write_superblocks<P: Device>(core: &Rc<Core<P>>, durable: &R
 }
 
 /// All superblocks have the content of `image`.
-fn known_to_all(durable: &Durable, image: Image<PoolState>) {
+fn known_to_all(durable: &PoolMetadata, image: StateImage<PoolState>) {
     let _proof = image.written();
     durable.marked.notify();
 }
 
-fn encode<P: Device>(core: &Core<P>, superblock: &Superblock) -> Encoded {
+fn encode<P: Device>(core: &CacheCore<P>, superblock: &PoolSuperblock) -> Encoded {
     let mut buf = core.env.pool.take(SUPERBLOCK_BYTES);
     let bytes = superblock.encode(&mut buf);
     Encoded {
@@ -124,21 +127,21 @@ fn encode<P: Device>(core: &Core<P>, superblock: &Superblock) -> Encoded {
 
 /// Reserves the sequence number, and some more, on the witness. A witness without a superblock yet
 /// trusts nothing on any device. False: the pool is closed.
-async fn give<P: Device>(core: &Rc<Core<P>>, durable: &Durable, number: u64) -> bool {
+async fn give<P: Device>(core: &Rc<CacheCore<P>>, durable: &PoolMetadata, number: u64) -> bool {
     let record = durable.record.borrow().clone();
     let Some(record) = record.filter(|record| record.given < number) else {
         return true;
     };
     let given = number + GIVEN_AT_A_TIME;
-    write_record(core, durable, Superblock { given, ..record }).await
+    write_record(core, durable, PoolSuperblock { given, ..record }).await
 }
 
 /// Writes the superblock of the witness, with as many attempts as that takes. False: the pool is
 /// closed.
 async fn write_record<P: Device>(
-    core: &Rc<Core<P>>,
-    durable: &Durable,
-    record: Superblock,
+    core: &Rc<CacheCore<P>>,
+    durable: &PoolMetadata,
+    record: PoolSuperblock,
 ) -> bool {
     let Some(witness) = &durable.witness else {
         return true;
@@ -157,8 +160,8 @@ async fn write_record<P: Device>(
 }
 
 async fn write_witness<P: Device>(
-    core: &Rc<Core<P>>,
-    durable: &Durable,
+    core: &Rc<CacheCore<P>>,
+    durable: &PoolMetadata,
     witness: &BoxDevice,
     data: &Encoded,
 ) -> bool {
@@ -186,10 +189,10 @@ async fn write_witness<P: Device>(
 
 /// Writes copies one after the other: which, where its superblock and its table area are.
 async fn write_copies<P: Device>(
-    core: &Core<P>,
+    core: &CacheCore<P>,
     data: &Encoded,
     copies: [(usize, Lba, Lba); 2],
-    known: &Copies,
+    known: &SuperblockCopies,
     perform: impl AsyncFn(Do) -> bool,
 ) -> bool {
     for (copy, superblock, table) in copies {
@@ -228,11 +231,11 @@ async fn write_copies<P: Device>(
 /// `last`. The order stays from the first time on. On a device without a valid copy, the first copy
 /// is that one.
 async fn in_turn<P: Device, D: Device>(
-    core: &Core<P>,
+    core: &CacheCore<P>,
     device: &D,
     base: Lba,
     copies: [Lba; 2],
-    known: &Copies,
+    known: &SuperblockCopies,
 ) -> [usize; 2] {
     let (env, limit) = (&core.env, core.metadata_timeout());
     if known.last.get().is_none() {
@@ -243,7 +246,7 @@ async fn in_turn<P: Device, D: Device>(
             let tail = table_area(device, base, (bytes.as_deref(), copy), env, limit).await;
             let tail = tail.unwrap_or_default();
             let unread = Err(SuperblockError::Damaged("it cannot be read"));
-            found.push(bytes.map_or(unread, |bytes| Superblock::decode(&bytes, &tail)));
+            found.push(bytes.map_or(unread, |bytes| PoolSuperblock::decode(&bytes, &tail)));
         }
         known.last.set(Some(match &found[..] {
             [Ok(first), Ok(second)] if second.sequence > first.sequence => 1,
@@ -259,22 +262,22 @@ async fn in_turn<P: Device, D: Device>(
 
 /// The content of all superblocks of the pool's image `sequence`.
 fn superblock_of_pool<P: Device>(
-    durable: &Durable,
+    durable: &PoolMetadata,
     pool: &PoolState,
     sequence: u64,
-    members: &[Rc<Member<P>>],
-) -> Superblock {
-    let member = |member: &Rc<Member<P>>| {
+    members: &[Rc<PoolMember<P>>],
+) -> PoolSuperblock {
+    let member = |member: &Rc<PoolMember<P>>| {
         let store = member.store.as_ref().expect("a member that is kept");
-        layout::Member {
+        layout::MemberRecord {
             device: store.device,
             slots: store.plan.slots,
             name: store.name.clone(),
             domain: member.controller.to_string(),
         }
     };
-    Superblock {
-        role: Role::Witness,
+    PoolSuperblock {
+        role: PoolRole::Witness,
         clean: pool.clean,
         pool: durable.pool,
         device: durable.pool,
@@ -305,12 +308,12 @@ fn superblock_of_pool<P: Device>(
 ///
 /// Both copies are written, since the bitmap that follows does not fit an old superblock.
 pub(super) async fn claim<P: Device>(
-    core: &Rc<Core<P>>,
-    durable: &Durable,
-    member: &Rc<Member<P>>,
+    core: &Rc<CacheCore<P>>,
+    durable: &PoolMetadata,
+    member: &Rc<PoolMember<P>>,
     epoch: u64,
 ) -> bool {
-    let shared = Superblock {
+    let shared = PoolSuperblock {
         clean: false,
         epoch,
         ..superblock_of_pool::<P>(durable, &durable.superblock.now(), 0, &[])
@@ -320,11 +323,14 @@ pub(super) async fn claim<P: Device>(
 }
 
 /// Builds the superblock of a member: the shared content, and the present place of its map.
-fn superblock_of_member<P: Device>(shared: &Superblock, member: &Member<P>) -> Superblock {
+fn superblock_of_member<P: Device>(
+    shared: &PoolSuperblock,
+    member: &PoolMember<P>,
+) -> PoolSuperblock {
     let store = member.store.as_ref().expect("a member that is kept");
     let clean = shared.clean && store.warm.get();
-    Superblock {
-        role: Role::Member,
+    PoolSuperblock {
+        role: PoolRole::Member,
         clean,
         device: store.device,
         blocks: store.plan.blocks,
@@ -342,8 +348,8 @@ fn superblock_of_member<P: Device>(shared: &Superblock, member: &Member<P>) -> S
 }
 
 async fn write_superblock<P: Device>(
-    core: &Rc<Core<P>>,
-    member: &Rc<Member<P>>,
+    core: &Rc<CacheCore<P>>,
+    member: &Rc<PoolMember<P>>,
     data: Encoded,
 ) -> bool {
     let store = member.store.as_ref().expect("a member that is kept");

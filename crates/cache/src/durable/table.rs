@@ -13,7 +13,7 @@
 //! the run of regions that is marked at once doubles; after one that was, the run shrinks again.
 //! With longer runs more lines are dropped after a crash, never fewer.
 
-use block::{Image, Intent, Proof, Regions};
+use block::{Intent, Proof, Regions, StateImage};
 use layout::{BITMAP_BITS, Bitmap};
 use std::cell::Cell;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub(crate) const WRITES_PER_BIT: u32 = 640;
 /// Waits that are free at first.
 const CREDIT_MAX: u32 = 8 * WRITES_PER_BIT;
 
-pub(crate) struct Table {
+pub(crate) struct DurableVolumes {
     pub(crate) intent: Intent,
     tick: Cell<u64>,
     region_shift: u32,
@@ -46,10 +46,10 @@ impl Bits {
     }
 }
 
-impl Table {
+impl DurableVolumes {
     /// A table with regions of `region_blocks` blocks, a power of two.
-    pub(crate) fn new(region_blocks: u32) -> Table {
-        Table {
+    pub(crate) fn new(region_blocks: u32) -> DurableVolumes {
+        DurableVolumes {
             intent: Intent::new(BITS),
             tick: Cell::new(0),
             region_shift: region_blocks.trailing_zeros(),
@@ -65,7 +65,7 @@ impl Table {
         }
     }
 
-    /// Begins a write to `blocks`. The write may go to the origin once there is a [`Table::proof`].
+    /// Begins a write to `blocks`. The write may go to the origin once there is a [`DurableVolumes::proof`].
     pub(crate) fn begin(&self, volume: u32, blocks: &Range<u64>) -> Bits {
         self.credit.set((self.credit.get() + 1).min(CREDIT_MAX));
         let first = blocks.start >> self.region_shift;
@@ -104,7 +104,7 @@ impl Table {
     }
 
     /// Returns the bitmap to be written now, for the writes that have begun.
-    pub(crate) fn image(&self) -> Image<'_, Regions> {
+    pub(crate) fn image(&self) -> StateImage<'_, Regions> {
         match self.credit.get().checked_sub(WRITES_PER_BIT) {
             Some(left) => {
                 self.credit.set(left);
@@ -143,13 +143,13 @@ impl Table {
 mod tests {
     use super::*;
 
-    fn commit(table: &Table) {
+    fn commit(table: &DurableVolumes) {
         let _proof = table.image().written();
     }
 
     #[test]
     fn a_region_is_written_only_under_a_durable_bit() {
-        let table = Table::new(1024);
+        let table = DurableVolumes::new(1024);
         let write = table.begin(1, &(1000..1030));
         assert!(table.proof(write).is_none() && table.intent.is_due());
         commit(&table);
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn while_a_bitmap_without_a_region_is_written_it_waits() {
-        let table = Table::new(1024);
+        let table = DurableVolumes::new(1024);
         let write = table.begin(1, &(0..1));
         commit(&table);
         table.end(write);
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_device_that_comes_when_nobody_listened_must_know_first() {
-        let table = Table::new(1024);
+        let table = DurableVolumes::new(1024);
         table.intent.no_holders();
         let before = table.begin(1, &(0..1));
         assert!(table.proof(before).is_some());
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn writes_all_over_mark_in_ever_longer_runs() {
-        let table = Table::new(1024);
+        let table = DurableVolumes::new(1024);
         let (mut waits, mut x) = (0, 1u64);
         for _ in 0..50_000 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -216,7 +216,7 @@ mod tests {
             table.end(write);
         }
         assert!(waits < 50_000 / WRITES_PER_BIT + 20, "{waits} waits");
-        let calm = Table::new(1024);
+        let calm = DurableVolumes::new(1024);
         for i in 0..5 {
             let write = calm.begin(1, &(i * 1024..i * 1024 + 1));
             commit(&calm);

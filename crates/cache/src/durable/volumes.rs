@@ -1,15 +1,15 @@
 //! The volumes that a pool remembers, and the records of their origins.
 
-use super::Durable;
+use super::PoolMetadata;
 use super::bitmap::Marking;
 use super::superblocks::write_superblocks;
 use crate::cache::Cache;
 use block::{Device, Sectors};
-use layout::{ORIGIN_RECORD_BYTES_MAX, VOLUME_QUIESCED, Volume};
+use layout::{ORIGIN_RECORD_BYTES_MAX, VOLUME_QUIESCED, VolumeRecord};
 use std::rc::Rc;
 
 impl<P: Device> Cache<P> {
-    fn durable(&self) -> Option<&Rc<Durable>> {
+    fn durable(&self) -> Option<&Rc<PoolMetadata>> {
         self.0.durable.as_ref()
     }
 
@@ -27,7 +27,7 @@ impl<P: Device> Cache<P> {
 
     /// The last record of a volume's origin; empty if none exists.
     pub fn origin_record(&self, volume: &str) -> Vec<u8> {
-        let find = |durable: &Rc<Durable>| {
+        let find = |durable: &Rc<PoolMetadata>| {
             let pool = durable.superblock.now();
             pool.named(volume).map(|v| v.origin.clone())
         };
@@ -113,7 +113,7 @@ impl<P: Device> Cache<P> {
             return;
         };
         let flag = if quiesced { VOLUME_QUIESCED } else { 0 };
-        let differs = |v: &Volume| v.flags & VOLUME_QUIESCED != flag;
+        let differs = |v: &VolumeRecord| v.flags & VOLUME_QUIESCED != flag;
         if !durable
             .superblock
             .now()
@@ -128,8 +128,8 @@ impl<P: Device> Cache<P> {
     }
 }
 
-impl Durable {
-    fn change_volume(&self, id: u32, change: impl FnOnce(&mut Volume)) {
+impl PoolMetadata {
+    fn change_volume(&self, id: u32, change: impl FnOnce(&mut VolumeRecord)) {
         self.superblock.change(|pool| {
             if let Some(row) = Rc::make_mut(&mut pool.volumes).get_mut(&id) {
                 change(row);

@@ -6,18 +6,18 @@
 //! entries are dropped likewise. Since a log may seem to end early for the same reason, the first
 //! record after a restart ends the old log for good.
 
-use super::Durable;
+use super::PoolMetadata;
 use super::hints::read_hints;
 use super::io::{READ_MAX, read};
 use super::superblocks::write_superblocks;
-use crate::core::Core;
+use crate::core::CacheCore;
 use crate::counters::Counter;
-use crate::devices::{DeviceState, Member};
-use crate::health::Fault;
-use crate::state::State;
+use crate::devices::{DeviceState, PoolMember};
+use crate::health::DeviceFault;
+use crate::state::CacheState;
 use block::{Device, Nanos};
 use layout::{BLOCK_BYTES, LogReader, MapPage, entries_per_page};
-use policy::{Heat, Key, Slot};
+use policy::{Heat, LineKey, SlotNumber};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -29,7 +29,7 @@ pub(super) const BATCH: usize = 4096;
 /// Reason not to trust a member's map.
 enum Unusable {
     /// The metadata cannot be read.
-    Unread(Fault),
+    Unread(DeviceFault),
     /// The metadata contradicts itself.
     Damaged,
     /// The member has left the pool: its slots may be another's by now.
@@ -38,16 +38,16 @@ enum Unusable {
 
 impl From<block::IoError> for Unusable {
     fn from(error: block::IoError) -> Unusable {
-        Unusable::Unread(Fault::of(error.kind()))
+        Unusable::Unread(DeviceFault::of(error.kind()))
     }
 }
 
 /// Reads the map of `member`; the last of all to be read brings the lines of all
 /// into use.
 pub(super) async fn warm<P: Device>(
-    core: Rc<Core<P>>,
-    durable: Rc<Durable>,
-    member: Rc<Member<P>>,
+    core: Rc<CacheCore<P>>,
+    durable: Rc<PoolMetadata>,
+    member: Rc<PoolMember<P>>,
 ) {
     let store = member.store.as_ref().expect("a member that is warmed");
     match load(&core, &member).await {
@@ -75,7 +75,11 @@ pub(super) async fn warm<P: Device>(
 
 /// Makes the map of `member` empty, on the device too: its log begins where no
 /// block of the old one can be taken for one of the new.
-async fn begin_cold<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, member: &Rc<Member<P>>) {
+async fn begin_cold<P: Device>(
+    core: &Rc<CacheCore<P>>,
+    durable: &Rc<PoolMetadata>,
+    member: &Rc<PoolMember<P>>,
+) {
     let store = member.store.as_ref().expect("a member that is warmed");
     let next = store.log_next.get().max(store.log_start.get()) + 2 * store.plan.log.blocks;
     store.map.set(None);
@@ -87,7 +91,10 @@ async fn begin_cold<P: Device>(core: &Rc<Core<P>>, durable: &Rc<Durable>, member
 
 /// Reads map and log; returns the line of each slot, 0 for none. Validity and checksums go to their
 /// tables, where they are invisible until the slots are in use.
-async fn load<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) -> Result<Vec<u64>, Unusable> {
+async fn load<P: Device>(
+    core: &Rc<CacheCore<P>>,
+    member: &Rc<PoolMember<P>>,
+) -> Result<Vec<u64>, Unusable> {
     let store = member.store.as_ref().expect("a member that is warmed");
     let found = store.found.as_ref().expect("a member that was found");
     if found.bitmap.is_none() {
@@ -111,7 +118,7 @@ async fn load<P: Device>(core: &Rc<Core<P>>, member: &Rc<Member<P>>) -> Result<V
 
 /// Fails if the tables at the slots of `member` are not its own any more; checked after every
 /// pause.
-fn still_here<P: Device>(member: &Member<P>) -> Result<(), Unusable> {
+fn still_here<P: Device>(member: &PoolMember<P>) -> Result<(), Unusable> {
     match member.state.get() {
         DeviceState::Online => Ok(()),
         _ => Err(Unusable::Left),
@@ -120,16 +127,20 @@ fn still_here<P: Device>(member: &Member<P>) -> Result<(), Unusable> {
 
 /// Marks slots of `member` to be logged before any bit is cleared. A part of map or log that is
 /// unreadable now may be readable at the next start, and would be trusted then.
-pub(super) fn mark_dirty<P: Device>(core: &Core<P>, member: &Member<P>, slots: Range<usize>) {
+pub(super) fn mark_dirty<P: Device>(
+    core: &CacheCore<P>,
+    member: &PoolMember<P>,
+    slots: Range<usize>,
+) {
     let contents = &mut core.state.borrow_mut().contents;
     for local in slots {
-        contents.mark_dirty(Slot(member.slots.start + local as u32));
+        contents.mark_dirty(SlotNumber(member.slots.start + local as u32));
     }
 }
 
 async fn load_map<P: Device>(
-    core: &Rc<Core<P>>,
-    member: &Rc<Member<P>>,
+    core: &Rc<CacheCore<P>>,
+    member: &Rc<PoolMember<P>>,
     map: u8,
     keys: &mut [u64],
     lost: &mut [bool],
@@ -155,7 +166,7 @@ async fn load_map<P: Device>(
                     let state = &mut *core.state.borrow_mut();
                     for (local, entry) in slots.zip(&page.entries) {
                         keys[local] = entry.key;
-                        let slot = Slot(member.slots.start + local as u32);
+                        let slot = SlotNumber(member.slots.start + local as u32);
                         state.contents.restore(slot, &entry.valid, &entry.crcs);
                     }
                 }
@@ -173,8 +184,8 @@ async fn load_map<P: Device>(
 
 /// Applies the log; returns the sequence number after its last block.
 async fn replay<P: Device>(
-    core: &Rc<Core<P>>,
-    member: &Rc<Member<P>>,
+    core: &Rc<CacheCore<P>>,
+    member: &Rc<PoolMember<P>>,
     keys: &mut [u64],
     lost: &[bool],
 ) -> Result<u64, Unusable> {
@@ -213,7 +224,7 @@ async fn replay<P: Device>(
                 if let Some(key) = change.key {
                     keys[local] = key;
                 }
-                let slot = Slot(member.slots.start + change.slot);
+                let slot = SlotNumber(member.slots.start + change.slot);
                 state.contents.replay(slot, &change);
             }
             sequence += 1;
@@ -223,7 +234,7 @@ async fn replay<P: Device>(
 }
 
 /// A slot that is about to be put to use.
-struct Line {
+struct WarmLine {
     rank: u32,
     /// The member with the line.
     at: usize,
@@ -233,7 +244,7 @@ struct Line {
 
 /// Gives the slots of all members to the policy, with the lines that are
 /// trusted, the least recently used first.
-async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
+async fn adopt<P: Device>(core: &Rc<CacheCore<P>>, durable: &PoolMetadata) {
     let members = core.state.borrow().devices.kept();
     let mut lines = Vec::new();
     let mut maps = Vec::new();
@@ -243,7 +254,7 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
         let mut ranked = vec![false; keys.len()];
         for rank in read_hints(core, member).await {
             if let Some(ranked) = ranked.get_mut(rank.slot as usize) {
-                lines.push(Line {
+                lines.push(WarmLine {
                     rank: rank.rank,
                     at,
                     slot: rank.slot,
@@ -254,7 +265,7 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
         }
         // Later entries are the newest.
         let others = (0..).zip(ranked).filter(|(_, ranked)| !ranked);
-        lines.extend(others.map(|(slot, _)| Line {
+        lines.extend(others.map(|(slot, _)| WarmLine {
             rank: u32::MAX,
             at,
             slot,
@@ -266,15 +277,22 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
     for batch in lines.chunks(BATCH) {
         {
             let state = &mut *core.state.borrow_mut();
-            let online = |line: &&Line| members[line.at].state.get() == DeviceState::Online;
-            let lines: Vec<&Line> = batch.iter().filter(online).collect();
-            let place = |line: &Line| members[line.at].slots.start + line.slot;
+            let online = |line: &&WarmLine| members[line.at].state.get() == DeviceState::Online;
+            let lines: Vec<&WarmLine> = batch.iter().filter(online).collect();
+            let place = |line: &WarmLine| members[line.at].slots.start + line.slot;
             let slots = lines.iter().map(|line| place(line)..place(line) + 1);
             state.policy.revive(&slots.collect::<Vec<_>>());
             for line in lines {
-                let key = Key(maps[line.at][line.slot as usize]);
+                let key = LineKey(maps[line.at][line.slot as usize]);
                 let trusted = durable.is_trusted(key, core.shape.shift());
-                adopt_line(core, state, Slot(place(line)), key, line.heat, trusted);
+                adopt_line(
+                    core,
+                    state,
+                    SlotNumber(place(line)),
+                    key,
+                    line.heat,
+                    trusted,
+                );
             }
         }
         // Clients come between two batches.
@@ -285,14 +303,14 @@ async fn adopt<P: Device>(core: &Rc<Core<P>>, durable: &Durable) {
 /// Gives a slot that was put to use its line, if the line is trusted. Returns true if the slot has
 /// one.
 pub(super) fn adopt_line<P: Device>(
-    core: &Core<P>,
-    state: &mut State<P>,
-    slot: Slot,
-    key: Key,
+    core: &CacheCore<P>,
+    state: &mut CacheState<P>,
+    slot: SlotNumber,
+    key: LineKey,
     heat: Heat,
     trusted: bool,
 ) -> bool {
-    if key == Key(0) || state.contents.is_empty(slot) {
+    if key == LineKey(0) || state.contents.is_empty(slot) {
         state.contents.wipe(slot);
         return false;
     }

@@ -1,6 +1,6 @@
 //! The task of the watchdog.
 
-use crate::core::Core;
+use crate::core::CacheCore;
 use block::{Device, Nanos, Timer};
 use std::future::poll_fn;
 use std::rc::Weak;
@@ -10,7 +10,7 @@ use std::task::Poll;
 const POLICY_TICK: Nanos = Nanos::from_secs(1);
 
 /// Watches over `core` until the cache is gone.
-pub(crate) async fn watch<P: Device>(core: Weak<Core<P>>, timer: Timer, period: Nanos) {
+pub(crate) async fn watch<P: Device>(core: Weak<CacheCore<P>>, timer: Timer, period: Nanos) {
     let mut policy_ticked = timer.now();
     loop {
         let alive = poll_fn(|cx| match core.upgrade() {

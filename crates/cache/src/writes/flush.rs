@@ -1,15 +1,15 @@
 //! Flushing a volume's origin, and the consequences of a failure.
 
-use super::Writes;
-use crate::core::Core;
+use super::OriginDurability;
+use crate::core::CacheCore;
 use crate::counters::Counter;
 use block::{Device, IoError, IoResult};
 use std::rc::Rc;
 
-impl Writes {
+impl OriginDurability {
     /// Flushes the origin; earlier writes that had ended are durable then. Carried through once
     /// polled, since a failure is reported only once.
-    pub(crate) async fn flush<P: Device>(self: &Rc<Self>, core: &Rc<Core<P>>) -> IoResult {
+    pub(crate) async fn flush<P: Device>(self: &Rc<Self>, core: &Rc<CacheCore<P>>) -> IoResult {
         let (this, core) = (self.clone(), core.clone());
         let spawn = core.env.spawn.clone();
         let flush = async move {
@@ -24,15 +24,18 @@ impl Writes {
         spawn.persist(flush).await
     }
 
-    /// As [`Writes::flush`], for the volume's user, to whom all failures are reported.
-    pub(crate) async fn flush_for_user<P: Device>(self: &Rc<Self>, core: &Rc<Core<P>>) -> IoResult {
+    /// As [`OriginDurability::flush`], for the volume's user, to whom all failures are reported.
+    pub(crate) async fn flush_for_user<P: Device>(
+        self: &Rc<Self>,
+        core: &Rc<CacheCore<P>>,
+    ) -> IoResult {
         self.errors.report_to(&self.user, self.flush(core)).await
     }
 
-    /// As [`Writes::flush`], for a snapshot of the origin, in which lost writes would be missing.
+    /// As [`OriginDurability::flush`], for a snapshot of the origin, in which lost writes would be missing.
     pub(crate) async fn flush_for_back_end<P: Device>(
         self: &Rc<Self>,
-        core: &Rc<Core<P>>,
+        core: &Rc<CacheCore<P>>,
     ) -> IoResult {
         self.errors
             .report_to(&self.back_end, self.flush(core))
@@ -40,7 +43,7 @@ impl Writes {
     }
 
     /// The origin may have lost writes since the last good flush.
-    pub(crate) fn lost<P: Device>(&self, core: &Core<P>, error: &IoError) {
+    pub(crate) fn lost<P: Device>(&self, core: &CacheCore<P>, error: &IoError) {
         self.errors.record(error);
         core.counters.count(Counter::OriginFlushErrors);
         // Earlier reads are neither joined nor promoted any more.

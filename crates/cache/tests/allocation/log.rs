@@ -5,12 +5,17 @@ use block::{BoxDevice, Device, Env, Fua, Lba, Nanos, Pool};
 use layout::Uuid;
 use std::pin::Pin;
 use std::rc::Rc;
-use writelog::{Area, Cleaning, Config, Members, NotRecorded, Scrutiny, Standing, WriteBack};
+use writelog::{
+    Cleaning, Config, CopyArea, LogStanding, Members, NotRecorded, Scrutiny, WriteBack,
+};
 
 struct Unharmed;
 
 impl Members for Unharmed {
-    fn record(&self, _: Standing) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
+    fn record(
+        &self,
+        _: LogStanding,
+    ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
         panic!("it is not begun")
     }
 }
@@ -32,7 +37,7 @@ fn prompt(gib: u64) -> Zeroes {
 /// A log that carries nothing out.
 fn log(still: &Rc<Still>, pool: &Pool) -> WriteBack<Zeroes> {
     let area = |member: u16, domain: &str| {
-        Some(Area {
+        Some(CopyArea {
             device: prompt(u64::from(SEGMENTS) >> 10),
             base: Lba(0),
             segments: SEGMENTS,

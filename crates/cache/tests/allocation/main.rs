@@ -4,9 +4,9 @@ mod log;
 
 use block::{
     BoxDevice, Buf, Content, Device, Env, Executor, Extent, Fua, Geometry, IoResult, Lba, Nanos,
-    Pool, Sectors, Shared, TimerKey,
+    Pool, Sectors, SharedBuf, TimerKey,
 };
-use cache::{Cache, Config, Counter, Mode, PoolDevice, VolumeConfig};
+use cache::{Cache, CacheMode, Config, Counter, NewPoolDevice, VolumeConfig};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -97,7 +97,7 @@ impl Device for Zeroes {
         buf.fill(0);
         (buf, Ok(()))
     }
-    async fn write(&self, _: Lba, _: Shared, _: Fua) -> IoResult {
+    async fn write(&self, _: Lba, _: SharedBuf, _: Fua) -> IoResult {
         self.wait().await;
         Ok(())
     }
@@ -146,12 +146,12 @@ fn a_hit_allocates_nothing() {
     for policy in ["lru", "auto"] {
         let (cache, still, pool) = cache(policy, Config::default());
         cache
-            .add_device(PoolDevice::whole(zeroes(1), "controller"))
+            .add_device(NewPoolDevice::whole(zeroes(1), "controller"))
             .unwrap();
         let config = VolumeConfig {
             name: "volume".into(),
             sectors: None,
-            mode: Mode::WriteThrough,
+            mode: CacheMode::WriteThrough,
         };
         let volume = cache.add_volume(config, BoxDevice::new(zeroes(4))).unwrap();
         let read = |at: u64, bytes: usize| {
@@ -182,7 +182,7 @@ fn a_pool_costs_at_most_eight_bytes_a_block() {
         let (cache, _still, _pool) = cache(policy, Config::default());
         let before = LIVE_BYTES.get();
         cache
-            .add_device(PoolDevice::whole(zeroes(64), "controller"))
+            .add_device(NewPoolDevice::whole(zeroes(64), "controller"))
             .unwrap();
         let blocks = (64u64 << 30) / 4096;
         let per_block = (LIVE_BYTES.get() - before) as f64 / blocks as f64;

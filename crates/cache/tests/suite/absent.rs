@@ -2,9 +2,9 @@
 //! does not trust them after their return.
 
 use crate::place::{LINE, Place, Rig};
-use block::{Device, Extent, Kind, Lba, Sectors};
-use cache::{Counter, Found};
-use sim::{Effect, Ops, Outcome, Plan, Rule, When};
+use block::{Device, Extent, IoErrorKind, Lba, Sectors};
+use cache::{Counter, DeviceFindings};
+use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, RunOutcome, When};
 
 /// Two devices that were closed in order, the lines on the first.
 fn filled(seed: u64) -> Place {
@@ -20,7 +20,7 @@ fn run<F>(place: &mut Place, test: impl Fn(Rig) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
-    assert_eq!(place.run(&[0, 1], test), Outcome::Done);
+    assert_eq!(place.run(&[0, 1], test), RunOutcome::Done);
 }
 
 async fn end(rig: &Rig) {
@@ -29,21 +29,27 @@ async fn end(rig: &Rig) {
 }
 
 /// Applies `effect` to the first device from now on.
-fn befalls(place: &mut Place, ops: Ops, effect: Effect) {
+fn befalls(place: &mut Place, ops: OpFilter, effect: FaultEffect) {
     befalls_when(place, ops, None, When::Always, effect);
 }
 
-fn befalls_when(place: &mut Place, ops: Ops, within: Option<Extent>, when: When, effect: Effect) {
-    let rule = Rule {
+fn befalls_when(
+    place: &mut Place,
+    ops: OpFilter,
+    within: Option<Extent>,
+    when: When,
+    effect: FaultEffect,
+) {
+    let rule = FaultRule {
         disk: place.pool[0],
         ops,
         within,
         when,
         effect,
     };
-    let plan = Plan {
+    let plan = FaultPlan {
         rules: vec![rule],
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     place.sim.world_mut().set_plan(plan).unwrap();
 }
@@ -69,11 +75,15 @@ fn goes_on_without(mut place: Place, is_opened: bool) {
         end(&rig).await;
     });
     let first = place.pool[0];
-    place.sim.world_mut().set_plan(Plan::default()).unwrap();
+    place
+        .sim
+        .world_mut()
+        .set_plan(FaultPlan::default())
+        .unwrap();
     place.sim.world().control().release(first);
     run(&mut place, |rig| async move {
         let found = rig.opened.devices[0].found;
-        assert!(matches!(found, Found::Unusable(_)), "{found:?}");
+        assert!(matches!(found, DeviceFindings::Unusable(_)), "{found:?}");
         assert_eq!(rig.opened.absent, []);
         rig.cache.warmed().await;
         rig.expect(0, LINE, 5).await;
@@ -84,22 +94,30 @@ fn goes_on_without(mut place: Place, is_opened: bool) {
 #[test]
 fn a_device_that_answers_nothing_is_absent() {
     let mut place = filled(1);
-    befalls(&mut place, Ops::All, Effect::Stick(None));
+    befalls(&mut place, OpFilter::All, FaultEffect::Stick(None));
     goes_on_without(place, false);
 }
 
 #[test]
 fn so_is_one_that_fails_what_it_is_asked() {
     let mut place = filled(2);
-    befalls(&mut place, Ops::All, Effect::Fail(Kind::Gone));
+    befalls(
+        &mut place,
+        OpFilter::All,
+        FaultEffect::Fail(IoErrorKind::Gone),
+    );
     goes_on_without(place, false);
 }
 
 #[test]
 fn so_is_one_whose_superblocks_cannot_be_read() {
-    for kind in [Kind::Media, Kind::ReadOnly, Kind::Invalid] {
+    for kind in [
+        IoErrorKind::Media,
+        IoErrorKind::ReadOnly,
+        IoErrorKind::Invalid,
+    ] {
         let mut place = filled(6);
-        befalls(&mut place, Ops::Reads, Effect::Fail(kind));
+        befalls(&mut place, OpFilter::Reads, FaultEffect::Fail(kind));
         goes_on_without(place, false);
     }
 }
@@ -129,17 +147,17 @@ fn so_is_one_that_was_cut_short() {
 #[test]
 fn so_is_one_that_falls_silent_after_its_superblocks_were_read() {
     let mut place = filled(3);
-    let areas = layout::Plan::new(Sectors::from_mib(8), LINE as u32 / 8);
+    let areas = layout::LayoutPlan::new(Sectors::from_mib(8), LINE as u32 / 8);
     let bitmap = areas.unwrap().bitmap;
     let within = Extent::new(bitmap.lba(Lba::ZERO, 0), Sectors(bitmap.blocks * 8));
     // The first read of them is that which looks for the superblocks.
     let when = When::Nth(2);
     befalls_when(
         &mut place,
-        Ops::Reads,
+        OpFilter::Reads,
         Some(within),
         when,
-        Effect::Stick(None),
+        FaultEffect::Stick(None),
     );
     goes_on_without(place, false);
 }
@@ -147,14 +165,14 @@ fn so_is_one_that_falls_silent_after_its_superblocks_were_read() {
 #[test]
 fn one_that_takes_no_writes_is_ejected_as_the_pool_opens() {
     let mut place = filled(4);
-    befalls(&mut place, Ops::Writes, Effect::Stick(None));
+    befalls(&mut place, OpFilter::Writes, FaultEffect::Stick(None));
     goes_on_without(place, true);
 }
 
 #[test]
 fn a_pool_of_which_no_device_answers_opens_and_serves() {
     let mut place = Place::filled(5);
-    befalls(&mut place, Ops::All, Effect::Stick(None));
+    befalls(&mut place, OpFilter::All, FaultEffect::Stick(None));
     let outcome = place.run(&[0], |rig| async move {
         assert_eq!(rig.opened.devices.len(), 0);
         rig.write(0, LINE, 5).await;
@@ -162,5 +180,5 @@ fn a_pool_of_which_no_device_answers_opens_and_serves() {
         rig.agrees().await;
         end(&rig).await;
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
 }

@@ -4,13 +4,16 @@ use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES,
     Sectors, ShardId, TargetId,
 };
-use cache::{Cache, Config, Counter, DeviceId, Mode, PoolDevice, Volume, VolumeConfig};
-use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
-use sim::{Control, DiskSpec, Outcome, Plan, Service, Sim, SimDriver, Span, World};
+use cache::{Cache, CacheMode, Config, Counter, DeviceId, NewPoolDevice, Volume, VolumeConfig};
+use shard::{Config as ShardConfig, Local, Mesh, Shard, ShardDisk};
+use sim::{
+    DiskSpec, FaultPlan, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimWorld,
+    WorldControl,
+};
 use std::rc::Rc;
 
 /// The leaf that volumes' pools are made of here.
-pub type Leaf = Disk<SimDriver>;
+pub type Leaf = ShardDisk<SimDriver>;
 
 /// Service times: the origin's is a slow disk's, the pool's a fast one's.
 pub const ORIGIN_TIME: Nanos = Nanos::from_millis(5);
@@ -22,12 +25,12 @@ pub struct Setup {
     pub seed: u64,
     pub config: Config,
     pub policy: &'static str,
-    pub mode: Mode,
+    pub mode: CacheMode,
     pub origin: Sectors,
     pub block: Sectors,
     /// Sizes of the pool's devices.
     pub pool: Vec<Sectors>,
-    pub plan: fn(origin: TargetId, pool: &[TargetId]) -> Plan,
+    pub plan: fn(origin: TargetId, pool: &[TargetId]) -> FaultPlan,
 }
 
 impl Default for Setup {
@@ -36,11 +39,11 @@ impl Default for Setup {
             seed: 1,
             config: Config::default(),
             policy: "lru",
-            mode: Mode::WriteThrough,
+            mode: CacheMode::WriteThrough,
             origin: Sectors::from_mib(64),
             block: Sectors(1),
             pool: vec![Sectors::from_mib(8)],
-            plan: |_, _| Plan::default(),
+            plan: |_, _| FaultPlan::default(),
         }
     }
 }
@@ -54,21 +57,21 @@ pub struct Rig {
     pub devices: Vec<DeviceId>,
     pub origin: TargetId,
     pub disks: Vec<TargetId>,
-    pub control: Control,
+    pub control: WorldControl,
 }
 
 fn disk(name: &str, sectors: Sectors, block: Sectors, time: Nanos) -> DiskSpec {
     let mut spec = DiskSpec::new(Geometry::new(name, sectors, block));
-    spec.service = Service::uniform(Span::exactly(time));
+    spec.service = ServiceTime::uniform(ServiceSpan::exactly(time));
     spec
 }
 
 /// Runs `test` on one shard in a world by `setup`; returns the world.
-pub fn run<F>(setup: Setup, test: impl Fn(Rig) -> F + 'static) -> Sim
+pub fn run<F>(setup: Setup, test: impl Fn(Rig) -> F + 'static) -> SimHost
 where
     F: Future<Output = ()> + 'static,
 {
-    let mut world = World::new(setup.seed);
+    let mut world = SimWorld::new(setup.seed);
     let origin = disk("origin", setup.origin, setup.block, ORIGIN_TIME);
     let origin = world.add_disk(origin).unwrap();
     let disks: Vec<_> = setup
@@ -82,7 +85,7 @@ where
         .collect();
     world.set_plan((setup.plan)(origin, &disks)).unwrap();
     let control = world.control();
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let test = Rc::new(test);
     let outcome = sim.drive(1, move |_, driver| {
         let (setup, disks, control) = (setup.clone(), disks.clone(), control.clone());
@@ -95,7 +98,7 @@ where
             move |local| async move { test(start(local, setup, origin, disks, control)).await },
         )
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
     sim
 }
 
@@ -104,14 +107,14 @@ fn start(
     setup: Setup,
     origin: TargetId,
     disks: Vec<TargetId>,
-    control: Control,
+    control: WorldControl,
 ) -> Rig {
     let policy = policy::registry::build(setup.policy, 0, setup.seed).expect("registered");
     let cache = Cache::new(setup.config, policy, local.env()).unwrap();
     let devices = disks
         .iter()
         .map(|disk| {
-            let device = PoolDevice::whole(local.disk(*disk).unwrap(), "controller-0");
+            let device = NewPoolDevice::whole(local.disk(*disk).unwrap(), "controller-0");
             cache.add_device(device).unwrap()
         })
         .collect();

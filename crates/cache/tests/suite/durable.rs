@@ -2,8 +2,8 @@
 
 use crate::place::{LINE, Place, cut_off};
 use block::Device;
-use cache::{Counter, Found};
-use sim::Outcome;
+use cache::{Counter, DeviceFindings};
+use sim::RunOutcome;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -11,15 +11,20 @@ use std::rc::Rc;
 fn lines_come_back_after_an_orderly_end() {
     let mut place = Place::new(1, 2);
     let ended = place.run(&[0, 1], |rig| async move {
-        assert!(rig.opened.devices.iter().all(|d| d.found == Found::Nothing));
+        assert!(
+            rig.opened
+                .devices
+                .iter()
+                .all(|d| d.found == DeviceFindings::Nothing)
+        );
         rig.fill().await;
         rig.write(0, 8, 7).await;
         rig.volume.close().await;
         rig.cache.close().await;
     });
-    assert_eq!(ended, Outcome::Done);
+    assert_eq!(ended, RunOutcome::Done);
     let again = place.run(&[0, 1], |rig| async move {
-        let lines = Found::Lines { clean: true };
+        let lines = DeviceFindings::Lines { clean: true };
         assert!(
             rig.opened.devices.iter().all(|d| d.found == lines),
             "{:?}",
@@ -35,7 +40,7 @@ fn lines_come_back_after_an_orderly_end() {
         rig.agrees().await;
         rig.cache.check();
     });
-    assert_eq!(again, Outcome::Done);
+    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
@@ -53,7 +58,10 @@ fn after_a_power_cut_committed_lines_hit_and_written_regions_do_not() {
     });
     cut_off(&mut place, outcome);
     let again = place.run(&[0], |rig| async move {
-        assert_eq!(rig.opened.devices[0].found, Found::Lines { clean: false });
+        assert_eq!(
+            rig.opened.devices[0].found,
+            DeviceFindings::Lines { clean: false }
+        );
         rig.cache.warmed().await;
         assert_eq!(rig.count(Counter::LinesRestored), 1);
         assert_eq!(rig.count(Counter::LinesSuspect), 16);
@@ -61,7 +69,7 @@ fn after_a_power_cut_committed_lines_hit_and_written_regions_do_not() {
         assert_eq!(rig.count(Counter::ReadsHit), 1);
         rig.agrees().await;
     });
-    assert_eq!(again, Outcome::Done);
+    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
@@ -82,7 +90,7 @@ fn a_region_left_alone_is_trusted_again() {
         assert_eq!(rig.count(Counter::ReadsHit), 1);
         rig.agrees().await;
     });
-    assert_eq!(again, Outcome::Done);
+    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
@@ -120,7 +128,7 @@ fn the_log_wraps_and_checkpoints_follow() {
         rig.agrees().await;
         assert_eq!(rig.count(Counter::BlocksCorrupt), 0);
     });
-    assert_eq!(again, Outcome::Done);
+    assert_eq!(again, RunOutcome::Done);
 }
 
 /// A figure of docs/failure-model.md: extra operations of the pool for the bitmap
@@ -157,7 +165,7 @@ fn marks_and_map_cost_little() {
         println!("{bitmap} bitmap commits for 9600 random writes of 4 KiB with 300 flushes");
         assert!(bitmap <= 30, "{bitmap}");
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
 }
 
 #[test]
@@ -176,15 +184,18 @@ fn a_pool_ends_though_one_of_its_devices_never_answers() {
         assert!(closed.is_some(), "after ten seconds it waits still");
         rig.control.release(rig.pool[0]);
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
     let again = place.run(&[0, 1], |rig| async move {
         let found: Vec<_> = rig.opened.devices.iter().map(|d| d.found).collect();
         assert!(matches!(
             found[..],
-            [Found::Unusable(_), Found::Lines { clean: true }]
+            [
+                DeviceFindings::Unusable(_),
+                DeviceFindings::Lines { clean: true }
+            ]
         ));
         rig.cache.warmed().await;
         rig.agrees().await;
     });
-    assert_eq!(again, Outcome::Done);
+    assert_eq!(again, RunOutcome::Done);
 }

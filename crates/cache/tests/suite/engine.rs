@@ -1,15 +1,15 @@
 //! The engine on healthy disks: hits, promotions, and lines that stay.
 
 use crate::common::{ORIGIN_TIME, POOL_TIME, Setup, extent, run};
-use block::{Device, Fua, Kind, Lba, Nanos, Sectors};
-use cache::{Config, Counter, Mode};
+use block::{Device, Fua, IoErrorKind, Lba, Nanos, Sectors};
+use cache::{CacheMode, Config, Counter};
 use futures_util::future::{join, join_all};
 
 #[test]
 fn a_second_read_comes_from_the_pool() {
     run(Setup::default(), |rig| async move {
         rig.write(0, 128, 7).await.unwrap();
-        rig.volume.set_mode(Mode::WriteAround);
+        rig.volume.set_mode(CacheMode::WriteAround);
         rig.write(0, 128, 8).await.unwrap();
         let (_, first) = rig.timed(rig.expect(0, 128, 8)).await;
         assert!(first >= ORIGIN_TIME);
@@ -69,11 +69,11 @@ fn blocks_written_in_part_are_read_whole_again() {
 fn pass_through_goes_by_the_pool_and_keeps_it_right() {
     run(Setup::default(), |rig| async move {
         rig.write(0, 16, 1).await.unwrap();
-        rig.volume.set_mode(Mode::PassThrough);
+        rig.volume.set_mode(CacheMode::PassThrough);
         rig.write(0, 8, 2).await.unwrap();
         let (_, time) = rig.timed(rig.expect(8, 8, 1)).await;
         assert_eq!(time, ORIGIN_TIME);
-        rig.volume.set_mode(Mode::WriteThrough);
+        rig.volume.set_mode(CacheMode::WriteThrough);
         rig.expect(0, 8, 2).await;
         let (_, time) = rig.timed(rig.expect(8, 8, 1)).await;
         assert_eq!(time, POOL_TIME, "the other block is still there");
@@ -84,7 +84,7 @@ fn pass_through_goes_by_the_pool_and_keeps_it_right() {
 #[test]
 fn a_large_request_is_one_origin_read_and_comes_back_in_one_piece() {
     run(Setup::default(), |rig| async move {
-        rig.volume.set_mode(Mode::WriteAround);
+        rig.volume.set_mode(CacheMode::WriteAround);
         for i in 0..64 {
             rig.write(i * 64, 64, i as u8).await.unwrap();
         }
@@ -167,7 +167,7 @@ fn a_write_given_up_by_its_caller_keeps_its_blocks_out_of_the_pool() {
 fn a_write_across_a_promotion_leaves_nothing_stale() {
     for delay_us in [0, 2500, 4999, 5000, 5001, 5050, 5099, 5100, 5200] {
         run(Setup::default(), move |rig| async move {
-            rig.volume.set_mode(Mode::WriteAround);
+            rig.volume.set_mode(CacheMode::WriteAround);
             rig.write(0, 128, 1).await.unwrap();
             let write = async {
                 rig.env.timer.sleep(Nanos::from_micros(delay_us)).await;
@@ -290,7 +290,7 @@ fn volumes_share_a_pool_and_do_not_mix() {
         let config = cache::VolumeConfig {
             name: "other".into(),
             sectors: Some(Sectors::from_mib(1)),
-            mode: Mode::WriteThrough,
+            mode: CacheMode::WriteThrough,
         };
         // The same disk represents another origin, without a writer here.
         let other = rig
@@ -305,9 +305,9 @@ fn volumes_share_a_pool_and_do_not_mix() {
         rig.expect(8, 8, 9).await;
         assert_eq!(other.counters().get(Counter::ReadsHit), 0);
         other.close().await;
-        assert_eq!(other.flush().await.unwrap_err().kind(), Kind::Gone);
+        assert_eq!(other.flush().await.unwrap_err().kind(), IoErrorKind::Gone);
         let (_, result) = other.read(Lba(0), rig.buf(8).await).await;
-        assert_eq!(result.unwrap_err().kind(), Kind::Gone);
+        assert_eq!(result.unwrap_err().kind(), IoErrorKind::Gone);
         let writes = rig.count(Counter::Writes);
         drop(other);
         assert_eq!(
@@ -325,10 +325,10 @@ fn a_volume_longer_than_its_origin_is_refused() {
         let config = cache::VolumeConfig {
             name: "long".into(),
             sectors: Some(Sectors::from_mib(65)),
-            mode: Mode::WriteThrough,
+            mode: CacheMode::WriteThrough,
         };
         let refused = rig.cache.add_volume(config, block::BoxDevice::new(disk));
-        assert_eq!(refused.err().unwrap().kind(), Kind::Invalid);
+        assert_eq!(refused.err().unwrap().kind(), IoErrorKind::Invalid);
     });
 }
 
@@ -352,7 +352,7 @@ fn the_last_sectors_of_an_odd_volume_are_served() {
 #[test]
 fn a_volume_keeps_the_contract_of_devices() {
     for (seed, block) in [(1, Sectors(1)), (2, Sectors(8)), (3, Sectors(1))] {
-        for mode in Mode::ALL {
+        for mode in CacheMode::ALL {
             let config = Config {
                 line_bytes: 4096 << (2 * seed),
                 ..Config::default()

@@ -2,7 +2,7 @@
 
 use crate::common::{Leaf, Rig, Setup, run};
 use block::{Device, Extent, Fua, Lba, Nanos, Sectors};
-use cache::{Counter, Decision, DeviceState, HISTORY_BYTES, Mode, Volume};
+use cache::{CacheMode, Counter, Decision, DeviceState, HISTORY_BYTES, Volume};
 use std::slice;
 
 const LINE: u64 = 128;
@@ -43,7 +43,7 @@ fn every_step_of_a_lines_life_is_reported() {
         assert_eq!(volume.valid_blocks(0), 16);
 
         rig.env.timer.sleep(Nanos::from_secs(5)).await;
-        volume.set_mode(Mode::WriteAround);
+        volume.set_mode(CacheMode::WriteAround);
         let data = rig.env.pool.get(4096).await.share();
         volume.write(Lba(24), data, Fua::No).await.unwrap();
         let report = volume.explain(0);

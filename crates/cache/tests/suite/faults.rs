@@ -2,15 +2,18 @@
 
 use crate::common::{ORIGIN_TIME, POOL_TIME, Rig, Setup, extent, run};
 use block::{
-    Access, BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos,
-    RangeLock, Sectors, Shared, Timer,
+    Access, BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba,
+    Nanos, RangeLock, Sectors, SharedBuf, Timer,
 };
-use cache::{Cache, Config, Counter, DeviceState, Fault, Mode, PoolDevice, Volume, VolumeConfig};
+use cache::{
+    Cache, CacheMode, Config, Counter, DeviceFault, DeviceState, NewPoolDevice, Volume,
+    VolumeConfig,
+};
 use futures_util::future::{join, join_all};
-use sim::{Effect, Ops, Plan, Rule, When};
+use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, When};
 
-fn strike(ops: Ops, when: When, effect: Effect) -> impl Fn(block::TargetId) -> Rule {
-    move |disk| Rule {
+fn strike(ops: OpFilter, when: When, effect: FaultEffect) -> impl Fn(block::TargetId) -> FaultRule {
+    move |disk| FaultRule {
         disk,
         ops,
         within: None,
@@ -19,21 +22,26 @@ fn strike(ops: Ops, when: When, effect: Effect) -> impl Fn(block::TargetId) -> R
     }
 }
 
-fn always(ops: Ops, effect: Effect) -> impl Fn(block::TargetId) -> Rule {
+fn always(ops: OpFilter, effect: FaultEffect) -> impl Fn(block::TargetId) -> FaultRule {
     strike(ops, When::Always, effect)
 }
 
-fn plan(rule: impl Fn(block::TargetId) -> Rule, pool: &[block::TargetId]) -> Plan {
-    Plan {
+fn plan(rule: impl Fn(block::TargetId) -> FaultRule, pool: &[block::TargetId]) -> FaultPlan {
+    FaultPlan {
         rules: pool.iter().map(|disk| rule(*disk)).collect(),
-        ..Plan::default()
+        ..FaultPlan::default()
     }
 }
 
 #[test]
 fn a_flipped_bit_is_found_dropped_and_read_again() {
     let setup = Setup {
-        plan: |_, pool| plan(strike(Ops::Reads, When::Nth(1), Effect::FlipBit), pool),
+        plan: |_, pool| {
+            plan(
+                strike(OpFilter::Reads, When::Nth(1), FaultEffect::FlipBit),
+                pool,
+            )
+        },
         ..Setup::default()
     };
     run(setup, |rig| async move {
@@ -49,10 +57,10 @@ fn a_flipped_bit_is_found_dropped_and_read_again() {
 
 #[test]
 fn writes_that_vanish_or_go_astray_in_the_pool_are_found() {
-    for effect in [Effect::Drop, Effect::Misdirect] {
-        let plan_of: fn(_, &[_]) -> Plan = match effect {
-            Effect::Drop => |_, pool| plan(always(Ops::Writes, Effect::Drop), pool),
-            _ => |_, pool| plan(always(Ops::Writes, Effect::Misdirect), pool),
+    for effect in [FaultEffect::Drop, FaultEffect::Misdirect] {
+        let plan_of: fn(_, &[_]) -> FaultPlan = match effect {
+            FaultEffect::Drop => |_, pool| plan(always(OpFilter::Writes, FaultEffect::Drop), pool),
+            _ => |_, pool| plan(always(OpFilter::Writes, FaultEffect::Misdirect), pool),
         };
         run(
             Setup {
@@ -78,7 +86,7 @@ fn a_device_that_is_gone_is_ejected_at_once_and_costs_only_hits() {
         let reads = (0..8).map(|i| rig.expect(i * 64, 64, 3));
         join_all(reads).await;
         let report = &rig.cache.devices()[0];
-        assert_eq!(report.state, DeviceState::Ejected(Fault::Gone));
+        assert_eq!(report.state, DeviceState::Ejected(DeviceFault::Gone));
         assert_eq!(rig.cache.lines(), (0, 0));
         rig.write(0, 512, 4).await.unwrap();
         rig.expect(0, 512, 4).await;
@@ -89,7 +97,7 @@ fn a_device_that_is_gone_is_ejected_at_once_and_costs_only_hits() {
         rig.cache.remove_device(rig.devices[0]).await.unwrap();
         let disk = rig.local.disk(rig.disks[0]).unwrap();
         rig.cache
-            .add_device(PoolDevice::whole(disk, "controller-0"))
+            .add_device(NewPoolDevice::whole(disk, "controller-0"))
             .unwrap();
         rig.expect(0, 512, 4).await;
         rig.cache.settle().await;
@@ -104,7 +112,12 @@ fn a_device_that_is_gone_is_ejected_at_once_and_costs_only_hits() {
 #[test]
 fn errors_eject_by_their_rate() {
     let setup = Setup {
-        plan: |_, pool| plan(always(Ops::Reads, Effect::Fail(Kind::Media)), pool),
+        plan: |_, pool| {
+            plan(
+                always(OpFilter::Reads, FaultEffect::Fail(IoErrorKind::Media)),
+                pool,
+            )
+        },
         ..Setup::default()
     };
     run(setup, |rig| async move {
@@ -117,7 +130,7 @@ fn errors_eject_by_their_rate() {
         assert_eq!(hits, 16);
         assert_eq!(
             rig.cache.devices()[0].state,
-            DeviceState::Ejected(Fault::Error)
+            DeviceState::Ejected(DeviceFault::Error)
         );
     });
 }
@@ -125,7 +138,7 @@ fn errors_eject_by_their_rate() {
 #[test]
 fn a_hit_that_hangs_is_served_by_the_origin_within_the_limit() {
     let setup = Setup {
-        plan: |_, pool| plan(always(Ops::Reads, Effect::Stick(None)), pool),
+        plan: |_, pool| plan(always(OpFilter::Reads, FaultEffect::Stick(None)), pool),
         ..Setup::default()
     };
     run(setup, |rig| async move {
@@ -138,7 +151,7 @@ fn a_hit_that_hangs_is_served_by_the_origin_within_the_limit() {
         );
         assert_eq!(rig.count(Counter::HitsLate), 1);
         // A large request with parts from both sides is assembled.
-        rig.volume.set_mode(Mode::WriteAround);
+        rig.volume.set_mode(CacheMode::WriteAround);
         rig.write(256, 256, 6).await.unwrap();
         rig.expect(0, 512, 6).await;
         let (_, time) = rig
@@ -154,7 +167,7 @@ fn a_hit_that_hangs_is_served_by_the_origin_within_the_limit() {
 #[test]
 fn a_pool_write_that_hangs_keeps_no_client_waiting() {
     let setup = Setup {
-        plan: |_, pool| plan(always(Ops::Writes, Effect::Stick(None)), pool),
+        plan: |_, pool| plan(always(OpFilter::Writes, FaultEffect::Stick(None)), pool),
         ..Setup::default()
     };
     run(setup, |rig| async move {
@@ -222,7 +235,7 @@ impl<D: Device> Device for Queued<D> {
         self.device.read(at, buf).await
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         let all = extent(0, 1);
         let _alone = self.writing.lock(all, Access::Exclusive).await;
         self.timer.sleep(Nanos::from_millis(20)).await;
@@ -256,12 +269,12 @@ fn queued(rig: &Rig, is_one_queue: bool) -> (Cache<BoxDevice>, Volume<BoxDevice>
         timer: rig.env.timer.clone(),
         writing: RangeLock::new(),
     });
-    let device = PoolDevice::whole(device, "controller-0");
+    let device = NewPoolDevice::whole(device, "controller-0");
     cache.add_device(device).unwrap();
     let config = VolumeConfig {
         name: "slow".into(),
         sectors: None,
-        mode: Mode::WriteThrough,
+        mode: CacheMode::WriteThrough,
     };
     let origin = BoxDevice::new(rig.local.disk(rig.origin).unwrap());
     let volume = cache.add_volume(config, origin).unwrap();
@@ -344,15 +357,15 @@ fn a_sound_device_whose_hits_wait_behind_promotions_stays() {
 #[test]
 fn a_device_is_removed_under_load_in_bounded_time() {
     for stuck in [false, true] {
-        let plan_of: fn(_, &[_]) -> Plan = if stuck {
+        let plan_of: fn(_, &[_]) -> FaultPlan = if stuck {
             |_, pool| {
                 plan(
-                    strike(Ops::All, When::Chance(0.1), Effect::Stick(None)),
+                    strike(OpFilter::All, When::Chance(0.1), FaultEffect::Stick(None)),
                     pool,
                 )
             }
         } else {
-            |_, _| Plan::default()
+            |_, _| FaultPlan::default()
         };
         let pool = vec![Sectors::from_mib(2); 2];
         run(
@@ -375,7 +388,7 @@ fn a_device_is_removed_under_load_in_bounded_time() {
                 assert_eq!(rig.cache.devices().len(), 1);
                 rig.expect(0, 4096, 8).await;
                 let again = rig.cache.remove_device(rig.devices[0]).await;
-                assert_eq!(again.unwrap_err().kind(), Kind::Invalid);
+                assert_eq!(again.unwrap_err().kind(), IoErrorKind::Invalid);
             },
         );
     }
@@ -392,7 +405,7 @@ fn slots_of_a_device_that_left_are_used_again() {
             let disk = rig.local.disk(rig.disks[0]).unwrap();
             device = rig
                 .cache
-                .add_device(PoolDevice::whole(disk, "controller-0"))
+                .add_device(NewPoolDevice::whole(disk, "controller-0"))
                 .unwrap();
             rig.expect(0, 1024, round).await;
         }
@@ -414,13 +427,13 @@ fn a_pool_device_that_holds_no_line_is_refused() {
         assert_eq!(rig.cache.lines(), (0, 5));
         let part = |start, len| {
             let disk = rig.local.disk(rig.disks[1]).unwrap();
-            let mut device = PoolDevice::whole(disk, "controller-0");
+            let mut device = NewPoolDevice::whole(disk, "controller-0");
             device.extent = crate::common::extent(start, len);
             rig.cache.add_device(device).map_err(|e| e.kind())
         };
-        assert_eq!(part(0, 32), Err(Kind::Invalid));
-        assert_eq!(part(4, 64), Err(Kind::Invalid));
-        assert_eq!(part(0, 512), Err(Kind::Invalid));
+        assert_eq!(part(0, 32), Err(IoErrorKind::Invalid));
+        assert_eq!(part(4, 64), Err(IoErrorKind::Invalid));
+        assert_eq!(part(0, 512), Err(IoErrorKind::Invalid));
         assert!(part(128, 64).is_ok());
     });
 }
@@ -428,11 +441,15 @@ fn a_pool_device_that_holds_no_line_is_refused() {
 #[test]
 fn an_error_of_the_origin_reaches_its_client_and_no_other() {
     let setup = Setup {
-        mode: Mode::WriteThrough,
-        plan: |origin, _| Plan {
+        mode: CacheMode::WriteThrough,
+        plan: |origin, _| FaultPlan {
             latent: vec![(origin, crate::common::extent(8, 1))],
-            rules: vec![strike(Ops::Writes, When::Nth(1), Effect::Fail(Kind::Media))(origin)],
-            ..Plan::default()
+            rules: vec![strike(
+                OpFilter::Writes,
+                When::Nth(1),
+                FaultEffect::Fail(IoErrorKind::Media),
+            )(origin)],
+            ..FaultPlan::default()
         },
         ..Setup::default()
     };

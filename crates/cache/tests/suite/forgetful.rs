@@ -2,8 +2,8 @@
 //! only: as an NBD server is seen through its client.
 
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Pool,
-    Shared,
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
+    Pool, SharedBuf,
 };
 use futures_channel::oneshot::{Receiver, Sender, channel};
 use std::cell::{Cell, RefCell};
@@ -88,7 +88,7 @@ impl Device for Forgetful {
         (buf, result)
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         for (block, bytes) in (at.0 / BLOCK_SECTORS..).zip(data.chunks_exact(BLOCK_BYTES)) {
             self.0.volatile.borrow_mut().insert(block, bytes.to_vec());
         }
@@ -113,7 +113,7 @@ impl Device for Forgetful {
             true => {
                 // The origin takes its time to report that.
                 self.0.below.flush().await.unwrap();
-                Err(IoError::new(Kind::Gone, "writes may not be durable"))
+                Err(IoError::new(IoErrorKind::Gone, "writes may not be durable"))
             }
         };
         self.0.flushes.set(self.0.flushes.get() + 1);

@@ -8,8 +8,8 @@
 
 use crate::place::{LINE, Place, Rig, cut_off};
 use block::{Lba, Sectors};
-use cache::{Counter, Found};
-use sim::Outcome;
+use cache::{Counter, DeviceFindings};
+use sim::RunOutcome;
 
 const POOL: &[u8] = include_bytes!("former/pool");
 const WITNESS: &[u8] = include_bytes!("former/witness");
@@ -45,7 +45,7 @@ fn former(seed: u64) -> Place {
 /// Returns the number of lines that came back.
 async fn warm(rig: &Rig) -> u64 {
     let found = rig.opened.devices[0].found;
-    assert!(matches!(found, Found::Lines { .. }), "{found:?}");
+    assert!(matches!(found, DeviceFindings::Lines { .. }), "{found:?}");
     rig.cache.warmed().await;
     rig.cache.check();
     rig.count(Counter::LinesRestored)
@@ -75,7 +75,7 @@ fn a_pool_of_the_former_version_keeps_its_lines_and_remembers_more_volumes() {
         rig.volume.close().await;
         rig.cache.close().await;
     });
-    assert_eq!(upgraded, Outcome::Done);
+    assert_eq!(upgraded, RunOutcome::Done);
     let again = place.run(&[0], |rig| async move {
         assert_eq!(warm(&rig).await, LINES[1]);
         assert_eq!(rig.cache.remembered().len(), 59);
@@ -87,7 +87,7 @@ fn a_pool_of_the_former_version_keeps_its_lines_and_remembers_more_volumes() {
         rig.volume.close().await;
         rig.cache.close().await;
     });
-    assert_eq!(again, Outcome::Done);
+    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_power_cut_amid_the_upgrade_leaves_a_pool_that_opens() {
             }
             rig.cache.remember().await;
         });
-        if outcome == Outcome::Done {
+        if outcome == RunOutcome::Done {
             break;
         }
         cuts = step;
@@ -116,13 +116,13 @@ fn a_power_cut_amid_the_upgrade_leaves_a_pool_that_opens() {
             assert!([2, 42].contains(&volumes), "{volumes}");
             reads_right(&rig).await;
         });
-        assert_eq!(again, Outcome::Done, "step {step}");
+        assert_eq!(again, RunOutcome::Done, "step {step}");
     }
     assert!((20..199).contains(&cuts), "{cuts}");
 }
 
 #[test]
 fn former_devices_had_two_lines_more() {
-    let plan = layout::Plan::new(Sectors::from_mib(8), LINE as u32 / 8).unwrap();
+    let plan = layout::LayoutPlan::new(Sectors::from_mib(8), LINE as u32 / 8).unwrap();
     assert_eq!([plan.places, plan.slots].map(u64::from), LINES);
 }

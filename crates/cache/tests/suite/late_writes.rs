@@ -1,18 +1,18 @@
 //! Writes that fail and land later, over whatever was written there since.
 
 use crate::place::{LINE, Place, Rig, cut_off};
-use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
-use cache::{Counter, DeviceState, Mode, PoolDevice};
-use sim::{Effect, Ops, Outcome, Plan, Rule, When};
+use block::{Device, Extent, Fua, IoErrorKind, Lba, Nanos, Sectors};
+use cache::{CacheMode, Counter, DeviceState, NewPoolDevice};
+use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, RunOutcome, When};
 
 /// Time until a failed write lands.
 const LATE: Nanos = Nanos::from_millis(2000);
 
 /// The first write of `within` on a disk fails, and lands later.
-fn late(place: &mut Place, rule: Rule) {
-    let plan = Plan {
+fn late(place: &mut Place, rule: FaultRule) {
+    let plan = FaultPlan {
         rules: vec![rule],
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     place.sim.world_mut().set_plan(plan).unwrap();
 }
@@ -30,12 +30,12 @@ where
     F: Future<Output = Rig>,
 {
     let mut place = Place::new(seed, 1);
-    let rule = Rule {
+    let rule = FaultRule {
         disk: place.origin,
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: Some(Extent::new(Lba(0), Sectors(8))),
         when: When::Nth(1),
-        effect: Effect::Late(LATE),
+        effect: FaultEffect::Late(LATE),
     };
     late(&mut place, rule);
     let meanwhile = std::rc::Rc::new(meanwhile);
@@ -44,7 +44,7 @@ where
         async move {
             let begin = rig.env.timer.now();
             let error = write(&rig, 0, 7).await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Timeout);
+            assert_eq!(error.kind(), IoErrorKind::Timeout);
             let rig = meanwhile(rig).await;
             // Promoted before the write lands, and in the map once no bit is left to clear.
             rig.expect(0, 8, 0).await;
@@ -64,7 +64,7 @@ where
         rig.expect(0, 8, 7).await;
         rig.agrees().await;
     });
-    assert_eq!(again, Outcome::Done);
+    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
@@ -93,14 +93,14 @@ fn a_bitmap_that_lands_late_on_a_device_that_is_back_undoes_none() {
     for more in 0..3 {
         let mut place = Place::new(10 + more, 1);
         let disk = place.pool[0];
-        let plan = layout::Plan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
-        let rule = Rule {
+        let plan = layout::LayoutPlan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
+        let rule = FaultRule {
             disk,
-            ops: Ops::Writes,
+            ops: OpFilter::Writes,
             within: Some(plan.bitmap.extent(Lba(0))),
             // Two of a device that is new, and the first of a client's write.
             when: When::Nth(3),
-            effect: Effect::Late(LATE),
+            effect: FaultEffect::Late(LATE),
         };
         late(&mut place, rule);
         let outcome = place.run(&[0], move |rig| async move {
@@ -109,7 +109,7 @@ fn a_bitmap_that_lands_late_on_a_device_that_is_back_undoes_none() {
             let member = &rig.cache.devices()[0];
             assert!(matches!(member.state, DeviceState::Ejected(_)));
             rig.cache.remove_device(member.id).await.unwrap();
-            let device = PoolDevice::whole(rig.local.disk(disk).unwrap(), "controller");
+            let device = NewPoolDevice::whole(rig.local.disk(disk).unwrap(), "controller");
             rig.cache.join(device, 77).await.unwrap();
             rig.fill().await;
             // Until all bits are cleared.
@@ -120,7 +120,7 @@ fn a_bitmap_that_lands_late_on_a_device_that_is_back_undoes_none() {
             let until = begin + LATE - Nanos::from_millis(6);
             rig.env.timer.sleep(until - rig.env.timer.now()).await;
             // Only a bit covers these, until the log does.
-            rig.volume.set_mode(Mode::PassThrough);
+            rig.volume.set_mode(CacheMode::PassThrough);
             write(&rig, 0, 5).await.unwrap();
             rig.sleep(10).await;
             rig.cut();
@@ -131,6 +131,6 @@ fn a_bitmap_that_lands_late_on_a_device_that_is_back_undoes_none() {
             rig.cache.warmed().await;
             rig.agrees().await;
         });
-        assert_eq!(again, Outcome::Done);
+        assert_eq!(again, RunOutcome::Done);
     }
 }

@@ -1,9 +1,9 @@
 //! Volumes that a pool's metadata has no room for are refused, and the pool goes on.
 
 use crate::place::{LINE, Place};
-use block::{BoxDevice, Kind};
-use cache::{DEVICES_MAX, Mode, NAME_BYTES_MAX, PoolDevice, VolumeConfig};
-use sim::Outcome;
+use block::{BoxDevice, IoErrorKind};
+use cache::{CacheMode, DEVICES_MAX, NAME_BYTES_MAX, NewPoolDevice, VolumeConfig};
+use sim::RunOutcome;
 
 #[test]
 fn a_device_more_than_superblocks_have_room_for_is_refused() {
@@ -11,9 +11,9 @@ fn a_device_more_than_superblocks_have_room_for_is_refused() {
     let last = place.pool[DEVICES_MAX];
     let all: Vec<usize> = (0..DEVICES_MAX).collect();
     let outcome = place.run(&all, move |rig| async move {
-        let device = || PoolDevice::whole(rig.local.disk(last).unwrap(), "controller");
+        let device = || NewPoolDevice::whole(rig.local.disk(last).unwrap(), "controller");
         let error = rig.cache.join(device(), 99).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Invalid);
+        assert_eq!(error.kind(), IoErrorKind::Invalid);
         assert!(error.to_string().contains("at most 16 devices"), "{error}");
         // The volume has been left alone, and there is room for it once another is gone.
         rig.fill().await;
@@ -25,7 +25,7 @@ fn a_device_more_than_superblocks_have_room_for_is_refused() {
         rig.volume.close().await;
         rig.cache.close().await;
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
 }
 
 #[test]
@@ -36,13 +36,13 @@ fn a_volume_that_cannot_be_remembered_is_refused() {
             let config = VolumeConfig {
                 name: name.into(),
                 sectors: None,
-                mode: Mode::WriteThrough,
+                mode: CacheMode::WriteThrough,
             };
             let below = BoxDevice::new(rig.local.disk(rig.origin).unwrap());
             rig.cache.add_volume(config, below)
         };
         let error = add("x".repeat(NAME_BYTES_MAX + 1)).err().unwrap();
-        assert_eq!(error.kind(), Kind::Invalid);
+        assert_eq!(error.kind(), IoErrorKind::Invalid);
         assert!(error.to_string().contains("at most 63 bytes"), "{error}");
         add("x".repeat(NAME_BYTES_MAX)).unwrap();
         // One was there before.
@@ -50,13 +50,13 @@ fn a_volume_that_cannot_be_remembered_is_refused() {
             add(format!("volume {number}")).unwrap();
         }
         let error = add("one too many".into()).err().unwrap();
-        assert_eq!(error.kind(), Kind::Invalid);
+        assert_eq!(error.kind(), IoErrorKind::Invalid);
         rig.write(0, LINE, 7).await;
         rig.expect(0, LINE, 7).await;
         rig.volume.close().await;
         rig.cache.close().await;
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
 }
 
 /// The longest name is found again unchanged.
@@ -66,7 +66,7 @@ fn a_volume_with_the_longest_name_comes_back_warm() {
     let config = || VolumeConfig {
         name: "x".repeat(NAME_BYTES_MAX).into(),
         sectors: None,
-        mode: Mode::WriteThrough,
+        mode: CacheMode::WriteThrough,
     };
     for warm in [false, true] {
         let outcome = place.run(&[0], move |mut rig| async move {
@@ -79,6 +79,6 @@ fn a_volume_with_the_longest_name_comes_back_warm() {
             rig.volume.close().await;
             rig.cache.close().await;
         });
-        assert_eq!(outcome, Outcome::Done);
+        assert_eq!(outcome, RunOutcome::Done);
     }
 }

@@ -4,8 +4,8 @@
 use crate::forgetful::Forgetful;
 use crate::place::{LINE, Leaf, Place, Rig, cut_off};
 use block::{BoxDevice, Device, Fua, Lba, Nanos};
-use cache::{Cache, Counter, Mode, Volume, VolumeConfig};
-use sim::Outcome;
+use cache::{Cache, CacheMode, Counter, Volume, VolumeConfig};
+use sim::RunOutcome;
 
 /// A line in another region than the first.
 const FAR: u64 = 32 << 11;
@@ -21,7 +21,7 @@ fn volume(cache: &Cache<Leaf>, origin: &Forgetful) -> Volume<Leaf> {
     let config = VolumeConfig {
         name: "san".into(),
         sectors: None,
-        mode: Mode::WriteThrough,
+        mode: CacheMode::WriteThrough,
     };
     let below = BoxDevice::new(origin.clone());
     cache.add_volume(config, below).unwrap()
@@ -86,7 +86,7 @@ where
 {
     let mut place = Place::new(seed, 1);
     let outcome = place.run(&[0], move |rig| test(San::new(rig)));
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn a_flush_covers_only_the_writes_that_ended_before_it() {
         san.expect(FAR, 6).await;
         san.end().await;
     });
-    assert_eq!(again, Outcome::Done);
+    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
@@ -297,6 +297,6 @@ fn what_was_lost_is_no_hit_after_a_crash_either() {
             san.expect(FAR, 1).await;
             san.end().await;
         });
-        assert_eq!(again, Outcome::Done);
+        assert_eq!(again, RunOutcome::Done);
     }
 }

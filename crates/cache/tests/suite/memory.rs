@@ -3,10 +3,13 @@
 use block::{
     BoxDevice, Device, Fua, Gate, Geometry, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors, ShardId,
 };
-use cache::{Cache, Config, PoolDevice, VolumeConfig};
+use cache::{Cache, Config, NewPoolDevice, VolumeConfig};
 use futures_util::future::join_all;
 use shard::{Config as ShardConfig, Mesh, Shard};
-use sim::{DiskSpec, Effect, Ops, Plan, Rule, Service, Sim, Span, When, World};
+use sim::{
+    DiskSpec, FaultEffect, FaultPlan, FaultRule, OpFilter, ServiceSpan, ServiceTime, SimHost,
+    SimWorld, When,
+};
 
 const MEMORY: usize = 64 << 20;
 const LINE: u64 = 64 << 10;
@@ -15,28 +18,28 @@ const LINE: u64 = 64 << 10;
 /// all find their lines in the pool, which hangs. Returns the bytes that exceeded the
 /// memory, and those that the pool's device keeps.
 fn hang(first: u64, len: usize, step: u64, count: u64) -> (usize, usize) {
-    let mut world = World::new(1);
+    let mut world = SimWorld::new(1);
     let mut disk = |name: &str, mib, block, time| {
         let mut spec = DiskSpec::new(Geometry::new(name, Sectors::from_mib(mib), Sectors(block)));
-        spec.service = Service::uniform(Span::exactly(time));
+        spec.service = ServiceTime::uniform(ServiceSpan::exactly(time));
         world.add_disk(spec).unwrap()
     };
     let origin = disk("origin", 256, 1, Nanos::from_millis(5));
     let pool = disk("pool", 256, 8, Nanos::from_micros(100));
-    let hang = Rule {
+    let hang = FaultRule {
         disk: pool,
-        ops: Ops::Reads,
+        ops: OpFilter::Reads,
         within: None,
         when: When::Always,
-        effect: Effect::Stick(None),
+        effect: FaultEffect::Stick(None),
     };
     let rules = vec![hang];
-    let plan = Plan {
+    let plan = FaultPlan {
         rules,
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     world.set_plan(plan).unwrap();
-    let mut sim = Sim::new(world).pool_bytes(MEMORY);
+    let mut sim = SimHost::new(world).pool_bytes(MEMORY);
     let (sender, over) = std::sync::mpsc::channel();
     let outcome = sim.drive(1, move |_, driver| {
         let (mesh, sender) = (Mesh::new(1), sender.clone());
@@ -53,7 +56,7 @@ fn hang(first: u64, len: usize, step: u64, count: u64) -> (usize, usize) {
                 };
                 let policy = policy::registry::build("lru", 0, 1).unwrap();
                 let cache = Cache::new(config, policy, env.clone()).unwrap();
-                let device = PoolDevice::whole(local.disk(pool).unwrap(), "c");
+                let device = NewPoolDevice::whole(local.disk(pool).unwrap(), "c");
                 cache.add_device(device).unwrap();
                 let volume = VolumeConfig {
                     name: "v".into(),
@@ -88,7 +91,7 @@ fn hang(first: u64, len: usize, step: u64, count: u64) -> (usize, usize) {
             },
         )
     });
-    assert_eq!(outcome, sim::Outcome::Done);
+    assert_eq!(outcome, sim::RunOutcome::Done);
     over.recv().unwrap()
 }
 

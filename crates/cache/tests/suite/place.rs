@@ -4,21 +4,24 @@ use block::{
     BoxDevice, Buf, Device, Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId,
     TargetId,
 };
-use cache::{Cache, Config, Counter, Durability, Mode, Opened, PoolDevice, Volume, VolumeConfig};
-use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
+use cache::{
+    Cache, CacheMode, Config, Counter, Durability, NewPoolDevice, OpenedPool, Volume, VolumeConfig,
+};
+use shard::{Config as ShardConfig, Local, Mesh, Shard, ShardDisk};
 use sim::{
-    Control, DiskSpec, Outcome, Plan, Point, PowerCut, Service, Sim, SimDriver, Span, World,
+    DiskSpec, FaultPlan, PowerCut, RunMoment, RunOutcome, ServiceSpan, ServiceTime, SimDriver,
+    SimHost, SimWorld, WorldControl,
 };
 use std::cell::Cell;
 use std::rc::Rc;
 
-pub type Leaf = Disk<SimDriver>;
+pub type Leaf = ShardDisk<SimDriver>;
 
 pub const LINE: u64 = 128;
 
 /// A world that outlives its runs: an origin, a pool, a witness.
 pub struct Place {
-    pub sim: Sim,
+    pub sim: SimHost,
     pub origin: TargetId,
     pub pool: Vec<TargetId>,
     pub witness: TargetId,
@@ -32,19 +35,19 @@ pub struct Rig {
     pub local: Local<SimDriver>,
     pub cache: Cache<Leaf>,
     pub volume: Volume<Leaf>,
-    pub opened: Opened,
-    pub control: Control,
+    pub opened: OpenedPool,
+    pub control: WorldControl,
     pub pool: Vec<TargetId>,
     pub origin: TargetId,
 }
 
 impl Place {
     pub fn new(seed: u64, pool: usize) -> Place {
-        let mut world = World::new(seed);
+        let mut world = SimWorld::new(seed);
         let mut add = |name: &str, mib, us| {
             let geometry = Geometry::new(name, Sectors::from_mib(mib), Sectors(8));
             let mut spec = DiskSpec::new(geometry);
-            spec.service = Service::uniform(Span::exactly(Nanos::from_micros(us)));
+            spec.service = ServiceTime::uniform(ServiceSpan::exactly(Nanos::from_micros(us)));
             world.add_disk(spec).unwrap()
         };
         let origin = add("origin", 64, 2000);
@@ -53,7 +56,7 @@ impl Place {
             .map(|i| add(&format!("pool-{i}"), 8, 100))
             .collect();
         Place {
-            sim: Sim::new(world),
+            sim: SimHost::new(world),
             origin,
             pool,
             witness,
@@ -70,7 +73,7 @@ impl Place {
             rig.volume.close().await;
             rig.cache.close().await;
         });
-        assert_eq!(outcome, Outcome::Done);
+        assert_eq!(outcome, RunOutcome::Done);
         place
     }
 
@@ -78,11 +81,11 @@ impl Place {
     pub fn cut_after(&mut self, steps: u64) {
         let cut = PowerCut {
             domain: None,
-            at: Point::Step(self.sim.world().steps() + steps),
+            at: RunMoment::Step(self.sim.world().steps() + steps),
         };
-        let plan = Plan {
+        let plan = FaultPlan {
             cuts: vec![cut],
-            ..Plan::default()
+            ..FaultPlan::default()
         };
         self.sim.world_mut().set_plan(plan).unwrap();
     }
@@ -115,11 +118,11 @@ impl Place {
                 }
             })
         });
-        assert_eq!(outcome, Outcome::Done);
+        assert_eq!(outcome, RunOutcome::Done);
     }
 
     /// Runs `test` over the pool's devices that `with` names. The test cuts the power.
-    pub fn run<F>(&mut self, with: &[usize], test: impl Fn(Rig) -> F + 'static) -> Outcome
+    pub fn run<F>(&mut self, with: &[usize], test: impl Fn(Rig) -> F + 'static) -> RunOutcome
     where
         F: Future<Output = ()> + 'static,
     {
@@ -155,7 +158,7 @@ pub fn config(period_ms: u64) -> Config {
 
 async fn open(
     local: Local<SimDriver>,
-    control: Control,
+    control: WorldControl,
     origin: TargetId,
     pool: Vec<TargetId>,
     witness: TargetId,
@@ -172,7 +175,7 @@ async fn open(
     };
     let devices = pool
         .iter()
-        .map(|disk| PoolDevice::whole(local.disk(*disk).unwrap(), "controller"))
+        .map(|disk| NewPoolDevice::whole(local.disk(*disk).unwrap(), "controller"))
         .collect();
     let policy = policy::registry::build("lru", 0, 1).unwrap();
     let opened = Cache::open(config(period_ms), policy, local.env(), durability, devices).await;
@@ -180,7 +183,7 @@ async fn open(
     let config = VolumeConfig {
         name: "volume".into(),
         sectors: None,
-        mode: Mode::WriteThrough,
+        mode: CacheMode::WriteThrough,
     };
     let below = BoxDevice::new(local.disk(origin).unwrap());
     let volume = cache.add_volume(config, below).unwrap();
@@ -224,7 +227,7 @@ impl Rig {
         let config = VolumeConfig {
             name: name.into(),
             sectors,
-            mode: Mode::WriteThrough,
+            mode: CacheMode::WriteThrough,
         };
         let below = BoxDevice::new(self.local.disk(disk).unwrap());
         self.cache.add_volume(config, below).unwrap()
@@ -271,9 +274,9 @@ impl Rig {
 }
 
 /// Restores power before the next run.
-pub fn cut_off(place: &mut Place, outcome: Outcome) {
-    assert_eq!(outcome, Outcome::PowerCut);
+pub fn cut_off(place: &mut Place, outcome: RunOutcome) {
+    assert_eq!(outcome, RunOutcome::PowerCut);
     let mut world = place.sim.world_mut();
-    world.set_plan(Plan::default()).unwrap();
+    world.set_plan(FaultPlan::default()).unwrap();
     world.control().power_on(sim::Domain(0));
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Setup, extent, run};
 use block::{Device, Fua, Lba, Sectors};
-use cache::{Config, Mode};
+use cache::{CacheMode, Config};
 use proptest::prelude::*;
 
 const SECTORS: u64 = 1024;
@@ -12,7 +12,7 @@ enum Step {
     Read(u64, u64),
     Write(u64, u64, u8),
     Zero(u64, u64),
-    Switch(Mode),
+    Switch(CacheMode),
     Settle,
 }
 
@@ -22,7 +22,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => place.clone().prop_map(|(at, len)| Step::Read(at, len)),
         4 => (place.clone(), any::<u8>()).prop_map(|((at, len), byte)| Step::Write(at, len, byte)),
         1 => place.prop_map(|(at, len)| Step::Zero(at, len)),
-        1 => (0..3usize).prop_map(|mode| Step::Switch(Mode::ALL[mode])),
+        1 => (0..3usize).prop_map(|mode| Step::Switch(CacheMode::ALL[mode])),
         1 => Just(Step::Settle),
     ]
 }

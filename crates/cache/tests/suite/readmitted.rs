@@ -1,9 +1,9 @@
 //! A pool device that was late is bypassed, and comes back with the lines that are right.
 
 use crate::place::{LINE, Place, Rig, cut_off};
-use block::{Kind, Nanos};
-use cache::{Counter, DeviceState, Fault};
-use sim::Outcome;
+use block::{IoErrorKind, Nanos};
+use cache::{Counter, DeviceFault, DeviceState};
+use sim::RunOutcome;
 
 /// Lines that [`Rig::fill`] reads.
 const LINES: u64 = 16;
@@ -21,7 +21,7 @@ async fn late(rig: &Rig, at: usize) {
     rig.sleep(200).await;
     rig.control.hang(rig.pool[at]);
     rig.write(ELSEWHERE * LINE, 8, 3).await;
-    assert_eq!(state(rig, at), DeviceState::Ejected(Fault::Late));
+    assert_eq!(state(rig, at), DeviceState::Ejected(DeviceFault::Late));
 }
 
 /// Takes the device `at` back, once the device answers.
@@ -50,7 +50,7 @@ fn it_is_back_with_all_lines_if_nothing_was_written() {
         assert_eq!(rig.count(Counter::DevicesReturned), 1);
         rig.agrees().await;
     });
-    assert_eq!(ended, Outcome::Done);
+    assert_eq!(ended, RunOutcome::Done);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn what_was_written_meanwhile_is_no_hit_and_the_rest_is() {
         rig.expect(5 * LINE, 2 * LINE, 8).await;
         rig.agrees().await;
     });
-    assert_eq!(ended, Outcome::Done);
+    assert_eq!(ended, RunOutcome::Done);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn lines_of_a_volume_that_was_changed_by_others_do_not_come_back() {
         assert_eq!(back(&rig, 0).await, 0);
         rig.agrees().await;
     });
-    assert_eq!(ended, Outcome::Done);
+    assert_eq!(ended, RunOutcome::Done);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_line_that_was_cached_again_elsewhere_stays_there() {
         rig.expect(0, 8, 9).await;
         rig.agrees().await;
     });
-    assert_eq!(ended, Outcome::Done);
+    assert_eq!(ended, RunOutcome::Done);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn one_that_does_not_answer_stays_out_and_may_be_tried_again() {
         // Earlier requests to the device may land later: that counts, whatever the device answers
         // besides.
         let refused = rig.cache.readmit(id).await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Timeout, "{refused}");
+        assert_eq!(refused.kind(), IoErrorKind::Timeout, "{refused}");
         let why = refused.to_string();
         assert!(why.contains("has not answered all"), "{why}");
         rig.control.release(rig.pool[0]);
@@ -117,16 +117,16 @@ fn one_that_does_not_answer_stays_out_and_may_be_tried_again() {
         rig.control.hang(rig.pool[0]);
         // The device answered all, and is unresponsive again.
         let refused = rig.cache.readmit(id).await.unwrap_err();
-        assert_eq!(refused.kind(), Kind::Timeout, "{refused}");
+        assert_eq!(refused.kind(), IoErrorKind::Timeout, "{refused}");
         let why = refused.to_string();
         assert!(why.contains("does not answer in time"), "{why}");
-        assert_eq!(state(&rig, 0), DeviceState::Ejected(Fault::Late));
+        assert_eq!(state(&rig, 0), DeviceState::Ejected(DeviceFault::Late));
         assert_eq!(back(&rig, 0).await, LINES);
         let served = rig.cache.readmit(id).await.unwrap_err();
-        assert_eq!(served.kind(), Kind::Invalid, "it serves: {served}");
+        assert_eq!(served.kind(), IoErrorKind::Invalid, "it serves: {served}");
         rig.agrees().await;
     });
-    assert_eq!(ended, Outcome::Done);
+    assert_eq!(ended, RunOutcome::Done);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn it_may_be_late_again_and_again() {
         assert!(rig.cache.lines().0 > 8, "most lines stayed");
         rig.agrees().await;
     });
-    assert_eq!(ended, Outcome::Done);
+    assert_eq!(ended, RunOutcome::Done);
 }
 
 /// Power cuts at moments all along a return: the bytes served then are the origin's.
@@ -183,7 +183,7 @@ fn a_cut_at_any_moment_of_a_return_leaves_nothing_stale() {
                 rig.agrees().await;
             }
         });
-        assert_eq!(again, Outcome::Done, "{moment}");
+        assert_eq!(again, RunOutcome::Done, "{moment}");
         found += lines.get();
     }
     assert!(found > 60 * 4, "lines came back after cuts: {found}");

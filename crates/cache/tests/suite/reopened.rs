@@ -3,10 +3,10 @@
 //! writes of the others.
 
 use crate::place::{LINE, Place, Rig, cut_off};
-use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors, TargetId};
-use cache::{Counter, Found, Mode};
-use layout::Plan as Areas;
-use sim::{Effect, Ops, Outcome, Plan, Rule, When};
+use block::{Device, Extent, Fua, IoErrorKind, Lba, Nanos, Sectors, TargetId};
+use cache::{CacheMode, Counter, DeviceFindings};
+use layout::LayoutPlan as Areas;
+use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, RunOutcome, When};
 
 /// Places of the metadata on a pool's device.
 fn areas() -> Areas {
@@ -26,7 +26,7 @@ fn done<F>(place: &mut Place, with: &[usize], test: impl Fn(Rig) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
-    assert_eq!(place.run(with, test), Outcome::Done);
+    assert_eq!(place.run(with, test), RunOutcome::Done);
 }
 
 /// A run that a power cut ends.
@@ -72,7 +72,7 @@ fn a_device_restored_from_an_older_image_is_not_trusted() {
         done(&mut place, &[0], |rig| async move {
             let found = rig.opened.devices[0].found;
             assert!(
-                matches!(found, Found::Unusable(why) if why.contains("back in time")),
+                matches!(found, DeviceFindings::Unusable(why) if why.contains("back in time")),
                 "{found:?}"
             );
             rig.cache.warmed().await;
@@ -94,7 +94,7 @@ fn no_two_incarnations_give_their_superblocks_one_sequence_number() {
         let outcome = place.run(&[0], |rig| async move {
             rig.cache.warmed().await;
         });
-        if outcome == Outcome::Done {
+        if outcome == RunOutcome::Done {
             break;
         }
         cut_off(&mut place, outcome);
@@ -245,13 +245,13 @@ fn a_volume_that_was_forgotten_stays_forgotten() {
 }
 
 /// Writes of a disk's extent take so long.
-fn slow(disk: TargetId, within: Extent, ms: u64) -> Rule {
-    Rule {
+fn slow(disk: TargetId, within: Extent, ms: u64) -> FaultRule {
+    FaultRule {
         disk,
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: Some(within),
         when: When::Always,
-        effect: Effect::Delay(Nanos::from_millis(ms)),
+        effect: FaultEffect::Delay(Nanos::from_millis(ms)),
     }
 }
 
@@ -267,9 +267,9 @@ fn the_log_names_no_id_that_the_superblocks_have_not_given() {
         let superblocks = areas().superblocks;
         let superblocks =
             superblocks.map(|h| Extent::new(h.lba(Lba::ZERO, 0), Sectors(h.blocks * 8)));
-        let plan = Plan {
+        let plan = FaultPlan {
             rules: superblocks.map(|copy| slow(pool, copy, 700)).to_vec(),
-            ..Plan::default()
+            ..FaultPlan::default()
         };
         place.sim.world_mut().set_plan(plan).unwrap();
         cut(&mut place, &[0], async |rig: Rig| {
@@ -290,7 +290,11 @@ fn the_log_names_no_id_that_the_superblocks_have_not_given() {
             drop(first);
             rig
         });
-        place.sim.world_mut().set_plan(Plan::default()).unwrap();
+        place
+            .sim
+            .world_mut()
+            .set_plan(FaultPlan::default())
+            .unwrap();
         done(&mut place, &[0], move |rig| async move {
             let volume = rig.add("other", other, None);
             rig.cache.warmed().await;
@@ -349,14 +353,17 @@ fn the_bitmap_of_every_member_counts() {
     cut(&mut place, &[1], async |rig: Rig| {
         rig.fill().await;
         rig.sleep(100).await;
-        rig.volume.set_mode(Mode::WriteAround);
+        rig.volume.set_mode(CacheMode::WriteAround);
         rig.write(0, LINE, 5).await;
         rig.volume.flush().await.unwrap();
         rig
     });
     done(&mut place, &[0, 1], |rig| async move {
-        assert_eq!(rig.opened.devices[0].found, Found::Nothing);
-        assert_eq!(rig.opened.devices[1].found, Found::Lines { clean: false });
+        assert_eq!(rig.opened.devices[0].found, DeviceFindings::Nothing);
+        assert_eq!(
+            rig.opened.devices[1].found,
+            DeviceFindings::Lines { clean: false }
+        );
         rig.cache.warmed().await;
         rig.expect(0, LINE, 5).await;
         rig.agrees().await;
@@ -372,20 +379,20 @@ fn a_member_that_failed_to_take_its_superblock_is_lost_to_the_pool() {
             end(&rig).await;
         });
         let superblock = areas().superblocks[copy];
-        let fails = Rule {
+        let fails = FaultRule {
             disk: place.pool[0],
-            ops: Ops::Writes,
+            ops: OpFilter::Writes,
             within: Some(Extent::new(
                 superblock.lba(Lba::ZERO, 0),
                 Sectors(superblock.blocks * 8),
             )),
             // The opening writes the block once.
             when: When::Nth(2),
-            effect: Effect::Fail(Kind::Gone),
+            effect: FaultEffect::Fail(IoErrorKind::Gone),
         };
-        let plan = Plan {
+        let plan = FaultPlan {
             rules: vec![fails],
-            ..Plan::default()
+            ..FaultPlan::default()
         };
         place.sim.world_mut().set_plan(plan).unwrap();
         cut(&mut place, &[0, 1], async |rig: Rig| {
@@ -401,7 +408,7 @@ fn a_member_that_failed_to_take_its_superblock_is_lost_to_the_pool() {
         });
         done(&mut place, &[0, 1], |rig| async move {
             let found = rig.opened.devices[0].found;
-            assert!(matches!(found, Found::Unusable(_)), "{found:?}");
+            assert!(matches!(found, DeviceFindings::Unusable(_)), "{found:?}");
             rig.cache.warmed().await;
             rig.expect(0, LINE, 5).await;
             rig.agrees().await;
@@ -417,20 +424,20 @@ fn a_bitmap_that_a_member_failed_to_take_is_not_taken() {
         end(&rig).await;
     });
     let bitmap = areas().bitmap;
-    let fails = Rule {
+    let fails = FaultRule {
         disk: place.pool[0],
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: Some(Extent::new(
             bitmap.lba(Lba::ZERO, 0),
             Sectors(bitmap.blocks * 8),
         )),
         when: When::Nth(1),
-        effect: Effect::Fail(Kind::Gone),
+        effect: FaultEffect::Fail(IoErrorKind::Gone),
     };
     let whole = Extent::new(Lba::ZERO, Sectors::from_mib(1));
-    let plan = Plan {
+    let plan = FaultPlan {
         rules: vec![fails, slow(place.witness, whole, 500)],
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     place.sim.world_mut().set_plan(plan).unwrap();
     cut(&mut place, &[0, 1], async |rig: Rig| {
@@ -444,7 +451,11 @@ fn a_bitmap_that_a_member_failed_to_take_is_not_taken() {
         assert!(written.is_none(), "{written:?}");
         rig
     });
-    place.sim.world_mut().set_plan(Plan::default()).unwrap();
+    place
+        .sim
+        .world_mut()
+        .set_plan(FaultPlan::default())
+        .unwrap();
     done(&mut place, &[0, 1], |rig| async move {
         rig.cache.warmed().await;
         rig.agrees().await;
@@ -481,7 +492,7 @@ fn what_an_earlier_incarnation_logged_behind_the_end_is_not_replayed() {
     cut(&mut place, &[0], async |rig: Rig| {
         rig.cache.warmed().await;
         assert_eq!(rig.count(Counter::LinesRestored), 8);
-        rig.volume.set_mode(Mode::WriteAround);
+        rig.volume.set_mode(CacheMode::WriteAround);
         for line in 16..24 {
             rig.write(line * LINE, LINE, 9).await;
         }

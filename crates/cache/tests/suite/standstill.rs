@@ -1,7 +1,7 @@
 //! An origin that is to be copied, or replaced, under a volume.
 
 use crate::common::{ORIGIN_TIME, Rig, Setup, extent, run};
-use block::{Device, Fua, Kind, Lba, Nanos};
+use block::{Device, Fua, IoErrorKind, Lba, Nanos};
 use cache::Counter;
 use futures_util::future::join;
 
@@ -18,7 +18,10 @@ fn changes_wait_while_quiesced_and_reads_do_not() {
     run(Setup::default(), |rig| async move {
         rig.write(0, 8, 1).await.unwrap();
         rig.volume.quiesce().await.unwrap();
-        assert_eq!(rig.volume.quiesce().await.unwrap_err().kind(), Kind::Busy);
+        assert_eq!(
+            rig.volume.quiesce().await.unwrap_err().kind(),
+            IoErrorKind::Busy
+        );
         let begin = rig.env.timer.now();
         let span = Nanos::from_secs(1);
         let writes = async {
@@ -34,7 +37,10 @@ fn changes_wait_while_quiesced_and_reads_do_not() {
             rig.env.timer.sleep(span).await;
             rig.expect(0, 8, 1).await;
             rig.volume.resume().unwrap();
-            assert_eq!(rig.volume.resume().unwrap_err().kind(), Kind::Invalid);
+            assert_eq!(
+                rig.volume.resume().unwrap_err().kind(),
+                IoErrorKind::Invalid
+            );
         };
         join(writes, meanwhile).await;
         rig.expect(0, 8, 2).await;
@@ -59,7 +65,7 @@ fn closing_a_quiesced_volume_ends_what_waits() {
     run(Setup::default(), |rig| async move {
         rig.volume.quiesce().await.unwrap();
         let (written, ()) = join(rig.write(0, 8, 1), rig.volume.close()).await;
-        assert_eq!(written.unwrap_err().kind(), Kind::Gone);
+        assert_eq!(written.unwrap_err().kind(), IoErrorKind::Gone);
     });
 }
 

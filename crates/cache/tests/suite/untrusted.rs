@@ -1,10 +1,10 @@
 //! Contents of a pool's devices that must not be trusted, or not be needed.
 
 use crate::place::{LINE, Place, Rig, cut_off};
-use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
-use cache::{Counter, Found, Mode, PoolDevice};
+use block::{Device, Extent, Fua, IoErrorKind, Lba, Nanos, Sectors};
+use cache::{CacheMode, Counter, DeviceFindings, NewPoolDevice};
 use futures_util::future::join;
-use sim::{Effect, Ops, Outcome, Plan, Rule, When};
+use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, RunOutcome, When};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -38,11 +38,11 @@ fn a_device_that_missed_writes_is_not_trusted() {
             place.sim.world().control().revive(first);
             let again = place.run(&away, |rig| async move {
                 let found = rig.opened.devices[0].found;
-                assert!(matches!(found, Found::Unusable(_)), "{found:?}");
+                assert!(matches!(found, DeviceFindings::Unusable(_)), "{found:?}");
                 rig.expect(0, 8, 5).await;
                 rig.agrees().await;
             });
-            assert_eq!(again, Outcome::Done);
+            assert_eq!(again, RunOutcome::Done);
         }
     }
 }
@@ -56,12 +56,15 @@ fn a_device_left_out_of_a_run_is_not_trusted() {
         rig.volume.close().await;
         rig.cache.close().await;
     });
-    assert_eq!(without, Outcome::Done);
+    assert_eq!(without, RunOutcome::Done);
     let again = place.run(&[0], |rig| async move {
-        assert!(matches!(rig.opened.devices[0].found, Found::Unusable(_)));
+        assert!(matches!(
+            rig.opened.devices[0].found,
+            DeviceFindings::Unusable(_)
+        ));
         rig.expect(0, LINE, 3).await;
     });
-    assert_eq!(again, Outcome::Done);
+    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
@@ -71,16 +74,16 @@ fn a_power_cut_at_any_moment_of_the_first_opening_leaves_a_pool_that_opens() {
     for (step, seed) in (1..200).flat_map(|step| (0..16).map(move |seed| (step, seed))) {
         let mut place = Place::new(step * 16 + seed, 2);
         place.cut_after(step);
-        if place.run(&[0, 1], |_| async {}) == Outcome::Done {
+        if place.run(&[0, 1], |_| async {}) == RunOutcome::Done {
             break;
         }
         cuts = step;
-        cut_off(&mut place, Outcome::PowerCut);
+        cut_off(&mut place, RunOutcome::PowerCut);
         let again = place.run(&[0, 1], |rig| async move {
             rig.fill().await;
             rig.expect(0, LINE, 0).await;
         });
-        assert_eq!(again, Outcome::Done, "step {step}, seed {seed}");
+        assert_eq!(again, RunOutcome::Done, "step {step}, seed {seed}");
     }
     assert!((10..199).contains(&cuts), "{cuts}");
 }
@@ -92,20 +95,20 @@ fn a_device_that_falls_silent_while_it_joins_holds_up_nobody() {
     for answered in 0..20 {
         let mut place = Place::new(1, 2);
         let disk = place.pool[1];
-        let silent = Rule {
+        let silent = FaultRule {
             disk,
-            ops: Ops::All,
+            ops: OpFilter::All,
             within: None,
             when: When::Nth(answered + 1),
-            effect: Effect::Stick(None),
+            effect: FaultEffect::Stick(None),
         };
-        let faults = Plan {
+        let faults = FaultPlan {
             rules: vec![silent],
-            ..Plan::default()
+            ..FaultPlan::default()
         };
         place.sim.world_mut().set_plan(faults).unwrap();
         let outcome = place.run(&[0], move |rig| async move {
-            let device = PoolDevice::whole(rig.local.disk(disk).unwrap(), "controller");
+            let device = NewPoolDevice::whole(rig.local.disk(disk).unwrap(), "controller");
             let joining = rig.cache.join(device, 7);
             let joining = rig.env.timer.timeout(Nanos::from_secs(60), joining);
             let writing = async {
@@ -119,7 +122,7 @@ fn a_device_that_falls_silent_while_it_joins_holds_up_nobody() {
             assert!(joined.is_some(), "{answered} answers, and it waits still");
             rig.control.release(disk);
         });
-        assert_eq!(outcome, Outcome::Done, "{answered}");
+        assert_eq!(outcome, RunOutcome::Done, "{answered}");
     }
 }
 
@@ -128,7 +131,7 @@ fn a_device_that_falls_silent_while_it_joins_holds_up_nobody() {
 /// so that it writes another table.
 #[test]
 fn a_power_cut_while_one_copy_of_a_superblock_is_torn_leaves_the_other() {
-    let plan = layout::Plan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
+    let plan = layout::LayoutPlan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
     let copies = |place: &Place| {
         let witness = [0, layout::SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS].map(Lba);
         let member = plan.superblocks.map(|area| area.lba(Lba(0), 0));
@@ -146,27 +149,27 @@ fn a_power_cut_while_one_copy_of_a_superblock_is_torn_leaves_the_other() {
                 other.quiesce().await.unwrap();
                 rig.cache.close().await;
             });
-            assert_eq!(filled, Outcome::Done);
+            assert_eq!(filled, RunOutcome::Done);
             // Volumes are in the second block of a superblock.
             let (disk, at) = copies(&place)[torn];
             let second = at + Sectors(layout::BLOCK_SECTORS);
             place.patch(disk, second, vec![0xff; 8 * 512]);
             place.cut_after(step);
             let outcome = place.run(&[0], |rig| async move { rig.sleep(1).await });
-            if outcome == Outcome::Done {
+            if outcome == RunOutcome::Done {
                 break;
             }
             cuts = step;
             cut_off(&mut place, outcome);
             let again = place.run(&[0], |rig| async move {
                 let found = rig.opened.devices[0].found;
-                assert!(matches!(found, Found::Lines { .. }), "{found:?}");
+                assert!(matches!(found, DeviceFindings::Lines { .. }), "{found:?}");
                 rig.cache.warmed().await;
                 rig.expect(0, LINE, 0).await;
             });
             assert_eq!(
                 again,
-                Outcome::Done,
+                RunOutcome::Done,
                 "copy {torn}, step {step}, seed {seed}"
             );
         }
@@ -194,7 +197,7 @@ fn a_power_cut_amid_the_writing_of_many_volumes_leaves_the_old_or_the_new() {
             rig.volume.close().await;
             rig.cache.close().await;
         });
-        assert_eq!(filled, Outcome::Done);
+        assert_eq!(filled, RunOutcome::Done);
         let before = place.sim.world().steps();
         place.cut_after(step);
         let outcome = place.run(&[0], move |rig| async move {
@@ -203,12 +206,12 @@ fn a_power_cut_amid_the_writing_of_many_volumes_leaves_the_old_or_the_new() {
             // Writes that are not durable by now are lost.
             rig.cut();
         });
-        assert_eq!(outcome, Outcome::PowerCut);
+        assert_eq!(outcome, RunOutcome::PowerCut);
         let is_past = place.sim.world().steps() - before < step;
         cut_off(&mut place, outcome);
         let again = place.run(&[0], move |rig| async move {
             let found = rig.opened.devices[0].found;
-            assert!(matches!(found, Found::Lines { .. }), "{found:?}");
+            assert!(matches!(found, DeviceFindings::Lines { .. }), "{found:?}");
             let all = (0..VOLUMES).map(|number| rig.cache.origin_record(&name(number)));
             let all: Vec<_> = all.collect();
             assert!([1, 2].map(|byte| vec![byte; 2048]).contains(&all[0]));
@@ -218,7 +221,7 @@ fn a_power_cut_amid_the_writing_of_many_volumes_leaves_the_old_or_the_new() {
             );
             rig.expect(0, LINE, 0).await;
         });
-        assert_eq!(again, Outcome::Done, "step {step}, seed {seed}");
+        assert_eq!(again, RunOutcome::Done, "step {step}, seed {seed}");
         if is_past {
             break;
         }
@@ -242,12 +245,12 @@ fn a_power_cut_while_a_lost_witness_is_recreated_leaves_a_pool_that_opens() {
             witness.zero(witness.geometry().extent()).await.unwrap();
             witness.flush().await.unwrap();
         });
-        assert_eq!(filled, Outcome::Done);
+        assert_eq!(filled, RunOutcome::Done);
         place.cut_after(step);
         let outcome = place.run(&[0], |rig| async move {
             rig.sleep(1).await;
         });
-        if outcome == Outcome::Done {
+        if outcome == RunOutcome::Done {
             break;
         }
         cuts = step;
@@ -255,14 +258,14 @@ fn a_power_cut_while_a_lost_witness_is_recreated_leaves_a_pool_that_opens() {
         let again = place.run(&[0], |rig| async move {
             rig.expect(0, LINE, 0).await;
         });
-        assert_eq!(again, Outcome::Done, "step {step}, seed {seed}");
+        assert_eq!(again, RunOutcome::Done, "step {step}, seed {seed}");
     }
     assert!((10..199).contains(&cuts), "{cuts}");
 }
 
 #[test]
 fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
-    let plan = layout::Plan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
+    let plan = layout::LayoutPlan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
     for (name, area) in plan.areas() {
         let mut place = Place::new(5, 1);
         let filled = place.run(&[0], |rig| async move {
@@ -271,17 +274,17 @@ fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
             rig.volume.close().await;
             rig.cache.close().await;
         });
-        assert_eq!(filled, Outcome::Done);
-        let bad = Rule {
+        assert_eq!(filled, RunOutcome::Done);
+        let bad = FaultRule {
             disk: place.pool[0],
-            ops: Ops::Reads,
+            ops: OpFilter::Reads,
             within: Some(Extent::new(area.lba(Lba(0), 0), Sectors(8))),
             when: When::Always,
-            effect: Effect::Fail(Kind::Media),
+            effect: FaultEffect::Fail(IoErrorKind::Media),
         };
-        let faults = Plan {
+        let faults = FaultPlan {
             rules: vec![bad],
-            ..Plan::default()
+            ..FaultPlan::default()
         };
         place.sim.world_mut().set_plan(faults).unwrap();
         let again = place.run(&[0], |rig| async move {
@@ -289,7 +292,7 @@ fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
             rig.agrees().await;
             rig.cache.check();
         });
-        assert_eq!(again, Outcome::Done, "{name}");
+        assert_eq!(again, RunOutcome::Done, "{name}");
     }
 }
 
@@ -306,7 +309,7 @@ fn a_device_of_incarnations_that_were_cut_short_is_not_trusted() {
         let sectors = layout::SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS;
         let (buf, result) = device.read(Lba(0), rig.buf(sectors).await).await;
         result.unwrap();
-        let mut superblock = layout::Superblock::decode(&buf, &[]).unwrap();
+        let mut superblock = layout::PoolSuperblock::decode(&buf, &[]).unwrap();
         superblock.epoch += 5;
         for area in superblock.plan().unwrap().superblocks {
             let mut buf = rig.buf(sectors).await;
@@ -315,13 +318,13 @@ fn a_device_of_incarnations_that_were_cut_short_is_not_trusted() {
             device.write(at, buf.share(), Fua::Yes).await.unwrap();
         }
     });
-    assert_eq!(without, Outcome::Done);
+    assert_eq!(without, RunOutcome::Done);
     let again = place.run(&[0], |rig| async move {
         let found = rig.opened.devices[0].found;
-        assert!(matches!(found, Found::Unusable(_)), "{found:?}");
+        assert!(matches!(found, DeviceFindings::Unusable(_)), "{found:?}");
         rig.expect(0, LINE, 3).await;
     });
-    assert_eq!(again, Outcome::Done);
+    assert_eq!(again, RunOutcome::Done);
 }
 
 /// A device that is reinitialised has lost its bitmap before its next superblock is written.
@@ -339,7 +342,7 @@ fn a_power_cut_while_a_device_is_initialised_leaves_nothing_of_before_to_trust()
             let disk = rig.local.disk(rig.pool[0]).unwrap();
             let (buf, result) = disk.read(Lba(0), rig.buf(sectors).await).await;
             result.unwrap();
-            let mut superblock = layout::Superblock::decode(&buf, &[]).unwrap();
+            let mut superblock = layout::PoolSuperblock::decode(&buf, &[]).unwrap();
             (superblock.device, superblock.epoch) = (layout::Uuid(7), superblock.epoch + 5);
             for area in superblock.plan().unwrap().superblocks {
                 let mut buf = rig.buf(sectors).await;
@@ -349,7 +352,7 @@ fn a_power_cut_while_a_device_is_initialised_leaves_nothing_of_before_to_trust()
                 written.unwrap();
             }
             // The lines are stale from here on, which nothing but the bitmap shows.
-            rig.volume.set_mode(Mode::PassThrough);
+            rig.volume.set_mode(CacheMode::PassThrough);
             for line in 0..16 {
                 rig.write(line * LINE, 8, 5).await;
             }
@@ -360,7 +363,7 @@ fn a_power_cut_while_a_device_is_initialised_leaves_nothing_of_before_to_trust()
         cut_off(&mut place, filled);
         place.cut_after(step);
         let outcome = place.run(&[0, 1], |_| async {});
-        if outcome == Outcome::Done {
+        if outcome == RunOutcome::Done {
             break;
         }
         cuts += 1;
@@ -369,7 +372,7 @@ fn a_power_cut_while_a_device_is_initialised_leaves_nothing_of_before_to_trust()
             rig.cache.warmed().await;
             rig.agrees().await;
         });
-        assert_eq!(again, Outcome::Done, "step {step}");
+        assert_eq!(again, RunOutcome::Done, "step {step}");
     }
     assert!((10..199).contains(&cuts), "{cuts}");
 }
@@ -378,7 +381,7 @@ fn a_power_cut_while_a_device_is_initialised_leaves_nothing_of_before_to_trust()
 #[test]
 fn what_could_not_be_read_once_is_not_trusted_later() {
     let mut fewer = 0;
-    let plan = layout::Plan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
+    let plan = layout::LayoutPlan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
     // As many as make one checkpoint, and then a few.
     let lines = plan.log.blocks / 2 + 5;
     let areas = plan.areas().into_iter();
@@ -398,16 +401,16 @@ fn what_could_not_be_read_once_is_not_trusted_later() {
                 rig.sleep(1000).await;
             });
             cut_off(&mut place, outcome);
-            let flip = Rule {
+            let flip = FaultRule {
                 disk: place.pool[0],
-                ops: Ops::Reads,
+                ops: OpFilter::Reads,
                 within: Some(Extent::new(area.lba(Lba(0), 0), Sectors(8))),
                 when: When::Nth(1),
-                effect: Effect::FlipBit,
+                effect: FaultEffect::FlipBit,
             };
-            let faults = Plan {
+            let faults = FaultPlan {
                 rules: vec![flip],
-                ..Plan::default()
+                ..FaultPlan::default()
             };
             place.sim.world_mut().set_plan(faults).unwrap();
             let restored = Rc::new(Cell::new(0));
@@ -417,7 +420,7 @@ fn what_could_not_be_read_once_is_not_trusted_later() {
                 async move {
                     rig.cache.warmed().await;
                     seen.set(rig.count(Counter::LinesRestored));
-                    rig.volume.set_mode(Mode::WriteAround);
+                    rig.volume.set_mode(CacheMode::WriteAround);
                     for line in 0..lines {
                         rig.write(line * LINE, 8, 9).await;
                     }
@@ -437,7 +440,7 @@ fn what_could_not_be_read_once_is_not_trusted_later() {
                 }
                 rig.agrees().await;
             });
-            assert_eq!(again, Outcome::Done, "{name}, seed {seed}");
+            assert_eq!(again, RunOutcome::Done, "{name}, seed {seed}");
         }
     }
     assert!(fewer > 9, "{fewer} flips were where they matter");

@@ -7,14 +7,14 @@ const WIDTH: usize = 78;
 const EDITED: &str = "2026-11-28";
 
 /// A manual page under construction.
-pub struct Page(String);
+pub struct RoffPage(String);
 
-impl Page {
+impl RoffPage {
     /// The head of the page `name` of a section of the manual.
-    pub fn new(name: &str, section: u8, about: &str) -> Page {
+    pub fn new(name: &str, section: u8, about: &str) -> RoffPage {
         let title = escaped(&name.to_uppercase());
         let version = env!("CARGO_PKG_VERSION");
-        let mut page = Page(format!(
+        let mut page = RoffPage(format!(
             ".TH {title} {section} {EDITED} \"hotset {version}\"\n"
         ));
         page.heading("NAME");
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn characters_of_roff_mean_themselves() {
-        let mut page = Page::new("a-b", 5, "Does `x -y`.");
+        let mut page = RoffPage::new("a-b", 5, "Does `x -y`.");
         page.text(".hidden \\n, see [the page](other.md#part) or `[[x]]`\n\nNext.");
         page.code(".line\n\n'x");
         let text = page.finish();
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn lines_are_wrapped() {
-        let mut page = Page::new("a", 1, "x");
+        let mut page = RoffPage::new("a", 1, "x");
         page.text(&"word ".repeat(100));
         assert!(page.finish().lines().all(|line| line.len() <= WIDTH));
     }

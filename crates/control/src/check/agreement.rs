@@ -5,8 +5,8 @@ use super::doors;
 use super::roles;
 use super::write_back;
 use crate::config::{At, Config, Device, Name, Pool, Volume};
-use crate::place::Place;
-use crate::problem::Problem;
+use crate::place::BasePlace;
+use crate::problem::ConfigurationProblem;
 use block::{Nanos, Sectors};
 use cache::{DEVICES_MAX, VOLUMES_MAX};
 use std::collections::{HashMap, HashSet};
@@ -17,16 +17,16 @@ const BUFFERS_BYTES_MIN: u64 = 32 << 20;
 const DAEMON_VOLUMES_MAX: usize = 16_384;
 
 /// Appends the disagreements; `drives` are the models that a device can have.
-pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<Problem>) {
-    agreement_of(config, drives, &Place::of, problems);
+pub fn agreement(config: &Config, drives: &[&str], problems: &mut Vec<ConfigurationProblem>) {
+    agreement_of(config, drives, &BasePlace::of, problems);
 }
 
 /// As [`agreement`], with each device at the place `at`.
 pub(super) fn agreement_of(
     config: &Config,
     drives: &[&str],
-    at: &dyn Fn(&Device) -> Place,
-    problems: &mut Vec<Problem>,
+    at: &dyn Fn(&Device) -> BasePlace,
+    problems: &mut Vec<ConfigurationProblem>,
 ) {
     daemon(config, problems);
     unique(config, problems);
@@ -46,12 +46,16 @@ pub(super) fn agreement_of(
     write_back::agree(config, problems);
 }
 
-fn daemon(config: &Config, problems: &mut Vec<Problem>) {
+fn daemon(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     let daemon = &config.daemon;
     let buffers = &daemon.buffers;
     if buffers.value.0 < BUFFERS_BYTES_MIN {
         let what = format!("`buffers` of {} is too small", buffers.value);
-        problems.push(Problem::new(buffers.line, what, "give at least 32MiB"));
+        problems.push(ConfigurationProblem::new(
+            buffers.line,
+            what,
+            "give at least 32MiB",
+        ));
     }
     let most = nbd::serve::connections_for(buffers.value.0 / 2);
     if let Some(connections) = &daemon.connections
@@ -59,23 +63,31 @@ fn daemon(config: &Config, problems: &mut Vec<Problem>) {
     {
         let what = format!("{} connections do not fit the buffers", connections.value);
         let remedy = format!("choose from 1 to {most}, or raise `buffers` by 600 KiB for each");
-        problems.push(Problem::new(connections.line, what, remedy));
+        problems.push(ConfigurationProblem::new(connections.line, what, remedy));
     }
     if daemon.requests.value == 0 {
         let what = "a connection with no request in flight does nothing";
         let remedy = "give `requests` of at least 1";
-        problems.push(Problem::new(daemon.requests.line, what, remedy));
+        problems.push(ConfigurationProblem::new(
+            daemon.requests.line,
+            what,
+            remedy,
+        ));
     }
 }
 
-fn unique(config: &Config, problems: &mut Vec<Problem>) {
+fn unique(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     let mut check = |kind: &str, names: Vec<&At<Name>>| {
         let mut lines: HashMap<&Name, u32> = HashMap::new();
         for name in names {
             if let Some(first) = lines.insert(&name.value, name.line) {
                 let first = config.files.place(first);
                 let what = format!("a second {kind} is named {} ({first})", name.value);
-                problems.push(Problem::new(name.line, what, "give each its own name"));
+                problems.push(ConfigurationProblem::new(
+                    name.line,
+                    what,
+                    "give each its own name",
+                ));
             }
         }
     };
@@ -87,22 +99,26 @@ fn unique(config: &Config, problems: &mut Vec<Problem>) {
 }
 
 /// Checks that a device has exactly one place, and parameters that suit this place.
-fn place(device: &Device, problems: &mut Vec<Problem>) {
+fn place(device: &Device, problems: &mut Vec<ConfigurationProblem>) {
     let name = &device.name.value;
     if device.path.is_some() == device.nbd.is_some() {
         let what = format!("device {name} must have either `path` or `nbd`");
         let remedy = "give one of the two";
-        problems.push(Problem::new(device.line, what, remedy));
+        problems.push(ConfigurationProblem::new(device.line, what, remedy));
     }
     if device.nbd.is_none()
         && let Some(authority) = &device.tls_ca
     {
         let what = format!("device {name} has `tls_ca` and is no NBD export");
-        problems.push(Problem::new(authority.line, what, "remove `tls_ca`"));
+        problems.push(ConfigurationProblem::new(
+            authority.line,
+            what,
+            "remove `tls_ca`",
+        ));
     }
     if device.nbd.is_some() && device.buffered.value {
         let what = format!("device {name} is an NBD export, which has no page cache");
-        problems.push(Problem::new(
+        problems.push(ConfigurationProblem::new(
             device.buffered.line,
             what,
             "remove `buffered`",
@@ -110,30 +126,34 @@ fn place(device: &Device, problems: &mut Vec<Problem>) {
     }
 }
 
-fn model(device: &Device, drives: &[&str], problems: &mut Vec<Problem>) {
+fn model(device: &Device, drives: &[&str], problems: &mut Vec<ConfigurationProblem>) {
     let name = &device.name.value;
     if let Some(model) = &device.model
         && !drives.contains(&model.as_str())
     {
         let what = format!("no drive model is called {:?}", model.value);
         let remedy = format!("choose one of: {}", drives.join(", "));
-        problems.push(Problem::new(model.line, what, remedy));
+        problems.push(ConfigurationProblem::new(model.line, what, remedy));
     }
     let stripe = &device.model_stripe;
     if !stripe.value.0.is_power_of_two() || stripe.value.0 < 4096 {
         let what = format!("a stripe of {} is not possible", stripe.value);
         let remedy = "give `model_stripe` a power of two from 4KiB";
-        problems.push(Problem::new(stripe.line, what, remedy));
+        problems.push(ConfigurationProblem::new(stripe.line, what, remedy));
     }
     let disks = &device.model_disks;
     if !(1..=256).contains(&disks.value) {
         let what = format!("{} model disks are not possible", disks.value);
-        problems.push(Problem::new(disks.line, what, "give from 1 to 256"));
+        problems.push(ConfigurationProblem::new(
+            disks.line,
+            what,
+            "give from 1 to 256",
+        ));
     }
     if device.model.is_none() && disks.value != 1 {
         let what = format!("device {name} has `model_disks` and no `model`");
         let remedy = "name the drive that it is to be as slow as, or remove it";
-        problems.push(Problem::new(disks.line, what, remedy));
+        problems.push(ConfigurationProblem::new(disks.line, what, remedy));
     }
 }
 
@@ -155,27 +175,27 @@ impl Pool {
     }
 }
 
-fn engine(pool: &Pool, problems: &mut Vec<Problem>) {
+fn engine(pool: &Pool, problems: &mut Vec<ConfigurationProblem>) {
     if let Err(error) = pool.engine().check() {
         let text = error.to_string();
         let (what, remedy) = text.split_once(": ").unwrap_or((&text, "correct it"));
         let what = format!("pool {} cannot be: {what}", pool.name.value);
-        problems.push(Problem::new(pool.line, what, remedy));
+        problems.push(ConfigurationProblem::new(pool.line, what, remedy));
     }
 }
 
 /// Checks that the pool's metadata has room for its devices.
-fn members(pool: &Pool, problems: &mut Vec<Problem>) {
+fn members(pool: &Pool, problems: &mut Vec<ConfigurationProblem>) {
     let (name, devices) = (&pool.name.value, &pool.devices);
     if devices.value.len() > DEVICES_MAX {
         let what = format!("pool {name} has {} devices", devices.value.len());
         let remedy = format!("give at most {DEVICES_MAX}, or make an array of several");
-        problems.push(Problem::new(devices.line, what, remedy));
+        problems.push(ConfigurationProblem::new(devices.line, what, remedy));
     }
 }
 
 /// Checks that pools, and the daemon, have room for their volumes.
-fn room(config: &Config, problems: &mut Vec<Problem>) {
+fn room(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     let mut by_pool: HashMap<&Name, Vec<&Volume>> = HashMap::new();
     for volume in &config.volumes {
         by_pool.entry(&volume.pool.value).or_default().push(volume);
@@ -185,18 +205,18 @@ fn room(config: &Config, problems: &mut Vec<Problem>) {
             let what = format!("pool {name} has {} volumes", volumes.len());
             let remedy =
                 format!("a pool remembers at most {VOLUMES_MAX}; use another pool for some");
-            problems.push(Problem::new(over.pool.line, what, remedy));
+            problems.push(ConfigurationProblem::new(over.pool.line, what, remedy));
         }
     }
     if let Some(over) = config.volumes.get(DAEMON_VOLUMES_MAX) {
         let what = format!("there are {} volumes", config.volumes.len());
         let remedy = format!("a daemon serves at most {DAEMON_VOLUMES_MAX}; run another for some");
-        problems.push(Problem::new(over.line, what, remedy));
+        problems.push(ConfigurationProblem::new(over.line, what, remedy));
     }
 }
 
 /// Checks that volumes and pools suit the devices and pools that they name.
-fn volumes(config: &Config, problems: &mut Vec<Problem>) {
+fn volumes(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     let devices = config.devices.iter();
     let devices: HashMap<&Name, &Device> = devices.map(|d| (&d.name.value, d)).collect();
     let device = |name: &Name| devices.get(name).copied();
@@ -208,14 +228,14 @@ fn volumes(config: &Config, problems: &mut Vec<Problem>) {
                 volume.name.value, volume.pool.value
             );
             let remedy = "add a [[pool]] of that name, or correct the name";
-            problems.push(Problem::new(volume.pool.line, what, remedy));
+            problems.push(ConfigurationProblem::new(volume.pool.line, what, remedy));
         }
         if let Some(size) = &volume.size
             && (size.value.0 == 0 || Sectors::from_bytes(size.value.0).is_none())
         {
             let what = format!("a volume of {} is not possible", size.value);
             let remedy = "give a multiple of 512 bytes";
-            problems.push(Problem::new(size.line, what, remedy));
+            problems.push(ConfigurationProblem::new(size.line, what, remedy));
         }
         let origin = device(&volume.origin.value);
         if origin.is_some_and(|d| d.read_only.value) && !volume.read_only.value {
@@ -224,7 +244,7 @@ fn volumes(config: &Config, problems: &mut Vec<Problem>) {
                 volume.name.value
             );
             let remedy = "give the volume `read_only = true`, or let its device be written";
-            problems.push(Problem::new(volume.line, what, remedy));
+            problems.push(ConfigurationProblem::new(volume.line, what, remedy));
         }
     }
     for pool in &config.pools {
@@ -235,7 +255,11 @@ fn volumes(config: &Config, problems: &mut Vec<Problem>) {
                 pool.name.value, device.name.value
             );
             let remedy = "remove `read_only` from it, or take another device";
-            problems.push(Problem::new(device.read_only.line, what, remedy));
+            problems.push(ConfigurationProblem::new(
+                device.read_only.line,
+                what,
+                remedy,
+            ));
         }
     }
 }

@@ -4,13 +4,13 @@
 //! reads the superblocks).
 
 use crate::config::{Array, Config, Device, Name};
-use crate::problem::Problem;
+use crate::problem::ConfigurationProblem;
 use block::Sectors;
-use raid::Shape;
+use raid::ArrayShape;
 use std::collections::BTreeSet;
 
 /// Appends the problems of the arrays.
-pub fn agree(config: &Config, problems: &mut Vec<Problem>) {
+pub fn agree(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     for array in &config.arrays {
         let name = &array.name;
         form(array, problems);
@@ -18,17 +18,25 @@ pub fn agree(config: &Config, problems: &mut Vec<Problem>) {
             let what = format!("{} cannot be raw", array.level.name());
             let remedy =
                 "remove `raw`: without superblocks a stale member would pass for a current one";
-            problems.push(Problem::new(array.raw.line, what, remedy));
+            problems.push(ConfigurationProblem::new(array.raw.line, what, remedy));
         }
         let spares = &array.spares;
         if !array.level.value.is_redundant() && !spares.value.is_empty() {
             let what = format!("{} has no use for a spare", array.level.name());
-            problems.push(Problem::new(spares.line, what, "remove `spares`"));
+            problems.push(ConfigurationProblem::new(
+                spares.line,
+                what,
+                "remove `spares`",
+            ));
         }
         let start = &array.start_degraded;
         if !array.level.value.is_redundant() && start.value {
             let what = format!("{} cannot start degraded", array.level.name());
-            problems.push(Problem::new(start.line, what, "remove `start_degraded`"));
+            problems.push(ConfigurationProblem::new(
+                start.line,
+                what,
+                "remove `start_degraded`",
+            ));
         }
         let members = array.members.value.iter().chain(&spares.value);
         for device in config.devices.iter().filter(|d| d.read_only.value) {
@@ -38,12 +46,16 @@ pub fn agree(config: &Config, problems: &mut Vec<Problem>) {
                     name.value, device.name.value
                 );
                 let remedy = "remove `read_only` from it, or take another device";
-                problems.push(Problem::new(device.read_only.line, what, remedy));
+                problems.push(ConfigurationProblem::new(
+                    device.read_only.line,
+                    what,
+                    remedy,
+                ));
             }
         }
         if within(config, array, &name.value, config.arrays.len()) {
             let what = format!("array {} is a member of itself", name.value);
-            problems.push(Problem::new(
+            problems.push(ConfigurationProblem::new(
                 array.members.line,
                 what,
                 "take it out of its members",
@@ -55,20 +67,20 @@ pub fn agree(config: &Config, problems: &mut Vec<Problem>) {
                 name.value
             );
             let remedy = "give `detection` and `rebuild_rate` of more than 0";
-            problems.push(Problem::new(array.line, what, remedy));
+            problems.push(ConfigurationProblem::new(array.line, what, remedy));
         }
     }
 }
 
 /// Checks the name, the number of members and the chunk of an array.
-fn form(array: &Array, problems: &mut Vec<Problem>) {
+fn form(array: &Array, problems: &mut Vec<ConfigurationProblem>) {
     let (level, members) = (array.level.value, array.members.value.len());
     let chunk = Sectors(array.chunk.value.0 / block::SECTOR_BYTES);
     if let Err(error) = raid::check_form(array.name.as_str(), level, members, chunk) {
         let text = error.to_string();
         let (what, remedy) = text.split_once(": ").unwrap_or((&text, "correct it"));
         let what = format!("array {} cannot be: {what}", array.name.value);
-        problems.push(Problem::new(array.line, what, remedy));
+        problems.push(ConfigurationProblem::new(array.line, what, remedy));
     }
 }
 
@@ -130,7 +142,7 @@ pub fn survives(config: &Config, name: &Name, lost: &dyn Fn(&Device) -> bool) ->
     let domains: Vec<_> = members.iter().map(|m| domain(config, m).into()).collect();
     let order = raid::order(level, &domains);
     let some = vec![Sectors::from_mib(1); members.len()];
-    let shape = Shape::new(level, &some, Sectors(8));
+    let shape = ArrayShape::new(level, &some, Sectors(8));
     shape.is_ok_and(|shape| shape.can_run(|role| survives(config, &members[order[role]], lost)))
 }
 
@@ -143,7 +155,7 @@ fn domain_of(device: &Device) -> &str {
 }
 
 /// Appends arrays whose redundancy is lost with one controller.
-pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
+pub(super) fn warn(config: &Config, found: &mut Vec<ConfigurationProblem>) {
     for array in config
         .arrays
         .iter()
@@ -156,7 +168,11 @@ pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
                 array.name.value
             );
             let remedy = "leave `start_degraded` out where old data are worse than none";
-            found.push(Problem::new(array.start_degraded.line, what, remedy));
+            found.push(ConfigurationProblem::new(
+                array.start_degraded.line,
+                what,
+                remedy,
+            ));
         }
         let mut all = BTreeSet::new();
         controllers(config, &array.name.value, &mut all);
@@ -166,7 +182,7 @@ pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
         {
             let what = format!("losing controller {lost} stops array {}", array.name.value);
             let remedy = "place what holds the same data on different controllers";
-            found.push(Problem::new(array.members.line, what, remedy));
+            found.push(ConfigurationProblem::new(array.members.line, what, remedy));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::config::{Attach, Config, Listen};
 use crate::doors::Queues;
-use crate::problem::Problem;
+use crate::problem::ConfigurationProblem;
 use std::collections::HashMap;
 
 /// Most requests in flight of one queue of a block device.
@@ -15,12 +15,12 @@ const TAGS_MAX: u32 = 4096;
 const GUEST_DEPTH_MAX: u32 = 1024;
 
 /// Appends the problems of the frontends.
-pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
+pub(super) fn agree(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     if config.listeners.is_empty() && config.attachments.is_empty() {
         let what = "no [[listen]] and no [[attach]] section: nobody could connect";
         let remedy =
             "add a [[listen]] with `unix`, `tcp` or `vhost_user`, or an [[attach]] with `ublk`";
-        problems.push(Problem::new(1, what, remedy));
+        problems.push(ConfigurationProblem::new(1, what, remedy));
     }
     doors_of_volumes(config, problems);
     attachments(config, problems);
@@ -30,15 +30,15 @@ pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
 }
 
 /// A frontend of one volume alone: a block device or a virtual machine's disk.
-struct Door {
+struct OwnFrontend {
     volume: String,
     section: &'static str,
     line: u32,
 }
 
 /// All frontends of single volumes, block devices first.
-fn doors(config: &Config) -> impl Iterator<Item = Door> {
-    let attached = config.attachments.iter().map(|attach| Door {
+fn doors(config: &Config) -> impl Iterator<Item = OwnFrontend> {
+    let attached = config.attachments.iter().map(|attach| OwnFrontend {
         volume: attach.ublk.to_string(),
         section: Attach::TITLE,
         line: attach.ublk.line,
@@ -46,7 +46,7 @@ fn doors(config: &Config) -> impl Iterator<Item = Door> {
     let guests = config.guests().map(|(volume, listen)| {
         let socket = listen.vhost_user.as_ref().map(|socket| socket.line);
         let name = listen.volume.as_ref().map(|name| name.line);
-        Door {
+        OwnFrontend {
             volume,
             section: Listen::TITLE,
             line: name.or(socket).unwrap_or(listen.line),
@@ -57,12 +57,12 @@ fn doors(config: &Config) -> impl Iterator<Item = Door> {
 
 /// Appends the problems of frontends of single volumes. The volume must exist, and have no second
 /// such frontend unless the volume is shared.
-pub fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
+pub fn doors_of_volumes(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     let volumes = config.volumes.iter();
     let volumes: HashMap<&str, _> = volumes.map(|v| (v.name.as_str(), v)).collect();
     let mut first: HashMap<String, (&str, u32)> = HashMap::new();
     for door in doors(config) {
-        let Door {
+        let OwnFrontend {
             volume,
             section,
             line,
@@ -70,7 +70,7 @@ pub fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
         let Some(served) = volumes.get(volume.as_str()) else {
             let what = format!("{section} names a volume {volume} that does not exist");
             let remedy = "add a [[volume]] of that name, or correct the name";
-            problems.push(Problem::new(line, what, remedy));
+            problems.push(ConfigurationProblem::new(line, what, remedy));
             continue;
         };
         match first.get(&volume) {
@@ -80,7 +80,11 @@ pub fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
             Some((other, before)) if *other == Attach::TITLE && section == Attach::TITLE => {
                 let place = config.files.place(*before);
                 let what = format!("volume {volume} is attached already ({place})");
-                problems.push(Problem::new(line, what, "remove one of the two"));
+                problems.push(ConfigurationProblem::new(
+                    line,
+                    what,
+                    "remove one of the two",
+                ));
             }
             Some((_, before)) if !served.shared.value => {
                 let what = format!(
@@ -90,7 +94,7 @@ pub fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
                 );
                 let remedy = "remove one of the two, or, for clients that write with regard to \
                      each other, give the volume `shared = true`";
-                problems.push(Problem::new(line, what, remedy));
+                problems.push(ConfigurationProblem::new(line, what, remedy));
             }
             Some(_) => {}
         }
@@ -98,7 +102,7 @@ pub fn doors_of_volumes(config: &Config, problems: &mut Vec<Problem>) {
 }
 
 /// Appends a warning for each volume that two file systems may mount.
-pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
+pub(super) fn warn(config: &Config, found: &mut Vec<ConfigurationProblem>) {
     let mut own: HashMap<String, Vec<String>> = HashMap::new();
     for door in doors(config) {
         let place = config.files.place(door.line);
@@ -116,16 +120,16 @@ pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
             own.join(", ")
         );
         let remedy = "mount it by one at a time, or use a cluster file system such as GFS2";
-        found.push(Problem::new(volume.shared.line, what, remedy));
+        found.push(ConfigurationProblem::new(volume.shared.line, what, remedy));
     }
 }
 
-fn attachments(config: &Config, problems: &mut Vec<Problem>) {
+fn attachments(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     for attach in &config.attachments {
         if !(1..=ATTACH_DEPTH_MAX).contains(&attach.depth.value) {
             let what = format!("a `depth` of {} is not possible", attach.depth.value);
             let remedy = format!("choose from 1 to {ATTACH_DEPTH_MAX}");
-            problems.push(Problem::new(attach.depth.line, what, remedy));
+            problems.push(ConfigurationProblem::new(attach.depth.line, what, remedy));
             continue;
         }
         let Queues { count, depth } = attach.queues();
@@ -133,34 +137,38 @@ fn attachments(config: &Config, problems: &mut Vec<Problem>) {
         if !(1..=most).contains(&count) {
             let what = format!("{count} `queues` of {depth} requests each are not possible");
             let remedy = format!("choose from 1 to {most}");
-            problems.push(Problem::new(attach.queues.line, what, remedy));
+            problems.push(ConfigurationProblem::new(attach.queues.line, what, remedy));
         }
     }
 }
 
 /// Checks parameters that only sockets of virtual machines have, or that only other sockets have.
-fn guest(listen: &Listen, problems: &mut Vec<Problem>) {
+fn guest(listen: &Listen, problems: &mut Vec<ConfigurationProblem>) {
     if listen.vhost_user.is_none() {
         if let Some(volume) = &listen.volume {
             let what = "`volume` belongs to `vhost_user`: over NBD, a socket has every volume";
-            problems.push(Problem::new(volume.line, what, "remove it"));
+            problems.push(ConfigurationProblem::new(volume.line, what, "remove it"));
         }
         return;
     }
     if let Some(tls) = &listen.tls_certificate {
         let what =
             "a socket of `vhost_user` has no TLS: it passes memory, and never leaves the host";
-        problems.push(Problem::new(tls.line, what, "remove the parameters of TLS"));
+        problems.push(ConfigurationProblem::new(
+            tls.line,
+            what,
+            "remove the parameters of TLS",
+        ));
     }
     let depth = &listen.depth;
     if !(1..=GUEST_DEPTH_MAX).contains(&depth.value) {
         let what = format!("a `depth` of {} is not possible", depth.value);
         let remedy = format!("choose from 1 to {GUEST_DEPTH_MAX}");
-        problems.push(Problem::new(depth.line, what, remedy));
+        problems.push(ConfigurationProblem::new(depth.line, what, remedy));
     }
 }
 
-fn listener(listen: &Listen, problems: &mut Vec<Problem>) {
+fn listener(listen: &Listen, problems: &mut Vec<ConfigurationProblem>) {
     let places = [
         listen.unix.is_some(),
         listen.tcp.is_some(),
@@ -168,20 +176,28 @@ fn listener(listen: &Listen, problems: &mut Vec<Problem>) {
     ];
     if places.into_iter().filter(|is_given| *is_given).count() != 1 {
         let what = "a [[listen]] section must have one of `unix`, `tcp` and `vhost_user`";
-        problems.push(Problem::new(listen.line, what, "give one of the three"));
+        problems.push(ConfigurationProblem::new(
+            listen.line,
+            what,
+            "give one of the three",
+        ));
     }
     guest(listen, problems);
     let tls = listen.tls_certificate.is_some();
     if tls != listen.tls_key.is_some() {
         let what = "`tls_certificate` and `tls_key` belong together";
-        problems.push(Problem::new(listen.line, what, "give both or none"));
+        problems.push(ConfigurationProblem::new(
+            listen.line,
+            what,
+            "give both or none",
+        ));
     }
     if let Some(authority) = &listen.tls_client_ca
         && !tls
     {
         let what = "`tls_client_ca` needs TLS";
         let remedy = "give `tls_certificate` and `tls_key` as well";
-        problems.push(Problem::new(authority.line, what, remedy));
+        problems.push(ConfigurationProblem::new(authority.line, what, remedy));
     }
     if let Some(tcp) = &listen.tcp
         && !tcp.is_loopback()
@@ -194,7 +210,7 @@ fn listener(listen: &Listen, problems: &mut Vec<Problem>) {
         );
         let remedy = "give `tls_certificate` and `tls_key`, listen on 127.0.0.1, \
              or accept it with `allow_plaintext = true`";
-        problems.push(Problem::new(tcp.line, what, remedy));
+        problems.push(ConfigurationProblem::new(tcp.line, what, remedy));
     }
 }
 

@@ -1,11 +1,11 @@
 //! Checks that this machine has the devices, files, sockets and memory of a configuration.
 
 use super::arrays;
-use crate::config::{At, Bytes, Config, Device, Listen, Name, Volume, VolumeMode};
+use crate::config::{At, ByteCount, Config, Device, Listen, Name, Volume, VolumeMode};
 use crate::memory::{self, LOG_BLOCK_BYTES};
-use crate::problem::Problem;
+use crate::problem::ConfigurationProblem;
 use crate::users;
-use nbd::tls::{Acceptor, Identity, valid_between};
+use nbd::tls::{Acceptor, TlsIdentity, valid_between};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};
@@ -18,7 +18,7 @@ use writelog::{JOURNAL_BYTES_MIN, LOG_BYTES_MIN};
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Appends the problems of the devices on this machine. Their users wait, or run without them.
-pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
+pub fn devices(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     let volumes = volumes_by_device(config);
     for device in &config.devices {
         readable(&device.tls_ca, problems);
@@ -35,19 +35,19 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
                     true => format!("{remedy}, or give it and its volume `read_only = true`"),
                     false => remedy.to_owned(),
                 };
-                problems.push(Problem::new(path.line, what, remedy));
+                problems.push(ConfigurationProblem::new(path.line, what, remedy));
                 continue;
             }
         };
         if let Some(by) = users::listed(&users::of_file(&path.value)) {
             let what = format!("{} is in use by {by}", path.display());
             let remedy = "stop that, perhaps another hotset, or choose another device";
-            problems.push(Problem::new(path.line, what, remedy));
+            problems.push(ConfigurationProblem::new(path.line, what, remedy));
         }
         if size == 0 || !size.is_multiple_of(block::SECTOR_BYTES) {
             let what = format!("{} has {size} B", path.display());
             let remedy = "give it a size that is a multiple of 512 bytes";
-            problems.push(Problem::new(path.line, what, remedy));
+            problems.push(ConfigurationProblem::new(path.line, what, remedy));
         }
         for volume in volumes {
             if volume.origin.value == device.name.value
@@ -59,7 +59,7 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
                     volume.name.value, wanted.value, device.name.value
                 );
                 let remedy = "make the origin larger, or the volume smaller";
-                problems.push(Problem::new(wanted.line, what, remedy));
+                problems.push(ConfigurationProblem::new(wanted.line, what, remedy));
             }
         }
         written_back(volumes, device, size, problems);
@@ -68,7 +68,7 @@ pub fn devices(config: &Config, problems: &mut Vec<Problem>) {
 }
 
 /// Appends a problem if a pool device of `size` bytes has room for too few lines.
-fn cached(config: &Config, device: &Device, size: u64, problems: &mut Vec<Problem>) {
+fn cached(config: &Config, device: &Device, size: u64, problems: &mut Vec<ConfigurationProblem>) {
     let name = &device.name.value;
     for pool in &config.pools {
         let line = &pool.line_size.value;
@@ -77,7 +77,7 @@ fn cached(config: &Config, device: &Device, size: u64, problems: &mut Vec<Proble
             && let Some(what) = few_lines(lines, *line)
         {
             let what = format!("{name} of pool {} {what}", pool.name.value);
-            problems.push(Problem::new(
+            problems.push(ConfigurationProblem::new(
                 pool.devices.line,
                 what,
                 "give it a larger device",
@@ -90,7 +90,7 @@ fn cached(config: &Config, device: &Device, size: u64, problems: &mut Vec<Proble
 const LINES_FEW: u32 = 64;
 
 /// Says that a device, or a whole pool, has room for few lines; `None` if there are enough.
-pub fn few_lines(lines: u32, line: Bytes) -> Option<String> {
+pub fn few_lines(lines: u32, line: ByteCount) -> Option<String> {
     match lines {
         0 => Some(format!(
             "has no room for a line of {line} beside its metadata"
@@ -129,7 +129,12 @@ fn may_be_read(volumes: &[&Volume], device: &Name) -> bool {
 }
 
 /// Appends sizes of `device` that are too small for those of its `volumes` that are write-back.
-fn written_back(volumes: &[&Volume], device: &Device, size: u64, problems: &mut Vec<Problem>) {
+fn written_back(
+    volumes: &[&Volume],
+    device: &Device,
+    size: u64,
+    problems: &mut Vec<ConfigurationProblem>,
+) {
     let device = &device.name.value;
     let all = volumes.iter();
     for volume in all.filter(|v| v.mode.value == VolumeMode::WriteBack) {
@@ -138,9 +143,13 @@ fn written_back(volumes: &[&Volume], device: &Device, size: u64, problems: &mut 
             if size < least {
                 let what = format!(
                     "the {part} of volume {name} needs {}, and {device} has {size} B",
-                    Bytes(least)
+                    ByteCount(least)
                 );
-                problems.push(Problem::new(line, what, "give it a larger device"));
+                problems.push(ConfigurationProblem::new(
+                    line,
+                    what,
+                    "give it a larger device",
+                ));
             }
         };
         if volume.log.value.contains(device) {
@@ -153,13 +162,13 @@ fn written_back(volumes: &[&Volume], device: &Device, size: u64, problems: &mut 
         if volume.origin.value == *device && !served.is_multiple_of(LOG_BLOCK_BYTES) {
             let what = format!("volume {name} is write-back and has {served} B");
             let remedy = "give it a `size` that is a multiple of 4 KiB";
-            problems.push(Problem::new(volume.mode.line, what, remedy));
+            problems.push(ConfigurationProblem::new(volume.mode.line, what, remedy));
         }
     }
 }
 
 /// Appends the lack of memory, counting the devices whose files can be opened.
-pub fn memory(config: &Config, problems: &mut Vec<Problem>) {
+pub fn memory(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     let devices = config.devices.iter();
     let devices: HashMap<&Name, &Device> = devices.map(|d| (&d.name.value, d)).collect();
     let size = |name: &Name| openable(devices.get(name)?).ok();
@@ -169,7 +178,11 @@ pub fn memory(config: &Config, problems: &mut Vec<Problem>) {
 
 /// Appends obstacles to listening on sockets. `is_listened` tests for a listener on the unix socket
 /// at a path.
-pub fn sockets(config: &Config, is_listened: impl Fn(&Path) -> bool, problems: &mut Vec<Problem>) {
+pub fn sockets(
+    config: &Config,
+    is_listened: impl Fn(&Path) -> bool,
+    problems: &mut Vec<ConfigurationProblem>,
+) {
     let control = &config.daemon.control;
     socket(control.line, &control.value, &is_listened, problems);
     for listen in &config.listeners {
@@ -183,7 +196,7 @@ pub fn sockets(config: &Config, is_listened: impl Fn(&Path) -> bool, problems: &
 }
 
 /// Appends obstacles to listening on ports.
-pub fn ports(config: &Config, problems: &mut Vec<Problem>) {
+pub fn ports(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     for tcp in config
         .listeners
         .iter()
@@ -203,13 +216,13 @@ pub fn ports(config: &Config, problems: &mut Vec<Problem>) {
                 Some(by) => format!("{address} cannot be listened on, for {by} does"),
                 None => format!("{address} cannot be listened on ({cause})"),
             };
-            problems.push(Problem::new(tcp.line, what, remedy));
+            problems.push(ConfigurationProblem::new(tcp.line, what, remedy));
         }
     }
 }
 
 /// Appends the problems of a listener's certificate, its key, and its authority for clients.
-fn certificates(listen: &Listen, problems: &mut Vec<Problem>) {
+fn certificates(listen: &Listen, problems: &mut Vec<ConfigurationProblem>) {
     let before = problems.len();
     let mut read = |file: &Option<At<PathBuf>>| {
         readable(file, problems);
@@ -224,19 +237,19 @@ fn certificates(listen: &Listen, problems: &mut Vec<Problem>) {
     if problems.len() > before {
         return;
     }
-    let identity = Identity {
+    let identity = TlsIdentity {
         certificates: &certificates,
         key: &key,
     };
     let authority = authority.as_ref().map(|(pem, _)| pem.as_slice());
     if let Err(error) = Acceptor::new(identity, authority) {
         let remedy = "give files in PEM: a certificate, its own key, and an authority";
-        problems.push(Problem::new(line, error.to_string(), remedy));
+        problems.push(ConfigurationProblem::new(line, error.to_string(), remedy));
     }
 }
 
 /// Appends certificates that clients refuse for their dates; `now` is in seconds since 1970.
-pub fn dates(config: &Config, now: u64, found: &mut Vec<Problem>) {
+pub fn dates(config: &Config, now: u64, found: &mut Vec<ConfigurationProblem>) {
     for listen in &config.listeners {
         let Some(file) = &listen.tls_certificate else {
             continue;
@@ -263,18 +276,18 @@ pub fn dates(config: &Config, now: u64, found: &mut Vec<Problem>) {
             _ => continue,
         };
         let remedy = "renew it, and run `hotset reload`: clients refuse it";
-        found.push(Problem::new(file.line, what, remedy));
+        found.push(ConfigurationProblem::new(file.line, what, remedy));
     }
 }
 
 /// Checks that a file of certificates or a key can be read, if one is given.
-fn readable(file: &Option<At<PathBuf>>, problems: &mut Vec<Problem>) {
+fn readable(file: &Option<At<PathBuf>>, problems: &mut Vec<ConfigurationProblem>) {
     if let Some(file) = file
         && let Err(cause) = File::open(&file.value)
     {
         let what = format!("{} cannot be read ({cause})", file.value.display());
         let remedy = "correct the path, or let this user read it";
-        problems.push(Problem::new(file.line, what, remedy));
+        problems.push(ConfigurationProblem::new(file.line, what, remedy));
     }
 }
 
@@ -315,26 +328,26 @@ fn socket(
     line: u32,
     path: &Path,
     is_listened: &impl Fn(&Path) -> bool,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ConfigurationProblem>,
 ) {
     let name = path.display();
     if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
         let what = format!("the path of the socket {name} is too long");
         let remedy = format!("choose one of at most {SOCKET_PATH_BYTES_MAX} bytes");
-        problems.push(Problem::new(line, what, remedy));
+        problems.push(ConfigurationProblem::new(line, what, remedy));
         return;
     }
     let directory = path.parent().unwrap_or(Path::new("/"));
     if !directory.is_dir() {
         let what = format!("there is no directory {} for a socket", directory.display());
         let remedy = format!("create it: mkdir -p {}", directory.display());
-        problems.push(Problem::new(line, what, remedy));
+        problems.push(ConfigurationProblem::new(line, what, remedy));
         return;
     }
     match std::fs::symlink_metadata(path) {
         Ok(meta) if !meta.file_type().is_socket() => {
             let what = format!("{name} exists and is no socket");
-            problems.push(Problem::new(
+            problems.push(ConfigurationProblem::new(
                 line,
                 what,
                 "choose another path, or remove it",
@@ -345,7 +358,7 @@ fn socket(
             let by = by.unwrap_or_else(|| "another process".into());
             let what = format!("the socket {name} is in use by {by}");
             let remedy = "stop that, perhaps another hotset, or choose another path";
-            problems.push(Problem::new(line, what, remedy));
+            problems.push(ConfigurationProblem::new(line, what, remedy));
         }
         _ => (),
     }

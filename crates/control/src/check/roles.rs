@@ -4,12 +4,12 @@
 //! every change of a running daemon, for the configuration after the change.
 
 use crate::config::{Config, Device, Name};
-use crate::place::{Base, Place};
-use crate::problem::Problem;
+use crate::place::{Base, BasePlace};
+use crate::problem::ConfigurationProblem;
 use std::collections::{HashMap, HashSet};
 
 /// One use of a device.
-pub struct Role<'a> {
+pub struct DeviceRole<'a> {
     /// The device or array.
     pub device: &'a Name,
     /// The user of the device, and the kind of use.
@@ -19,11 +19,11 @@ pub struct Role<'a> {
 }
 
 /// Every role of a configuration.
-pub fn roles(config: &Config) -> Vec<Role<'_>> {
+pub fn roles(config: &Config) -> Vec<DeviceRole<'_>> {
     let mut all = Vec::new();
     let mut add = |device, by: &str, line| {
         let by = by.to_owned();
-        all.push(Role { device, by, line });
+        all.push(DeviceRole { device, by, line });
     };
     for array in &config.arrays {
         let by = format!("array {}", array.name.value);
@@ -56,25 +56,25 @@ pub fn roles(config: &Config) -> Vec<Role<'_>> {
 /// Appends roles of devices that do not exist, and second roles of one device by name or place.
 pub(super) fn agree(
     config: &Config,
-    place: &dyn Fn(&Device) -> Place,
-    problems: &mut Vec<Problem>,
+    place: &dyn Fn(&Device) -> BasePlace,
+    problems: &mut Vec<ConfigurationProblem>,
 ) {
     let devices = config.devices.iter().map(|device| &device.name.value);
     let arrays = config.arrays.iter().map(|array| &array.name.value);
     let known: HashSet<&Name> = devices.chain(arrays).collect();
     let mut used: HashMap<&Name, String> = HashMap::new();
-    for Role { device, by, line } in roles(config) {
+    for DeviceRole { device, by, line } in roles(config) {
         if !known.contains(device) {
             let what = format!("{by} names a device {device} that does not exist");
             let remedy = "add a [[device]] of that name, or correct the name";
-            problems.push(Problem::new(line, what, remedy));
+            problems.push(ConfigurationProblem::new(line, what, remedy));
         } else if used.get(device) == Some(&by) {
             let what = format!("{by} names device {device} twice");
-            problems.push(Problem::new(line, what, "leave it out once"));
+            problems.push(ConfigurationProblem::new(line, what, "leave it out once"));
         } else if let Some(other) = used.get(device) {
             let what = format!("{by} uses device {device}, which {other} uses");
             let remedy = "give each its own device: one would overwrite the other's data";
-            problems.push(Problem::new(line, what, remedy));
+            problems.push(ConfigurationProblem::new(line, what, remedy));
         } else {
             used.insert(device, by);
         }
@@ -85,11 +85,11 @@ pub(super) fn agree(
 /// Appends devices of one place under two names, and overlapping devices that both have a role.
 fn places(
     config: &Config,
-    place: &dyn Fn(&Device) -> Place,
+    place: &dyn Fn(&Device) -> BasePlace,
     used: &HashMap<&Name, String>,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<ConfigurationProblem>,
 ) {
-    let mut by_base: HashMap<Base, Vec<(Place, &Device)>> = HashMap::new();
+    let mut by_base: HashMap<Base, Vec<(BasePlace, &Device)>> = HashMap::new();
     for device in &config.devices {
         let line = match (&device.path, &device.nbd) {
             (Some(path), None) => path.line,
@@ -124,7 +124,7 @@ fn places(
             Some(_) => "remove one: two uses of one place overwrite each other's data".into(),
             None => format!("use it by the name {other}"),
         };
-        problems.push(Problem::new(line, what, remedy));
+        problems.push(ConfigurationProblem::new(line, what, remedy));
     }
 }
 
@@ -142,7 +142,7 @@ fn shown(device: &Device) -> String {
 mod tests {
     use crate::check::{check_alone, new_problems};
     use crate::config::parse;
-    use crate::place::Place;
+    use crate::place::BasePlace;
     use std::os::unix::fs::symlink;
     use std::path::Path;
 
@@ -202,7 +202,7 @@ mod tests {
         let wrong = format!("{before}size = 513\n");
         let taken = before.replace("['s']", "['s', 'l0']");
         let found = |before: &str, after: &str| {
-            let found = new_problems(&read(before), &read(after), &[], &Place::of);
+            let found = new_problems(&read(before), &read(after), &[], &BasePlace::of);
             found
                 .into_iter()
                 .map(|problem| problem.what)
@@ -223,10 +223,10 @@ mod tests {
     fn parts_of_one_disk_clash_only_if_both_are_used() {
         let text = text(Path::new("/none"), &["x"]);
         let config = parse(&text, &mut Vec::new());
-        let place = |from: u64, to: u64| Place {
+        let place = |from: u64, to: u64| BasePlace {
             from,
             to,
-            ..Place::named("disk")
+            ..BasePlace::named("disk")
         };
         let problems = |config: &crate::config::Config| {
             let mut found = Vec::new();
@@ -236,7 +236,7 @@ mod tests {
                     "o" => place(0, 100),
                     "s" => place(100, 200),
                     "x" => place(0, 200),
-                    other => Place::named(other),
+                    other => BasePlace::named(other),
                 },
                 &mut found,
             );

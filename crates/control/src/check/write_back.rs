@@ -3,7 +3,7 @@
 use super::arrays::{domain, shares};
 use crate::config::{At, Config, Name, Volume, VolumeMode};
 use crate::parameter::Parameter;
-use crate::problem::Problem;
+use crate::problem::ConfigurationProblem;
 use std::time::Duration;
 use writelog::Cleaning;
 
@@ -13,7 +13,7 @@ const DIRTY_BYTES_MIN: u64 = 1 << 20;
 const LOAD_TIME: Duration = Duration::from_secs(1);
 
 /// Appends the problems of write-back volumes.
-pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
+pub(super) fn agree(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     let all = config.volumes.iter();
     for volume in all.filter(|v| v.mode.value == VolumeMode::WriteBack) {
         log(config, volume, problems);
@@ -23,14 +23,14 @@ pub(super) fn agree(config: &Config, problems: &mut Vec<Problem>) {
         if volume.read_only.value {
             let what = format!("volume {name} is read-only and write-back");
             let remedy = "leave `mode` out: nothing is written";
-            problems.push(Problem::new(volume.mode.line, what, remedy));
+            problems.push(ConfigurationProblem::new(volume.mode.line, what, remedy));
         }
     }
 }
 
 /// Appends warnings: an origin that is worth nothing without its log, and an origin that may not
 /// take a batch within `max_lag`.
-pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
+pub(super) fn warn(config: &Config, found: &mut Vec<ConfigurationProblem>) {
     let all = config.volumes.iter();
     for volume in all.filter(|v| v.mode.value == VolumeMode::WriteBack) {
         if volume.write_back.value == Cleaning::Coalesced {
@@ -40,7 +40,11 @@ pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
                 volume.name.value, volume.origin.value
             );
             let remedy = "have a backup, or leave `write_back` at \"ordered\"";
-            found.push(Problem::new(volume.write_back.line, what, remedy));
+            found.push(ConfigurationProblem::new(
+                volume.write_back.line,
+                what,
+                remedy,
+            ));
         }
         let max_lag = &volume.max_lag;
         if max_lag.value < LOAD_TIME {
@@ -51,19 +55,19 @@ pub(super) fn warn(config: &Config, found: &mut Vec<Problem>) {
                 max_lag.value.written()
             );
             let remedy = "give `max_lag` at least 1s, or leave write-back";
-            found.push(Problem::new(max_lag.line, what, remedy));
+            found.push(ConfigurationProblem::new(max_lag.line, what, remedy));
         }
     }
 }
 
-fn log(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
+fn log(config: &Config, volume: &Volume, problems: &mut Vec<ConfigurationProblem>) {
     let name = &volume.name.value;
     let line = volume.log.line;
     let [first, second] = &volume.log.value[..] else {
         let devices = volume.log.value.len();
         let what = format!("volume {name} is write-back, and its log has {devices} devices");
         let remedy = "give `log` two, of different controllers";
-        problems.push(Problem::new(line, what, remedy));
+        problems.push(ConfigurationProblem::new(line, what, remedy));
         return;
     };
     for device in [first, second] {
@@ -81,37 +85,47 @@ fn log(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
             domain(config, first)
         );
         let remedy = "give a device with another `controller`: one that fails takes both copies";
-        problems.push(Problem::new(line, what, remedy));
+        problems.push(ConfigurationProblem::new(line, what, remedy));
     }
 }
 
 /// Appends the reasons why `device` does not suit the use `what_for`.
-fn suits(config: &Config, device: &Name, what_for: &str, line: u32, problems: &mut Vec<Problem>) {
+fn suits(
+    config: &Config,
+    device: &Name,
+    what_for: &str,
+    line: u32,
+    problems: &mut Vec<ConfigurationProblem>,
+) {
     if config.arrays.iter().any(|a| a.name.value == *device) {
         let what = format!("{what_for} cannot be on an array, {device}");
         let remedy = "give a device: the log keeps its own copies";
-        problems.push(Problem::new(line, what, remedy));
+        problems.push(ConfigurationProblem::new(line, what, remedy));
     }
     let device = config.devices.iter().find(|d| d.name.value == *device);
     if let Some(device) = device.filter(|device| device.controller.is_empty()) {
         let what = format!("{what_for} is on a device without `controller`");
         let remedy = "name what it fails with: two parts of one SSD are one copy";
-        problems.push(Problem::new(device.line, what, remedy));
+        problems.push(ConfigurationProblem::new(device.line, what, remedy));
     }
     if let Some(uri) = device.and_then(|device| device.nbd.as_ref()) {
         let what = format!("{what_for} cannot be on an NBD export");
         let remedy = "take a device of this machine: a server may carry out a write twice";
-        problems.push(Problem::new(uri.line, what, remedy));
+        problems.push(ConfigurationProblem::new(uri.line, what, remedy));
     }
     if let Some(device) = device.filter(|d| d.read_only.value) {
         let what = format!("{what_for} cannot be on a read-only device");
         let remedy = "remove `read_only` from it, or take another device";
-        problems.push(Problem::new(device.read_only.line, what, remedy));
+        problems.push(ConfigurationProblem::new(
+            device.read_only.line,
+            what,
+            remedy,
+        ));
     }
 }
 
 /// Checks the journal of a journaled volume; the journal of another volume is kept unchecked.
-fn journal(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
+fn journal(config: &Config, volume: &Volume, problems: &mut Vec<ConfigurationProblem>) {
     if volume.write_back.value != Cleaning::Journaled {
         return;
     }
@@ -123,7 +137,11 @@ fn journal(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
     else {
         let what = format!("volume {name} is journaled, and has no journal");
         let remedy = "give `journal` a device that fails with neither of the log";
-        problems.push(Problem::new(volume.write_back.line, what, remedy));
+        problems.push(ConfigurationProblem::new(
+            volume.write_back.line,
+            what,
+            remedy,
+        ));
         return;
     };
     let line = *line;
@@ -147,22 +165,22 @@ fn journal(config: &Config, volume: &Volume, problems: &mut Vec<Problem>) {
             );
             let remedy =
                 "give a device with another `controller`: it is for when log and pool are lost";
-            problems.push(Problem::new(line, what, remedy));
+            problems.push(ConfigurationProblem::new(line, what, remedy));
             return;
         }
     }
 }
 
-fn limits(volume: &Volume, problems: &mut Vec<Problem>) {
+fn limits(volume: &Volume, problems: &mut Vec<ConfigurationProblem>) {
     let name = &volume.name.value;
     if volume.max_lag.value == Duration::ZERO {
         let what = format!("volume {name} may lag by nothing");
         let remedy = "give `max_lag` a time over 0, or leave write-back";
-        problems.push(Problem::new(volume.max_lag.line, what, remedy));
+        problems.push(ConfigurationProblem::new(volume.max_lag.line, what, remedy));
     }
     if volume.dirty_max.value.0 < DIRTY_BYTES_MIN {
         let what = format!("`dirty_max` of {} is too small", volume.dirty_max.value);
-        problems.push(Problem::new(
+        problems.push(ConfigurationProblem::new(
             volume.dirty_max.line,
             what,
             "give at least 1MiB",

@@ -1,7 +1,7 @@
 //! One change of a running configuration, and its effect on the configuration.
 
 use crate::config::{Array, At, Attach, Config, Device, Listen, Name, Pool, Volume, VolumeMode};
-use crate::written::Section;
+use crate::written::WrittenSection;
 use std::time::Duration;
 
 /// A change.
@@ -194,7 +194,7 @@ impl Change {
 }
 
 /// Puts a section in the place of the section with its id, or at the end.
-fn put<S: Section + Clone>(sections: &mut Vec<S>, section: &S) {
+fn put<S: WrittenSection + Clone>(sections: &mut Vec<S>, section: &S) {
     match sections.iter_mut().find(|known| known.id() == section.id()) {
         Some(known) => *known = section.clone(),
         None => sections.push(section.clone()),

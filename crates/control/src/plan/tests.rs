@@ -11,7 +11,7 @@ fn read(text: &str) -> Config {
 }
 
 fn shown(running: &str, wanted: &str) -> Vec<String> {
-    let wanted = Files::from(wanted);
+    let wanted = ConfigurationFiles::from(wanted);
     let steps = plan(&read(running), &wanted.parse(&mut Vec::new()));
     steps.iter().map(|step| step.show(&wanted)).collect()
 }
@@ -230,9 +230,9 @@ proptest! {
         prop_assert_eq!(&sound, &[]);
         // Here, only a spare that is removed needs a restart.
         let needs = ["array o", "device x0"];
-        let may = |step: &Step| needs.iter().any(|what| step.what.starts_with(what));
+        let may = |step: &PlanStep| needs.iter().any(|what| step.what.starts_with(what));
         prop_assert!(steps.iter().all(|s| s.change.is_ok() || may(s)), "{:#?}", steps);
-        if !matches!(verdict(&steps), Verdict::NeedsRestart(_)) {
+        if !matches!(verdict(&steps), PlanVerdict::NeedsRestart(_)) {
             for step in &steps {
                 if let Ok(change) = &step.change {
                     change.record(&mut config);

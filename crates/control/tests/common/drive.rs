@@ -2,14 +2,17 @@
 
 use control::address::{NbdUri, TcpAddress};
 use control::config::{Device, Volume, parse};
-use control::protocol::Request;
+use control::protocol::ControlRequest;
 
 /// Reads `bytes` as each kind of input.
 pub fn drive(bytes: &[u8]) {
     // A request that is read and written reads the same.
-    if let Ok(request) = serde_json::from_slice::<Request>(bytes) {
+    if let Ok(request) = serde_json::from_slice::<ControlRequest>(bytes) {
         let text = serde_json::to_string(&request).unwrap();
-        assert_eq!(serde_json::from_str::<Request>(&text).unwrap(), request);
+        assert_eq!(
+            serde_json::from_str::<ControlRequest>(&text).unwrap(),
+            request
+        );
     }
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;

@@ -13,7 +13,7 @@ mod real;
 mod sim;
 mod standing;
 
-pub(super) use real::Stage;
+pub(super) use real::WriteBackStage;
 #[cfg(feature = "simulated")]
 pub(super) use sim::run as simulated;
 #[cfg(all(test, feature = "simulated"))]
@@ -62,7 +62,7 @@ const HABIT: Habit = Habit {
 
 /// Purpose of a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Part {
+pub(super) enum DrivePart {
     Origin,
     Log,
     Journal,
@@ -74,12 +74,12 @@ pub(super) enum Part {
 pub(super) struct Volumes {
     config: Config,
     volumes: Vec<Volume>,
-    drives: BTreeMap<Name, Part>,
+    drives: BTreeMap<Name, DrivePart>,
 }
 
 /// Kind of a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Loss {
+pub(super) enum DrillLoss {
     /// Drives are pulled.
     Drives,
     /// Requests to an origin get no answer, until the origin is back.
@@ -88,10 +88,10 @@ pub(super) enum Loss {
 
 /// A loss to play.
 #[derive(Clone, Debug)]
-pub(super) struct Scenario {
+pub(super) struct WriteBackScenario {
     pub(super) name: String,
     pub(super) side: String,
-    pub(super) loss: Loss,
+    pub(super) loss: DrillLoss,
     /// Drives lost one step after the other, each once the origin has the dirty data of the step
     /// before.
     pub(super) steps: Vec<Vec<Name>>,
@@ -99,8 +99,8 @@ pub(super) struct Scenario {
 
 /// One cell.
 #[derive(Clone, Debug)]
-pub(super) struct Cell {
-    pub(super) scenario: Scenario,
+pub(super) struct WriteBackCell {
+    pub(super) scenario: WriteBackScenario,
     pub(super) io: bool,
 }
 
@@ -116,15 +116,15 @@ impl Volumes {
         };
         let mut drives = BTreeMap::new();
         for volume in &all.volumes {
-            drives.insert(volume.origin.value.clone(), Part::Origin);
+            drives.insert(volume.origin.value.clone(), DrivePart::Origin);
             let log = volume.log.value.iter();
-            drives.extend(log.map(|name| (name.clone(), Part::Log)));
+            drives.extend(log.map(|name| (name.clone(), DrivePart::Log)));
             let journal = journal(volume).into_iter();
-            drives.extend(journal.map(|name| (name.clone(), Part::Journal)));
+            drives.extend(journal.map(|name| (name.clone(), DrivePart::Journal)));
         }
         for pool in all.pools() {
             let devices = pool.devices.value.iter();
-            drives.extend(devices.map(|name| (name.clone(), Part::Pool)));
+            drives.extend(devices.map(|name| (name.clone(), DrivePart::Pool)));
         }
         all.drives = drives;
         all
@@ -150,12 +150,12 @@ impl Volumes {
     }
 
     /// The size of a drive.
-    fn size(&self, part: Part) -> Sectors {
+    fn size(&self, part: DrivePart) -> Sectors {
         let mib = match part {
-            Part::Origin => ORIGIN_MIB,
-            Part::Log => LOG_MIB,
-            Part::Journal => JOURNAL_MIB,
-            Part::Pool => {
+            DrivePart::Origin => ORIGIN_MIB,
+            DrivePart::Log => LOG_MIB,
+            DrivePart::Journal => JOURNAL_MIB,
+            DrivePart::Pool => {
                 let lines = ORIGIN_MIB * self.volumes.len() as u64 * LINES / 4;
                 let devices = self.pools().map(|pool| pool.devices.value.len() as u64);
                 POOL_MIB + lines.div_ceil(devices.filter(|n| *n > 0).min().unwrap_or(1))
@@ -177,30 +177,30 @@ impl Volumes {
 
     /// The longest time that a request may take: until a log device is lost, and then until all
     /// dirty data is written back. The write-back takes `max_lag` at most.
-    pub(super) fn limit(&self, loss: Loss) -> Nanos {
+    pub(super) fn limit(&self, loss: DrillLoss) -> Nanos {
         let lag = self.volumes.iter().map(|v| nanos(v.max_lag.value)).max();
         match loss {
-            Loss::Drives => self.answer_max() + lag.unwrap_or(Nanos::ZERO),
-            Loss::Path => self.answer_max(),
+            DrillLoss::Drives => self.answer_max() + lag.unwrap_or(Nanos::ZERO),
+            DrillLoss::Path => self.answer_max(),
         }
     }
 
     /// Time that the drives lost last stay away.
-    pub(super) fn away(&self, loss: Loss) -> Nanos {
+    pub(super) fn away(&self, loss: DrillLoss) -> Nanos {
         match loss {
-            Loss::Drives => AWAY,
-            Loss::Path => self.limit(Loss::Path) + LONGER,
+            DrillLoss::Drives => AWAY,
+            DrillLoss::Path => self.limit(DrillLoss::Path) + LONGER,
         }
     }
 
     /// The scenarios to run, and a sentence for each that would stop a volume by design.
-    pub(super) fn scenarios(&self) -> (Vec<Scenario>, Vec<String>) {
+    pub(super) fn scenarios(&self) -> (Vec<WriteBackScenario>, Vec<String>) {
         let (mut run, mut not_run) = (Vec::new(), Vec::new());
         let side = |name: &Name| domain(&self.config, name);
-        let drives = |name: String, side: String, steps: Vec<Vec<Name>>| Scenario {
+        let drives = |name: String, side: String, steps: Vec<Vec<Name>>| WriteBackScenario {
             name,
             side,
-            loss: Loss::Drives,
+            loss: DrillLoss::Drives,
             steps,
         };
         for volume in &self.volumes {
@@ -215,12 +215,14 @@ impl Volumes {
                 run.push(drives(name, side(last), vec![first, vec![last.clone()]]));
             }
         }
-        let logs = self.drives_of(Part::Log);
+        let logs = self.drives_of(DrivePart::Log);
         let sides: BTreeSet<String> = logs.iter().map(|name| side(name)).collect();
         for controller in sides {
             let all: Vec<Name> = self.drives.keys().cloned().collect();
             let here: Vec<Name> = all.into_iter().filter(|n| side(n) == controller).collect();
-            let origin = here.iter().find(|name| self.drives[name] == Part::Origin);
+            let origin = here
+                .iter()
+                .find(|name| self.drives[name] == DrivePart::Origin);
             match origin {
                 Some(origin) => not_run.push(format!(
                     "a whole controller of side {controller}: {origin} is an origin, which comes back at a start alone"
@@ -236,10 +238,10 @@ impl Volumes {
             let what = format!("the path of the origin ({name})");
             match self.cannot_wait(volume) {
                 Some(why) => not_run.push(format!("{what} of side {}: {why}", side(origin))),
-                None => run.push(Scenario {
+                None => run.push(WriteBackScenario {
                     name: what,
                     side: side(origin),
-                    loss: Loss::Path,
+                    loss: DrillLoss::Path,
                     steps: vec![vec![origin.clone()]],
                 }),
             }
@@ -247,7 +249,7 @@ impl Volumes {
         (run, not_run)
     }
 
-    fn drives_of(&self, part: Part) -> Vec<&Name> {
+    fn drives_of(&self, part: DrivePart) -> Vec<&Name> {
         let drives = self.drives.iter().filter(|(_, of)| **of == part);
         drives.map(|(name, _)| name).collect()
     }
@@ -257,7 +259,7 @@ impl Volumes {
         if self.pool(volume).devices.value.is_empty() {
             return Some("its pool has no device for what is read".into());
         }
-        let lag = AWAY_PART * self.away(Loss::Path).0;
+        let lag = AWAY_PART * self.away(DrillLoss::Path).0;
         if nanos(volume.max_lag.value).0 < lag {
             let lag_s = lag.div_ceil(1_000_000_000);
             return Some(format!("writes would wait: `max_lag` is under {lag_s} s"));
@@ -269,9 +271,9 @@ impl Volumes {
     }
 
     /// Every cell: each scenario without and with clients.
-    pub(super) fn cells(&self) -> Vec<Cell> {
+    pub(super) fn cells(&self) -> Vec<WriteBackCell> {
         let each = self.scenarios().0.into_iter().flat_map(|scenario| {
-            [false, true].map(|io| Cell {
+            [false, true].map(|io| WriteBackCell {
                 scenario: scenario.clone(),
                 io,
             })
@@ -284,7 +286,7 @@ impl Volumes {
     pub(super) fn configuration(
         &self,
         directory: &Path,
-        source: impl Fn(&str, Part) -> String,
+        source: impl Fn(&str, DrivePart) -> String,
     ) -> String {
         let dir = directory.display();
         let mut text = format!(

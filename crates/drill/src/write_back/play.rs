@@ -3,11 +3,11 @@
 //! Invariant: a cell in which nothing was lost, or nothing was written meanwhile, is an error and
 //! no success.
 
-use super::standing::Standing;
-use super::{Cell, HABIT, Loss, Volumes};
-use crate::load::{Load, Reads};
+use super::standing::VolumesStanding;
+use super::{DrillLoss, HABIT, Volumes, WriteBackCell};
+use crate::load::{DrillLoad, ReadScope};
 use crate::play::{BEFORE, SETTLE_MAX, rates};
-use crate::row::{Detail, Row, to_message};
+use crate::row::{Detail, DrillRow, to_message};
 use block::{BoxDevice, Env, Nanos, Timer};
 
 /// Interval of looks at the state of volumes.
@@ -20,12 +20,12 @@ const ON_ITS_WAY: Nanos = Nanos::from_millis(200);
 const WARMINGS: usize = 20;
 
 /// The world that a drill of write-back volumes runs in.
-pub(super) trait Site {
+pub(super) trait WriteBackWorld {
     /// Has the drives of that step of the scenario lost.
     async fn lose(&self, step: usize) -> Result<(), String>;
     /// Gives all of them back.
     async fn give_back(&self) -> Result<(), String>;
-    async fn standing(&self) -> Result<Standing, String>;
+    async fn standing(&self) -> Result<VolumesStanding, String>;
     /// Ends the daemon in order; returns the content of each volume's origin by itself.
     async fn stop(&self) -> Result<Vec<Vec<u8>>, String>;
     /// Starts the daemon again; returns its volumes.
@@ -33,14 +33,14 @@ pub(super) trait Site {
 }
 
 /// Waits for a state of the volumes.
-struct Watch<'a, S> {
+struct StandingWatch<'a, S> {
     timer: &'a Timer,
     site: &'a S,
 }
 
-impl<S: Site> Watch<'_, S> {
+impl<S: WriteBackWorld> StandingWatch<'_, S> {
     /// Waits for a state; returns false after the time limit.
-    async fn reaches(&self, is_so: impl Fn(&Standing) -> bool) -> Result<bool, String> {
+    async fn reaches(&self, is_so: impl Fn(&VolumesStanding) -> bool) -> Result<bool, String> {
         let since = self.timer.now();
         loop {
             let reached = is_so(&self.site.standing().await?);
@@ -51,7 +51,11 @@ impl<S: Site> Watch<'_, S> {
         }
     }
 
-    async fn until(&self, what: &str, is_so: impl Fn(&Standing) -> bool) -> Result<(), String> {
+    async fn until(
+        &self,
+        what: &str,
+        is_so: impl Fn(&VolumesStanding) -> bool,
+    ) -> Result<(), String> {
         match self.reaches(is_so).await? {
             true => Ok(()),
             false => Err(format!("it does not come to this: {what}")),
@@ -60,13 +64,13 @@ impl<S: Site> Watch<'_, S> {
 
     /// Waits until origins have all data written before `at`, though clients write.
     async fn until_carried(&self, what: &str, at: Nanos) -> Result<(), String> {
-        let carried = |s: &Standing| s.lag_s < (self.timer.now() - at).as_secs_f64();
+        let carried = |s: &VolumesStanding| s.lag_s < (self.timer.now() - at).as_secs_f64();
         self.until(what, carried).await
     }
 }
 
 /// Has the pool take all content.
-async fn warm(load: &Load, site: &impl Site) -> Result<(), String> {
+async fn warm(load: &DrillLoad, site: &impl WriteBackWorld) -> Result<(), String> {
     let mut missed = site.standing().await?.missed;
     for _ in 0..WARMINGS {
         load.verify().await;
@@ -82,21 +86,21 @@ async fn warm(load: &Load, site: &impl Site) -> Result<(), String> {
 pub(super) async fn play(
     env: Env,
     devices: Vec<BoxDevice>,
-    site: &impl Site,
+    site: &impl WriteBackWorld,
     volumes: &Volumes,
-    cell: &Cell,
+    cell: &WriteBackCell,
     place: &'static str,
-) -> Result<Row, String> {
+) -> Result<DrillRow, String> {
     let timer = env.timer.clone();
     let scenario = &cell.scenario;
-    let load = Load::new(env, HABIT, devices);
-    let watch = Watch {
+    let load = DrillLoad::new(env, HABIT, devices);
+    let watch = StandingWatch {
         timer: &timer,
         site,
     };
     load.fill().await.map_err(to_message)?;
     watch.until("nothing is owed", |s| s.owed == 0).await?;
-    if scenario.loss == Loss::Path {
+    if scenario.loss == DrillLoss::Path {
         warm(&load, site).await?;
     }
     let began = timer.now();
@@ -105,8 +109,8 @@ pub(super) async fn play(
         load.start();
     }
     timer.sleep(BEFORE).await;
-    if scenario.loss == Loss::Path {
-        load.narrow(Reads::Quiet);
+    if scenario.loss == DrillLoss::Path {
+        load.narrow(ReadScope::Quiet);
         timer.sleep(ENDED).await;
     }
     let before_s = (timer.now() - began).as_secs_f64();
@@ -123,8 +127,8 @@ pub(super) async fn play(
         }
         site.lose(step).await?;
         lost_at = timer.now();
-        if scenario.loss == Loss::Path {
-            load.narrow(Reads::Since(lost_at));
+        if scenario.loss == DrillLoss::Path {
+            load.narrow(ReadScope::Since(lost_at));
         }
         if !cell.io {
             load.visit().await;
@@ -136,8 +140,8 @@ pub(super) async fn play(
     }
     let standing = site.standing().await?;
     let is_lost = match scenario.loss {
-        Loss::Drives => standing.lost,
-        Loss::Path => standing.owed > 0,
+        DrillLoss::Drives => standing.lost,
+        DrillLoss::Path => standing.owed > 0,
     };
     snapshots.push(standing.counts);
     let away_s = (timer.now() - pulled).as_secs_f64();
@@ -147,7 +151,7 @@ pub(super) async fn play(
     watch
         .until_carried("the origin has what it lacked", back)
         .await?;
-    load.narrow(Reads::All);
+    load.narrow(ReadScope::All);
     timer.sleep(BEFORE).await;
     load.stop().await;
     load.flush().await;
@@ -171,7 +175,7 @@ pub(super) async fn play(
         }
     }
     let since = |at: Nanos| (at - began).as_secs_f64();
-    Ok(Row {
+    Ok(DrillRow {
         scenario: scenario.name.clone(),
         side: scenario.side.clone(),
         io: cell.io,

@@ -1,12 +1,12 @@
 //! A drill of write-back volumes on this machine. The daemon's SSDs are loop devices that lose the
 //! file system under them; its origin is a server that is killed or stopped.
 
-use super::play::{Site, play};
-use super::standing::Standing;
-use super::{Cell, Loss, Part, Volumes};
-use crate::drive::{Drive, Kind, fresh, image};
-use crate::remote::{Daemon, Remote, beside};
-use crate::row::{Row, to_message};
+use super::play::{WriteBackWorld, play};
+use super::standing::VolumesStanding;
+use super::{DrillLoss, DrivePart, Volumes, WriteBackCell};
+use crate::drive::{DrillDrive, DriveKind, fresh, image};
+use crate::remote::{DrillDaemon, Remote, beside};
+use crate::row::{DrillRow, to_message};
 use block::{Address, BoxDevice};
 use control::config::Name;
 use control::status::Status;
@@ -22,32 +22,32 @@ const SERVED_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// A daemon and its drives.
-pub struct Stage {
+pub struct WriteBackStage {
     volumes: Volumes,
-    kind: Kind,
+    kind: DriveKind,
     program: PathBuf,
     directory: PathBuf,
-    drives: BTreeMap<Name, Drive>,
-    daemon: Option<Daemon>,
+    drives: BTreeMap<Name, DrillDrive>,
+    daemon: Option<DrillDaemon>,
 }
 
 /// The stand-in for a drive: a log has its devices in this machine.
-fn kind_of(part: Part, kind: Kind) -> Kind {
+fn kind_of(part: DrivePart, kind: DriveKind) -> DriveKind {
     match part {
-        Part::Origin => kind,
-        Part::Log | Part::Journal | Part::Pool => Kind::Loop,
+        DrivePart::Origin => kind,
+        DrivePart::Log | DrivePart::Journal | DrivePart::Pool => DriveKind::Loop,
     }
 }
 
-impl Stage {
+impl WriteBackStage {
     pub fn new(
         volumes: &Volumes,
-        kind: Kind,
+        kind: DriveKind,
         program: &Path,
         directory: &Path,
-    ) -> Result<Stage, String> {
+    ) -> Result<WriteBackStage, String> {
         let directory = fresh(directory)?;
-        let mut stage = Stage {
+        let mut stage = WriteBackStage {
             volumes: volumes.clone(),
             kind,
             program: program.to_owned(),
@@ -57,7 +57,7 @@ impl Stage {
         };
         for (name, part) in &volumes.drives {
             let (kind, size) = (kind_of(*part, kind), volumes.size(*part));
-            let drive = Drive::blank(kind, &stage.directory, name.as_str(), size)?;
+            let drive = DrillDrive::blank(kind, &stage.directory, name.as_str(), size)?;
             stage.drives.insert(name.clone(), drive);
         }
         let source = |name: &str, part| kind_of(part, kind).source(&stage.directory, name);
@@ -69,14 +69,14 @@ impl Stage {
 
     fn give(&mut self, name: &Name) -> Result<(), String> {
         let kind = kind_of(self.volumes.drives[name], self.kind);
-        let drive = Drive::give(kind, &self.directory, name.as_str())?;
+        let drive = DrillDrive::give(kind, &self.directory, name.as_str())?;
         self.drives.insert(name.clone(), drive);
         Ok(())
     }
 
     /// Starts the daemon; returns once the daemon serves every volume.
     fn start(&mut self) -> Result<(), String> {
-        self.daemon = Some(Daemon::start(&self.program, &self.directory)?);
+        self.daemon = Some(DrillDaemon::start(&self.program, &self.directory)?);
         let began = Instant::now();
         loop {
             let status = self.status()?;
@@ -98,17 +98,21 @@ impl Stage {
     }
 
     /// Runs one cell.
-    pub fn run(&mut self, cell: Cell) -> Result<Row, String> {
+    pub fn run(&mut self, cell: WriteBackCell) -> Result<DrillRow, String> {
         let socket = self.directory.join("nbd").display().to_string();
         let plan = (socket, self.volumes.clone(), cell.clone());
         let work = async move |local, remote| live(local, remote, plan).await;
         beside(work, |job| self.carry_out(&cell, job))
     }
 
-    fn carry_out(&mut self, cell: &Cell, job: Job) -> Result<Answer, String> {
+    fn carry_out(
+        &mut self,
+        cell: &WriteBackCell,
+        job: WriteBackDrillJob,
+    ) -> Result<WriteBackAnswer, String> {
         let scenario = &cell.scenario;
         match job {
-            Job::Lose(step) => {
+            WriteBackDrillJob::Lose(step) => {
                 for name in &scenario.steps[step] {
                     // A loop device that is killed comes back as another, unlike any open origin.
                     if self.is_stopped(scenario.loss) {
@@ -118,7 +122,7 @@ impl Stage {
                     }
                 }
             }
-            Job::GiveBack => {
+            WriteBackDrillJob::GiveBack => {
                 for name in scenario.steps.iter().flatten() {
                     match self.is_stopped(scenario.loss) {
                         true => self.drives[name].go_on()?,
@@ -126,28 +130,30 @@ impl Stage {
                     }
                 }
             }
-            Job::Look => return Ok(Answer::Status(Box::new(self.status()?))),
-            Job::Stop => {
+            WriteBackDrillJob::Look => {
+                return Ok(WriteBackAnswer::Status(Box::new(self.status()?)));
+            }
+            WriteBackDrillJob::Stop => {
                 let daemon = self.daemon.take().ok_or("the daemon does not run")?;
                 daemon.stop()?;
                 let origins = self.volumes.volumes.iter().map(|volume| {
                     let file = image(&self.directory, volume.origin.value.as_str());
                     fs::read(file).map_err(to_message)
                 });
-                return Ok(Answer::Origins(origins.collect::<Result<_, _>>()?));
+                return Ok(WriteBackAnswer::Origins(origins.collect::<Result<_, _>>()?));
             }
-            Job::Start => self.start()?,
+            WriteBackDrillJob::Start => self.start()?,
         }
-        Ok(Answer::Done)
+        Ok(WriteBackAnswer::Done)
     }
 
-    fn is_stopped(&self, loss: Loss) -> bool {
-        loss == Loss::Path && self.kind == Kind::Loop
+    fn is_stopped(&self, loss: DrillLoss) -> bool {
+        loss == DrillLoss::Path && self.kind == DriveKind::Loop
     }
 }
 
 /// Jobs of the thread with the drives, for the thread with the clients.
-enum Job {
+enum WriteBackDrillJob {
     Lose(usize),
     GiveBack,
     Look,
@@ -155,21 +161,21 @@ enum Job {
     Start,
 }
 
-enum Answer {
+enum WriteBackAnswer {
     Done,
     Status(Box<Status>),
     Origins(Vec<Vec<u8>>),
 }
 
 /// The other thread, in the view of the script.
-struct Other {
+struct WriteBackThread {
     local: Local<UringDriver>,
-    remote: Remote<Job, Answer>,
+    remote: Remote<WriteBackDrillJob, WriteBackAnswer>,
     socket: String,
     volumes: Volumes,
 }
 
-impl Other {
+impl WriteBackThread {
     async fn connect(&self) -> Result<Vec<BoxDevice>, String> {
         let mut devices = Vec::new();
         for volume in &self.volumes.volumes {
@@ -183,41 +189,44 @@ impl Other {
     }
 }
 
-impl Site for Other {
+impl WriteBackWorld for WriteBackThread {
     async fn lose(&self, step: usize) -> Result<(), String> {
-        self.remote.ask(Job::Lose(step)).await.map(drop)
+        self.remote
+            .ask(WriteBackDrillJob::Lose(step))
+            .await
+            .map(drop)
     }
 
     async fn give_back(&self) -> Result<(), String> {
-        self.remote.ask(Job::GiveBack).await.map(drop)
+        self.remote.ask(WriteBackDrillJob::GiveBack).await.map(drop)
     }
 
-    async fn standing(&self) -> Result<Standing, String> {
-        match self.remote.ask(Job::Look).await? {
-            Answer::Status(status) => Ok(Standing::of(&self.volumes, &status)),
+    async fn standing(&self) -> Result<VolumesStanding, String> {
+        match self.remote.ask(WriteBackDrillJob::Look).await? {
+            WriteBackAnswer::Status(status) => Ok(VolumesStanding::of(&self.volumes, &status)),
             _ => Err("no status".into()),
         }
     }
 
     async fn stop(&self) -> Result<Vec<Vec<u8>>, String> {
-        match self.remote.ask(Job::Stop).await? {
-            Answer::Origins(origins) => Ok(origins),
+        match self.remote.ask(WriteBackDrillJob::Stop).await? {
+            WriteBackAnswer::Origins(origins) => Ok(origins),
             _ => Err("no origins".into()),
         }
     }
 
     async fn start(&self) -> Result<Vec<BoxDevice>, String> {
-        self.remote.ask(Job::Start).await?;
+        self.remote.ask(WriteBackDrillJob::Start).await?;
         self.connect().await
     }
 }
 
 async fn live(
     local: Local<UringDriver>,
-    remote: Remote<Job, Answer>,
-    (socket, volumes, cell): (String, Volumes, Cell),
-) -> Result<Row, String> {
-    let other = Other {
+    remote: Remote<WriteBackDrillJob, WriteBackAnswer>,
+    (socket, volumes, cell): (String, Volumes, WriteBackCell),
+) -> Result<DrillRow, String> {
+    let other = WriteBackThread {
         local: local.clone(),
         remote,
         socket,

@@ -1,14 +1,14 @@
 //! A drill of write-back volumes in virtual time: a node on models of drives.
 
-use super::play::{Site, play};
-use super::standing::Standing;
-use super::{Cell, Loss, Part, Volumes};
-use crate::row::Row;
+use super::play::{WriteBackWorld, play};
+use super::standing::VolumesStanding;
+use super::{DrillLoss, DrivePart, Volumes, WriteBackCell};
+use crate::row::DrillRow;
 use block::{BoxDevice, Lba};
 use control::config::Name;
-use sim::{Medium, Sim, World};
-use simnode::modelled::{self, Daemon, Modelled};
-use simnode::{Machine, run_alone};
+use sim::{Medium, SimHost, SimWorld};
+use simnode::modelled::{self, Modelled, ModelledDaemon};
+use simnode::{SimMachine, run_alone};
 use std::path::Path;
 
 /// Models of the drives: of origins and journals, and of logs and pools.
@@ -26,7 +26,7 @@ fn path(drive: &str) -> String {
 
 /// Faults to inject.
 #[derive(Clone, Copy, Default)]
-struct Canary {
+struct DrillCanary {
     /// Number of the write, counted from 1, that the origin acknowledges and loses.
     dropped: Option<u64>,
     /// A byte of the content of the origin by itself is another.
@@ -34,40 +34,45 @@ struct Canary {
 }
 
 /// Runs one cell.
-pub fn run(volumes: &Volumes, seed: u64, cell: Cell) -> Result<Row, String> {
-    world(volumes, seed, cell, Canary::default())
+pub fn run(volumes: &Volumes, seed: u64, cell: WriteBackCell) -> Result<DrillRow, String> {
+    world(volumes, seed, cell, DrillCanary::default())
 }
 
 /// A cell in which the origin loses a write.
 #[cfg(test)]
-pub fn run_dropping(volumes: &Volumes, seed: u64) -> Result<Row, String> {
-    let dropped = Canary {
+pub fn run_dropping(volumes: &Volumes, seed: u64) -> Result<DrillRow, String> {
+    let dropped = DrillCanary {
         dropped: Some(3),
-        ..Canary::default()
+        ..DrillCanary::default()
     };
     world(volumes, seed, volumes.cells().remove(0), dropped)
 }
 
 /// A cell in which a byte of the origin alone is another.
 #[cfg(test)]
-pub fn run_altered(volumes: &Volumes, seed: u64) -> Result<Row, String> {
-    let altered = Canary {
+pub fn run_altered(volumes: &Volumes, seed: u64) -> Result<DrillRow, String> {
+    let altered = DrillCanary {
         altered: true,
-        ..Canary::default()
+        ..DrillCanary::default()
     };
     world(volumes, seed, volumes.cells().remove(0), altered)
 }
 
-fn world(volumes: &Volumes, seed: u64, cell: Cell, canary: Canary) -> Result<Row, String> {
+fn world(
+    volumes: &Volumes,
+    seed: u64,
+    cell: WriteBackCell,
+    canary: DrillCanary,
+) -> Result<DrillRow, String> {
     let source = |name: &str, _| format!("path = {:?}", path(name));
     let text = volumes.configuration(Path::new("/simulated"), source);
     let config = modelled::configuration(&text)?;
-    let mut world = World::new(seed);
+    let mut world = SimWorld::new(seed);
     let machine = modelled::machine(&mut world, &config, |number, device| {
         let part = volumes.drives[&device.name.value];
         let drive = match part {
-            Part::Origin | Part::Journal => DISK,
-            Part::Log | Part::Pool => FLASH,
+            DrivePart::Origin | DrivePart::Journal => DISK,
+            DrivePart::Log | DrivePart::Pool => FLASH,
         };
         let (phase, size) = (modelled::phase(number), volumes.size(part));
         Modelled { drive, phase, size }
@@ -79,14 +84,14 @@ fn world(volumes: &Volumes, seed: u64, cell: Cell, canary: Canary) -> Result<Row
     let origins = origins.collect();
     let origin = machine.target(&path(volumes.volumes[0].origin.value.as_str()));
     modelled::drop_write(&mut world, origin, canary.dropped)?;
-    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    let mut sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
     let volumes = volumes.clone();
     let (outcome, ended) = run_alone(&mut sim, async move |local| {
-        let bench = Bench {
+        let bench = WriteBackDrillBench {
             volumes,
             cell,
             canary,
-            daemon: Daemon::new(config, machine, local),
+            daemon: ModelledDaemon::new(config, machine, local),
             origins,
         };
         live(&bench).await
@@ -94,16 +99,16 @@ fn world(volumes: &Volumes, seed: u64, cell: Cell, canary: Canary) -> Result<Row
     ended.unwrap_or_else(|| Err(format!("the simulation did not end: {outcome:?}")))
 }
 
-struct Bench {
+struct WriteBackDrillBench {
     volumes: Volumes,
-    cell: Cell,
-    canary: Canary,
-    daemon: Daemon,
+    cell: WriteBackCell,
+    canary: DrillCanary,
+    daemon: ModelledDaemon,
     /// Origin of each volume.
     origins: Vec<Medium>,
 }
 
-async fn live(bench: &Bench) -> Result<Row, String> {
+async fn live(bench: &WriteBackDrillBench) -> Result<DrillRow, String> {
     let devices = bench.daemon.start().await?;
     let (volumes, cell) = (&bench.volumes, &bench.cell);
     let row = play(
@@ -119,20 +124,20 @@ async fn live(bench: &Bench) -> Result<Row, String> {
     Ok(row)
 }
 
-impl Bench {
-    fn each(&self, names: &[Name], what: impl Fn(&Machine, &str)) {
+impl WriteBackDrillBench {
+    fn each(&self, names: &[Name], what: impl Fn(&SimMachine, &str)) {
         for name in names {
             what(&self.daemon.machine, &path(name.as_str()));
         }
     }
 }
 
-impl Site for Bench {
+impl WriteBackWorld for WriteBackDrillBench {
     async fn lose(&self, step: usize) -> Result<(), String> {
         let scenario = &self.cell.scenario;
         self.each(&scenario.steps[step], |machine, path| match scenario.loss {
-            Loss::Drives => machine.pull(path),
-            Loss::Path => machine.silence(path),
+            DrillLoss::Drives => machine.pull(path),
+            DrillLoss::Path => machine.silence(path),
         });
         Ok(())
     }
@@ -141,8 +146,8 @@ impl Site for Bench {
         let scenario = &self.cell.scenario;
         for names in &scenario.steps {
             self.each(names, |machine, path| match scenario.loss {
-                Loss::Drives => machine.give_back(path),
-                Loss::Path => {
+                DrillLoss::Drives => machine.give_back(path),
+                DrillLoss::Path => {
                     machine.forget(path);
                     machine.unsilence(path);
                 }
@@ -151,8 +156,8 @@ impl Site for Bench {
         Ok(())
     }
 
-    async fn standing(&self) -> Result<Standing, String> {
-        Ok(Standing::of(
+    async fn standing(&self) -> Result<VolumesStanding, String> {
+        Ok(VolumesStanding::of(
             &self.volumes,
             &self.daemon.node()?.status().await?,
         ))
@@ -160,7 +165,7 @@ impl Site for Bench {
 
     async fn stop(&self) -> Result<Vec<Vec<u8>>, String> {
         self.daemon.stop().await?;
-        let bytes = self.volumes.size(Part::Origin).bytes() as usize;
+        let bytes = self.volumes.size(DrivePart::Origin).bytes() as usize;
         let images = self.origins.iter().map(|origin| {
             let mut image = vec![0; bytes];
             origin.durable(Lba::ZERO, &mut image);

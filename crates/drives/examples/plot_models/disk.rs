@@ -3,17 +3,17 @@
 use crate::panel::{Axis, COLORS, Line, Panel, Scale};
 use crate::{DEPTHS, SEED, cumulative};
 use block::{IoResult, Nanos, Sectors};
-use drives::measure::{ClosedLoop, Measured, random};
-use drives::{Figure, Hdd, HddParameters, Op};
+use drives::measure::{ClosedLoop, DriveMeasured, random};
+use drives::{DriveOp, Figure, Hdd, HddParameters};
 
 /// Runs random 4 KiB reads over the whole drive.
-pub fn random_reads(drive: &HddParameters, depth: u64) -> IoResult<Measured> {
+pub fn random_reads(drive: &HddParameters, depth: u64) -> IoResult<DriveMeasured> {
     let run = ClosedLoop {
         depth,
         warm_up: 10 * depth,
         count: 40_000,
     };
-    let reads = random(Op::Read, Sectors(8), drive.capacity(), SEED);
+    let reads = random(DriveOp::Read, Sectors(8), drive.capacity(), SEED);
     Ok(run.run(&mut Hdd::new(drive, 0.0)?, Nanos::ZERO, reads))
 }
 

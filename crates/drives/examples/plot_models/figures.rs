@@ -4,7 +4,7 @@ use crate::disk::random_reads;
 use crate::flash::random_pages;
 use block::IoResult;
 use drives::catalogue::{Drive, controller, hdd, link, ssd};
-use drives::{Figure, Op, Wear};
+use drives::{DriveOp, Figure, SsdWear};
 use std::fmt::Write;
 
 /// The page as Markdown.
@@ -60,10 +60,10 @@ fn flash_drives(page: &mut String) -> IoResult {
     for drive in ssd::ALL {
         line(page, format_args!("| {} |", drive.name));
         for (wear, op, depth) in [
-            (Wear::Fresh, Op::Read, 1),
-            (Wear::Fresh, Op::Read, 32),
-            (Wear::Fresh, Op::Write, 32),
-            (Wear::Steady, Op::Write, 32),
+            (SsdWear::Fresh, DriveOp::Read, 1),
+            (SsdWear::Fresh, DriveOp::Read, 32),
+            (SsdWear::Fresh, DriveOp::Write, 32),
+            (SsdWear::Steady, DriveOp::Write, 32),
         ] {
             let run = random_pages(&drive, wear, op, depth)?;
             line(page, format_args!(" {:.0} |", run.iops()));

@@ -3,20 +3,25 @@
 use crate::panel::{Axis, COLORS, Line, Panel, Scale};
 use crate::{DEPTHS, SEED, cumulative};
 use block::{IoResult, Nanos, Sectors};
-use drives::measure::{ClosedLoop, Measured, random};
-use drives::{Figure, Op, Request, Ssd, SsdParameters, Wear};
+use drives::measure::{ClosedLoop, DriveMeasured, random};
+use drives::{DriveOp, DriveRequest, Figure, SsdModel, SsdParameters, SsdWear};
 
 const PAGE: Sectors = Sectors(8);
 
 /// Runs random 4 KiB requests over the whole drive.
-pub fn random_pages(drive: &SsdParameters, wear: Wear, op: Op, depth: u64) -> IoResult<Measured> {
+pub fn random_pages(
+    drive: &SsdParameters,
+    wear: SsdWear,
+    op: DriveOp,
+    depth: u64,
+) -> IoResult<DriveMeasured> {
     let run = ClosedLoop {
         depth,
         warm_up: 10 * depth,
         count: 40_000,
     };
     let requests = random(op, PAGE, drive.capacity(), SEED);
-    Ok(run.run(&mut Ssd::new(drive, wear)?, Nanos::ZERO, requests))
+    Ok(run.run(&mut SsdModel::new(drive, wear)?, Nanos::ZERO, requests))
 }
 
 /// Random write rate from fresh to steady, IOPS against depth, distribution of
@@ -36,8 +41,8 @@ fn wearing(drive: &SsdParameters) -> IoResult<Panel> {
         warm_up: 0,
         count: (spare_bytes / 4_096.0 / 25.0) as u64,
     };
-    let mut model = Ssd::new(&small, Wear::Fresh)?;
-    let mut writes = random(Op::Write, PAGE, drive.capacity(), SEED);
+    let mut model = SsdModel::new(&small, SsdWear::Fresh)?;
+    let mut writes = random(DriveOp::Write, PAGE, drive.capacity(), SEED);
     let mut points = Vec::new();
     let all = ClosedLoop {
         count: step.count * 50,
@@ -81,9 +86,9 @@ fn iops_axis() -> Axis {
 
 fn rates(drive: &SsdParameters) -> IoResult<Panel> {
     let variants = [
-        ("reads", Wear::Fresh, Op::Read),
-        ("writes, fresh", Wear::Fresh, Op::Write),
-        ("writes, steady", Wear::Steady, Op::Write),
+        ("reads", SsdWear::Fresh, DriveOp::Read),
+        ("writes, fresh", SsdWear::Fresh, DriveOp::Write),
+        ("writes, steady", SsdWear::Steady, DriveOp::Write),
     ];
     let mut lines = Vec::new();
     for ((label, wear, op), color) in variants.into_iter().zip(COLORS) {
@@ -114,7 +119,7 @@ fn rates(drive: &SsdParameters) -> IoResult<Panel> {
 
 fn latencies(drive: &SsdParameters) -> IoResult<Panel> {
     let mut lines = Vec::new();
-    let mut add = |label: &str, run: &Measured| {
+    let mut add = |label: &str, run: &DriveMeasured| {
         lines.push(Line {
             label: format!("{label}: mean {:.2} ms", run.latency_mean_s() * 1e3),
             color: COLORS[lines.len()],
@@ -123,11 +128,11 @@ fn latencies(drive: &SsdParameters) -> IoResult<Panel> {
         });
     };
     for (label, depth) in [("1 read", 1), ("32 reads", 32)] {
-        let run = random_pages(drive, Wear::Fresh, Op::Read, depth)?;
+        let run = random_pages(drive, SsdWear::Fresh, DriveOp::Read, depth)?;
         add(label, &run);
     }
     add("16 reads, 16 steady writes", &mixture(drive)?);
-    let writes = random_pages(drive, Wear::Steady, Op::Write, 32)?;
+    let writes = random_pages(drive, SsdWear::Steady, DriveOp::Write, 32)?;
     add("32 steady writes", &writes);
     Ok(Panel {
         title: "Latency of random 4 KiB requests",
@@ -150,16 +155,24 @@ fn latencies(drive: &SsdParameters) -> IoResult<Panel> {
 }
 
 /// 16 reads and 16 writes in flight on a steady drive.
-fn mixture(drive: &SsdParameters) -> IoResult<Measured> {
+fn mixture(drive: &SsdParameters) -> IoResult<DriveMeasured> {
     let run = ClosedLoop {
         depth: 32,
         warm_up: 1_000,
         count: 40_000,
     };
-    let mut places = random(Op::Read, PAGE, drive.capacity(), SEED);
-    let requests = |id| Request {
-        op: if id < 16 { Op::Read } else { Op::Write },
+    let mut places = random(DriveOp::Read, PAGE, drive.capacity(), SEED);
+    let requests = |id| DriveRequest {
+        op: if id < 16 {
+            DriveOp::Read
+        } else {
+            DriveOp::Write
+        },
         ..places(id)
     };
-    Ok(run.run(&mut Ssd::new(drive, Wear::Steady)?, Nanos::ZERO, requests))
+    Ok(run.run(
+        &mut SsdModel::new(drive, SsdWear::Steady)?,
+        Nanos::ZERO,
+        requests,
+    ))
 }

@@ -10,7 +10,7 @@ mod flash;
 mod panel;
 
 use drives::catalogue::{hdd, ssd};
-use drives::measure::Measured;
+use drives::measure::DriveMeasured;
 use panel::Panel;
 use plotters::prelude::*;
 use std::error::Error;
@@ -55,7 +55,7 @@ fn image(name: &str) -> String {
 
 /// The share of requests, in percent, that took at most a latency in ms: a
 /// point for each thousandth of the requests.
-fn cumulative(run: &Measured) -> Vec<(f64, f64)> {
+fn cumulative(run: &DriveMeasured) -> Vec<(f64, f64)> {
     let mut latencies = run.latencies.clone();
     latencies.sort_unstable();
     (0..=1_000)

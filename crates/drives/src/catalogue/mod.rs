@@ -6,8 +6,8 @@ pub mod hdd;
 pub mod link;
 pub mod ssd;
 
-use super::{Figure, Hdd, HddParameters, Model, Ssd, SsdParameters, Wear};
-use block::{IoError, IoResult, Kind, Sectors};
+use super::{DriveModel, Figure, Hdd, HddParameters, SsdModel, SsdParameters, SsdWear};
+use block::{IoError, IoErrorKind, IoResult, Sectors};
 
 /// A drive of either kind.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ impl Drive {
             .ok_or_else(|| {
                 let names: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
                 IoError::new(
-                    Kind::Invalid,
+                    IoErrorKind::Invalid,
                     format!("no drive model is called {name:?}; choose one of {names:?}"),
                 )
             })
@@ -64,10 +64,10 @@ impl Drive {
 
     /// The idle model: a hard disk takes the `phase` of its spindle
     /// ([`Hdd::new`]), a flash drive its `wear`.
-    pub fn model(&self, phase: f64, wear: Wear) -> IoResult<Box<dyn Model + Send>> {
+    pub fn model(&self, phase: f64, wear: SsdWear) -> IoResult<Box<dyn DriveModel + Send>> {
         Ok(match self {
             Drive::Hdd(disk) => Box::new(Hdd::new(disk, phase)?),
-            Drive::Ssd(flash) => Box::new(Ssd::new(flash, wear)?),
+            Drive::Ssd(flash) => Box::new(SsdModel::new(flash, wear)?),
         })
     }
 }

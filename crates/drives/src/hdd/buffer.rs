@@ -8,8 +8,8 @@
 //!
 //! Left out: the turn a paused head waits before it reads on.
 
-use super::{Shape, Waiting};
-use crate::Op;
+use super::{HddShape, QueuedRequest};
+use crate::DriveOp;
 use std::ops::RangeInclusive;
 
 /// One segment: sectors `first..end` have been read, and the head reads on.
@@ -32,8 +32,8 @@ impl Buffer {
     };
 
     /// The segment after the arm served `request` until `done`.
-    pub fn after(request: &Waiting, done: f64) -> Buffer {
-        if request.op != Op::Read {
+    pub fn after(request: &QueuedRequest, done: f64) -> Buffer {
+        if request.op != DriveOp::Read {
             return Buffer::EMPTY;
         }
         Buffer {
@@ -45,14 +45,14 @@ impl Buffer {
     }
 
     /// The first sectors of the reads that this segment serves.
-    pub fn reach(&self, shape: &Shape) -> RangeInclusive<u64> {
+    pub fn reach(&self, shape: &HddShape) -> RangeInclusive<u64> {
         let oldest = self.end.saturating_sub(shape.look_behind_sectors);
         self.first.max(oldest)..=self.end.saturating_add(shape.read_ahead_sectors)
     }
 
     /// End of `request` if this segment serves it from `now` on; `None` if it does not.
-    pub fn done(&self, shape: &Shape, request: &Waiting, now: f64) -> Option<f64> {
-        if request.op != Op::Read || !self.reach(shape).contains(&request.first) {
+    pub fn done(&self, shape: &HddShape, request: &QueuedRequest, now: f64) -> Option<f64> {
+        if request.op != DriveOp::Read || !self.reach(shape).contains(&request.first) {
             return None;
         }
         let bytes = ((request.end - request.first) * block::SECTOR_BYTES) as f64;
@@ -61,7 +61,7 @@ impl Buffer {
     }
 
     /// The segment after serving `request` from `now` on.
-    pub fn extended(&self, shape: &Shape, request: &Waiting, now: f64) -> Buffer {
+    pub fn extended(&self, shape: &HddShape, request: &QueuedRequest, now: f64) -> Buffer {
         if request.end <= self.end {
             return *self;
         }

@@ -32,21 +32,21 @@ pub use parameters::{HddFirmware, HddParameters};
 pub use seek::SeekCurve;
 pub use surface::Surface;
 
-use super::{Completed, Model, Op, Request, float, nanos};
+use super::{Completed, DriveModel, DriveOp, DriveRequest, float, nanos};
 use block::{IoResult, Nanos};
 use buffer::Buffer;
-use queue::Queue;
-use shape::{Shape, Waiting};
+use queue::DiskQueue;
+use shape::{HddShape, QueuedRequest};
 use std::collections::VecDeque;
 
 /// A hard disk drive.
 #[derive(Debug)]
 pub struct Hdd {
-    shape: Shape,
+    shape: HddShape,
     /// Position of the head: the end of the last transfer, as a share of the stroke.
     head: f64,
     buffer: Buffer,
-    queue: Queue,
+    queue: DiskQueue,
     serving: Option<Completed>,
     /// Commands that need no arm, in order of completion.
     commands: VecDeque<Completed>,
@@ -60,7 +60,7 @@ impl Hdd {
     pub fn new(parameters: &HddParameters, phase: f64) -> IoResult<Hdd> {
         let shape = parameters.shape(phase)?;
         Ok(Hdd {
-            queue: Queue::new(shape.queue_depth),
+            queue: DiskQueue::new(shape.queue_depth),
             shape,
             head: 0.0,
             buffer: Buffer::EMPTY,
@@ -82,7 +82,7 @@ impl Hdd {
     /// Takes up the best of the waiting requests, at `now`.
     fn serve_next(&mut self, now: f64) {
         let (shape, buffer) = (&self.shape, &self.buffer);
-        let buffered = |request: &Waiting| buffer.done(shape, request, now);
+        let buffered = |request: &QueuedRequest| buffer.done(shape, request, now);
         let near = buffer.reach(shape);
         let chosen = self.queue.choose(shape, self.head, now, near, buffered);
         self.serving = chosen.map(|index| self.serve(now, index));
@@ -113,10 +113,10 @@ impl Hdd {
     }
 }
 
-impl Model for Hdd {
-    fn arrive(&mut self, now: Nanos, request: Request) {
+impl DriveModel for Hdd {
+    fn arrive(&mut self, now: Nanos, request: DriveRequest) {
         request.assert_inside(self.shape.sectors);
-        if matches!(request.op, Op::Flush | Op::Discard) {
+        if matches!(request.op, DriveOp::Flush | DriveOp::Discard) {
             self.commands.push_back(Completed {
                 at: nanos(float(now) + self.shape.command_ns),
                 id: request.id,

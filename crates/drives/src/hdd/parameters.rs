@@ -1,6 +1,6 @@
 //! Description of a hard disk, and the limits of its numbers.
 
-use super::{SeekCurve, Shape, Surface};
+use super::{HddShape, SeekCurve, Surface};
 use crate::Figure;
 use block::{IoResult, SECTOR_BYTES};
 
@@ -73,7 +73,7 @@ impl HddParameters {
     }
 
     /// The drive in the units the model computes with.
-    pub(super) fn shape(&self, phase: f64) -> IoResult<Shape> {
+    pub(super) fn shape(&self, phase: f64) -> IoResult<HddShape> {
         let check = |name, figure: Figure, least: f64, most: f64, remedy| {
             figure.within(self.name, name, least..=most, remedy)
         };
@@ -155,7 +155,7 @@ impl HddParameters {
             0.0..=1.0,
             "give the spindle's phase as a share of a turn",
         )?;
-        Ok(Shape {
+        Ok(HddShape {
             sectors,
             seek: self.seek_curve()?,
             surface: Surface::new(sectors, rate_outer / 1e3, rate_inner / 1e3, turn_ms * 1e6),

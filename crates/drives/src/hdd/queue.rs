@@ -3,31 +3,31 @@
 //! Choosing evaluates every request at every service. The numbers for that lie in columns that the
 //! compiler turns into vector instructions.
 
-use super::{Shape, Waiting};
+use super::{HddShape, QueuedRequest};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
 /// The oldest requests in columns, and the rest behind them in order of arrival.
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct DiskQueue {
     depth: usize,
-    seen: Vec<Waiting>,
+    seen: Vec<QueuedRequest>,
     first: Vec<u64>,
     cylinder: Vec<f64>,
     angle: Vec<f64>,
     transfer: Vec<f64>,
     ready: Vec<f64>,
     arrived: Vec<f64>,
-    /// Scratch for [`Queue::choose`].
+    /// Scratch for [`DiskQueue::choose`].
     scores: Vec<f64>,
-    unseen: VecDeque<Waiting>,
+    unseen: VecDeque<QueuedRequest>,
 }
 
-impl Queue {
+impl DiskQueue {
     /// An empty queue of which the drive sees `depth` requests.
-    pub fn new(depth: usize) -> Queue {
+    pub fn new(depth: usize) -> DiskQueue {
         let column = || Vec::with_capacity(depth);
-        Queue {
+        DiskQueue {
             depth,
             seen: Vec::with_capacity(depth),
             first: Vec::with_capacity(depth),
@@ -42,7 +42,7 @@ impl Queue {
     }
 
     /// Adds the youngest request.
-    pub fn push(&mut self, request: Waiting) {
+    pub fn push(&mut self, request: QueuedRequest) {
         if self.seen.len() == self.depth {
             self.unseen.push_back(request);
             return;
@@ -57,7 +57,7 @@ impl Queue {
     }
 
     /// Takes out the request at `index` and lets the next one be seen.
-    pub fn remove(&mut self, index: usize) -> Waiting {
+    pub fn remove(&mut self, index: usize) -> QueuedRequest {
         self.first.swap_remove(index);
         self.cylinder.swap_remove(index);
         self.angle.swap_remove(index);
@@ -76,11 +76,11 @@ impl Queue {
     /// a service, if possible.
     pub fn choose(
         &mut self,
-        shape: &Shape,
+        shape: &HddShape,
         head: f64,
         now: f64,
         near: RangeInclusive<u64>,
-        buffered: impl Fn(&Waiting) -> Option<f64>,
+        buffered: impl Fn(&QueuedRequest) -> Option<f64>,
     ) -> Option<usize> {
         let len = self.seen.len();
         let (cylinder, angle) = (&self.cylinder[..len], &self.angle[..len]);

@@ -2,12 +2,12 @@
 
 use super::seek::SeekCurve;
 use super::surface::Surface;
-use crate::{Op, Request, float};
+use crate::{DriveOp, DriveRequest, float};
 use block::Nanos;
 
 /// The constants of a drive; nanoseconds and bytes a nanosecond.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct HddShape {
     pub(super) sectors: u64,
     pub(super) seek: SeekCurve,
     pub(super) surface: Surface,
@@ -25,9 +25,9 @@ pub(super) struct Shape {
 
 /// A request in the queue, with the numbers of its service computed once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct QueuedRequest {
     pub(super) id: u64,
-    pub(super) op: Op,
+    pub(super) op: DriveOp,
     pub(super) first: u64,
     pub(super) end: u64,
     pub(super) arrived: f64,
@@ -42,34 +42,34 @@ pub(super) struct Waiting {
 
 /// Time at which a sector comes under the head.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reach {
+pub(super) struct HeadReach {
     pub(super) at: f64,
     /// Time added to `at` in choosing, since the drive may miss the sector.
     pub(super) risk: f64,
 }
 
-impl Shape {
+impl HddShape {
     /// Seeks to `cylinder` from `start` on and waits for `angle` to come round.
     #[inline(always)]
-    pub(super) fn reach(&self, head: f64, cylinder: f64, angle: f64, start: f64) -> Reach {
+    pub(super) fn reach(&self, head: f64, cylinder: f64, angle: f64, start: f64) -> HeadReach {
         let distance = (cylinder - head).abs();
         let seeks = distance >= self.surface.track();
         let seek = self.seek.time(distance);
         let there = start + if seeks { seek } else { 0.0 };
         let wait = self.turn_ns * ahead(angle - there * self.turns_per_ns);
         let risky = seeks & (wait < self.guard_ns);
-        Reach {
+        HeadReach {
             at: there + wait,
             risk: if risky { self.turn_ns } else { 0.0 },
         }
     }
 
-    pub(super) fn waiting(&self, now: Nanos, request: Request) -> Waiting {
+    pub(super) fn waiting(&self, now: Nanos, request: DriveRequest) -> QueuedRequest {
         let (first, end) = (request.extent.start.0, request.extent.end().0);
         let arrived = float(now);
         let first_cylinder = self.surface.cylinder(first);
         let end_cylinder = self.surface.cylinder(end);
-        Waiting {
+        QueuedRequest {
             id: request.id,
             op: request.op,
             first,

@@ -23,10 +23,10 @@ mod parameters;
 
 pub use parameters::SsdParameters;
 
-use super::agenda::{Agenda, Server};
-use super::{Completed, Model, Op, Request};
+use super::agenda::{Agenda, SerialResource};
+use super::{Completed, DriveModel, DriveOp, DriveRequest};
 use block::{IoResult, Nanos, SECTOR_BYTES};
-use parameters::{PAGE_BYTES, Shape};
+use parameters::{PAGE_BYTES, SsdShape};
 use slab::Slab;
 use std::collections::VecDeque;
 
@@ -34,7 +34,7 @@ const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
 
 /// State of a drive's spare area: fresh, or written through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wear {
+pub enum SsdWear {
     /// Fresh: as unpacked or erased. Writes are fast until the spare area is used up.
     Fresh,
     /// Steady: the state in the long run.
@@ -43,23 +43,23 @@ pub enum Wear {
 
 /// A flash drive.
 #[derive(Debug)]
-pub struct Ssd {
-    shape: Shape,
-    front: Server,
-    bus: Server,
-    channels: Vec<Channel>,
+pub struct SsdModel {
+    shape: SsdShape,
+    front: SerialResource,
+    bus: SerialResource,
+    channels: Vec<FlashChannel>,
     /// Pages to program, on any channel.
     programs: VecDeque<Program>,
     /// Channel at which the search for an idle one begins.
     cursor: usize,
-    flights: Slab<Flight>,
-    agenda: Agenda<Event>,
+    flights: Slab<SsdRequest>,
+    agenda: Agenda<SsdEvent>,
     spare_bytes: u64,
-    streams: Streams,
+    streams: WriteStreams,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Channel {
+struct FlashChannel {
     busy: bool,
     /// Flights with pages that wait to be sensed.
     reads: VecDeque<usize>,
@@ -75,13 +75,13 @@ struct Program {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Flight {
-    request: Request,
+struct SsdRequest {
+    request: DriveRequest,
     pages_left: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
+enum SsdEvent {
     /// The front end has taken the command.
     Decoded(usize),
     /// The data of a write have come in.
@@ -94,66 +94,66 @@ enum Event {
     Done(usize),
 }
 
-impl Ssd {
+impl SsdModel {
     /// An idle drive.
     ///
     /// `Err` names the parameter that no drive can have, its range and the remedy.
-    pub fn new(parameters: &SsdParameters, wear: Wear) -> IoResult<Ssd> {
+    pub fn new(parameters: &SsdParameters, wear: SsdWear) -> IoResult<SsdModel> {
         let shape = parameters.shape()?;
-        Ok(Ssd {
-            front: Server::default(),
-            bus: Server::default(),
-            channels: vec![Channel::default(); shape.channels],
+        Ok(SsdModel {
+            front: SerialResource::default(),
+            bus: SerialResource::default(),
+            channels: vec![FlashChannel::default(); shape.channels],
             programs: VecDeque::new(),
             cursor: 0,
             flights: Slab::new(),
             agenda: Agenda::new(),
             spare_bytes: match wear {
-                Wear::Fresh => shape.spare_bytes,
-                Wear::Steady => 0,
+                SsdWear::Fresh => shape.spare_bytes,
+                SsdWear::Steady => 0,
             },
-            streams: Streams::default(),
+            streams: WriteStreams::default(),
             shape,
         })
     }
 
-    fn handle(&mut self, now: Nanos, event: Event, done: &mut Vec<Completed>) {
+    fn handle(&mut self, now: Nanos, event: SsdEvent, done: &mut Vec<Completed>) {
         match event {
-            Event::Decoded(flight) => self.decoded(now, flight),
-            Event::Received(flight) => self.received(now, flight),
-            Event::Paged { flight, channel } => {
+            SsdEvent::Decoded(flight) => self.decoded(now, flight),
+            SsdEvent::Received(flight) => self.received(now, flight),
+            SsdEvent::Paged { flight, channel } => {
                 self.channels[channel].busy = false;
                 self.work(now, channel);
                 self.paged(now, flight, done);
             }
-            Event::Begun { channel } => {
+            SsdEvent::Begun { channel } => {
                 self.channels[channel].busy = false;
                 self.work(now, channel);
             }
-            Event::Done(flight) => self.complete(now, flight, done),
+            SsdEvent::Done(flight) => self.complete(now, flight, done),
         }
     }
 
     fn decoded(&mut self, now: Nanos, flight: usize) {
-        let Flight { request, .. } = self.flights[flight];
+        let SsdRequest { request, .. } = self.flights[flight];
         match request.op {
-            Op::Read => {
+            DriveOp::Read => {
                 for page in pages(request) {
                     let channel = page as usize % self.channels.len();
                     self.channels[channel].reads.push_back(flight);
                     self.work(now, channel);
                 }
             }
-            Op::Write => {
+            DriveOp::Write => {
                 let at = self.bus.serve(now, self.shape.on_bus(request));
-                self.agenda.enter(at, Event::Received(flight));
+                self.agenda.enter(at, SsdEvent::Received(flight));
             }
-            Op::Flush | Op::Discard => self.agenda.enter(now, Event::Done(flight)),
+            DriveOp::Flush | DriveOp::Discard => self.agenda.enter(now, SsdEvent::Done(flight)),
         }
     }
 
     fn received(&mut self, now: Nanos, flight: usize) {
-        let Flight { request, .. } = self.flights[flight];
+        let SsdRequest { request, .. } = self.flights[flight];
         let bytes = request.extent.len.bytes();
         let streams = self.streams.continues(request);
         for _ in pages(request) {
@@ -176,7 +176,7 @@ impl Ssd {
 
     /// One page of `flight` is done.
     fn paged(&mut self, now: Nanos, flight: usize, done: &mut Vec<Completed>) {
-        let Flight {
+        let SsdRequest {
             request,
             pages_left,
         } = &mut self.flights[flight];
@@ -184,11 +184,11 @@ impl Ssd {
         if *pages_left > 0 {
             return;
         }
-        if request.op == Op::Write {
+        if request.op == DriveOp::Write {
             self.complete(now, flight, done);
         } else {
             let at = self.bus.serve(now, self.shape.on_bus(*request));
-            self.agenda.enter(at, Event::Done(flight));
+            self.agenda.enter(at, SsdEvent::Done(flight));
         }
     }
 
@@ -199,16 +199,16 @@ impl Ssd {
             return;
         }
         let (takes, event) = if let Some(flight) = idle.reads.pop_front() {
-            (self.shape.sense, Event::Paged { flight, channel })
+            (self.shape.sense, SsdEvent::Paged { flight, channel })
         } else if let Some(program) = idle.begun.take().or_else(|| self.programs.pop_front()) {
             let Program { flight, left } = program;
             let part = left.min(self.shape.program_streaming);
             if part == left {
-                (part, Event::Paged { flight, channel })
+                (part, SsdEvent::Paged { flight, channel })
             } else {
                 let left = left - part;
                 idle.begun = Some(Program { flight, left });
-                (part, Event::Begun { channel })
+                (part, SsdEvent::Begun { channel })
             }
         } else {
             return;
@@ -218,7 +218,7 @@ impl Ssd {
     }
 
     fn complete(&mut self, now: Nanos, flight: usize, done: &mut Vec<Completed>) {
-        let Flight { request, .. } = self.flights.remove(flight);
+        let SsdRequest { request, .. } = self.flights.remove(flight);
         done.push(Completed {
             at: now,
             id: request.id,
@@ -226,15 +226,15 @@ impl Ssd {
     }
 }
 
-impl Model for Ssd {
-    fn arrive(&mut self, now: Nanos, request: Request) {
+impl DriveModel for SsdModel {
+    fn arrive(&mut self, now: Nanos, request: DriveRequest) {
         request.assert_inside(self.shape.sectors);
-        let flight = self.flights.insert(Flight {
+        let flight = self.flights.insert(SsdRequest {
             request,
             pages_left: pages(request).count() as u64,
         });
         let at = self.front.serve(now, self.shape.front);
-        self.agenda.enter(at, Event::Decoded(flight));
+        self.agenda.enter(at, SsdEvent::Decoded(flight));
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -249,21 +249,21 @@ impl Model for Ssd {
 }
 
 /// The pages that a request touches.
-fn pages(request: Request) -> std::ops::Range<u64> {
+fn pages(request: DriveRequest) -> std::ops::Range<u64> {
     let extent = request.extent;
     extent.start.0 / PAGE_SECTORS..extent.end().0.div_ceil(PAGE_SECTORS)
 }
 
 /// Ends of the last few writes, to distinguish streams from random writes.
 #[derive(Debug, Default)]
-struct Streams {
+struct WriteStreams {
     ends: [u64; 8],
     oldest: usize,
 }
 
-impl Streams {
+impl WriteStreams {
     /// True if a write continues a recent one. Remembers the end of the write.
-    fn continues(&mut self, write: Request) -> bool {
+    fn continues(&mut self, write: DriveRequest) -> bool {
         let (start, end) = (write.extent.start.0, write.extent.end().0);
         let found = self.ends.iter().position(|known| *known == start);
         let place = found.unwrap_or(self.oldest);

@@ -1,6 +1,6 @@
 //! Description of a flash drive, and the limits of its numbers.
 
-use crate::{Figure, Request, nanos, transfer};
+use crate::{DriveRequest, Figure, nanos, transfer};
 use block::{IoResult, Nanos};
 
 /// The bytes of a page, the unit in which channels sense and program.
@@ -31,7 +31,7 @@ pub struct SsdParameters {
 
 /// The drive in the units the model computes with.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct SsdShape {
     pub sectors: u64,
     pub channels: usize,
     pub front: Nanos,
@@ -45,9 +45,9 @@ pub(super) struct Shape {
     bus_mb_s: f64,
 }
 
-impl Shape {
+impl SsdShape {
     /// The time of a request's data on the bus.
-    pub fn on_bus(&self, request: Request) -> Nanos {
+    pub fn on_bus(&self, request: DriveRequest) -> Nanos {
         transfer(request.extent.len.bytes(), self.bus_mb_s)
     }
 }
@@ -72,7 +72,7 @@ impl SsdParameters {
         ]
     }
 
-    pub(super) fn shape(&self) -> IoResult<Shape> {
+    pub(super) fn shape(&self) -> IoResult<SsdShape> {
         let check = |name, figure: Figure, least: f64, most: f64, remedy| {
             figure.within(self.name, name, least..=most, remedy)
         };
@@ -128,7 +128,7 @@ impl SsdParameters {
             "give the spare area in GB, 0 for a drive that is never fresh",
         )?;
         let channels = channels as usize;
-        Ok(Shape {
+        Ok(SsdShape {
             sectors,
             channels,
             front: nanos(front_us * 1e3),

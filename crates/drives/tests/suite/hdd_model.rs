@@ -6,8 +6,8 @@
 use crate::common::{derived, near, varied};
 use block::{Extent, Lba, Nanos, Sectors};
 use drives::catalogue::hdd;
-use drives::measure::{ClosedLoop, Measured, random, request, sequential};
-use drives::{Hdd, HddFirmware, HddParameters, Model, Op, SeekCurve};
+use drives::measure::{ClosedLoop, DriveMeasured, random, request, sequential};
+use drives::{DriveModel, DriveOp, Hdd, HddFirmware, HddParameters, SeekCurve};
 
 const MIB: Sectors = Sectors::from_mib(1);
 const PAGE: Sectors = Sectors(8);
@@ -54,7 +54,7 @@ fn canary_a_straight_or_a_falling_seek_curve_is_found() {
 }
 
 /// Streams 256 MiB from `from` on, with two requests in flight.
-fn stream(drive: &HddParameters, op: Op, from: Lba) -> Measured {
+fn stream(drive: &HddParameters, op: DriveOp, from: Lba) -> DriveMeasured {
     let run = ClosedLoop {
         depth: 2,
         warm_up: 8,
@@ -66,7 +66,7 @@ fn stream(drive: &HddParameters, op: Op, from: Lba) -> Measured {
 
 fn check_media_rate(truth: &HddParameters, drive: &HddParameters) -> Result<(), String> {
     let last = Lba(drive.capacity().0 - 300 * MIB.0);
-    for op in [Op::Read, Op::Write] {
+    for op in [DriveOp::Read, DriveOp::Write] {
         let outer = stream(drive, op, Lba::ZERO).mb_s();
         near("outer rate", outer, truth.rate_outer_mb_s, 0.005)?;
         let inner = stream(drive, op, last).mb_s();
@@ -127,7 +127,7 @@ fn bare(drive: HddParameters) -> HddParameters {
     }
 }
 
-fn random_reads(drive: &HddParameters, depth: u64, count: u64) -> Measured {
+fn random_reads(drive: &HddParameters, depth: u64, count: u64) -> DriveMeasured {
     let run = ClosedLoop {
         depth,
         warm_up: 10 * depth,
@@ -137,7 +137,7 @@ fn random_reads(drive: &HddParameters, depth: u64, count: u64) -> Measured {
     run.run(
         &mut model,
         Nanos::ZERO,
-        random(Op::Read, PAGE, drive.capacity(), 7),
+        random(DriveOp::Read, PAGE, drive.capacity(), 7),
     )
 }
 
@@ -258,7 +258,7 @@ fn age_bounds_the_longest_wait() {
 
 /// Serves `requests` one after the other, each arriving `gap` after the last
 /// completed, and returns their latencies.
-fn one_by_one(drive: &HddParameters, gap: Nanos, requests: &[(Op, Extent)]) -> Vec<Nanos> {
+fn one_by_one(drive: &HddParameters, gap: Nanos, requests: &[(DriveOp, Extent)]) -> Vec<Nanos> {
     let mut model = Hdd::new(drive, 0.0).unwrap();
     let (mut now, mut done) = (Nanos::ZERO, Vec::new());
     let mut latencies = Vec::new();
@@ -280,14 +280,14 @@ fn at_mib(mib: u64, len: Sectors) -> Extent {
 fn reads_behind_and_ahead_of_the_last_one_come_from_the_buffer() {
     let bus_and_command = Nanos::from_micros(100 + 14);
     let steps = [
-        ("first read", (Op::Read, at_mib(1_000, MIB)), false),
-        ("look-behind", (Op::Read, at_mib(1_000, PAGE)), true),
-        ("read-ahead", (Op::Read, at_mib(1_001, PAGE)), true),
-        ("too far ahead", (Op::Read, at_mib(1_004, PAGE)), false),
-        ("never read", (Op::Read, at_mib(1_003, PAGE)), false),
-        ("again", (Op::Read, at_mib(1_003, PAGE)), true),
-        ("write", (Op::Write, at_mib(1_003, PAGE)), false),
-        ("after a write", (Op::Read, at_mib(1_003, PAGE)), false),
+        ("first read", (DriveOp::Read, at_mib(1_000, MIB)), false),
+        ("look-behind", (DriveOp::Read, at_mib(1_000, PAGE)), true),
+        ("read-ahead", (DriveOp::Read, at_mib(1_001, PAGE)), true),
+        ("too far ahead", (DriveOp::Read, at_mib(1_004, PAGE)), false),
+        ("never read", (DriveOp::Read, at_mib(1_003, PAGE)), false),
+        ("again", (DriveOp::Read, at_mib(1_003, PAGE)), true),
+        ("write", (DriveOp::Write, at_mib(1_003, PAGE)), false),
+        ("after a write", (DriveOp::Read, at_mib(1_003, PAGE)), false),
     ];
     let requests = steps.map(|(_, request, _)| request);
     let latencies = one_by_one(&hdd::ST3500320AS, Nanos::from_millis(50), &requests);
@@ -303,8 +303,8 @@ fn read_ahead_pauses_when_the_host_does() {
         &drive,
         Nanos::from_secs(1),
         &[
-            (Op::Read, at_mib(0, MIB)),
-            (Op::Read, at_mib(1, Sectors::from_mib(8))),
+            (DriveOp::Read, at_mib(0, MIB)),
+            (DriveOp::Read, at_mib(1, Sectors::from_mib(8))),
         ],
     );
     // 8 MiB less the 1 MB ahead at the outer rate (an estimate).
@@ -325,8 +325,8 @@ fn a_write_that_comes_too_late_for_its_sector_waits_a_turn() {
         &drive,
         Nanos::ZERO,
         &[
-            (Op::Write, at_mib(0, PAGE)),
-            (Op::Write, Extent::new(Lba(8), PAGE)),
+            (DriveOp::Write, at_mib(0, PAGE)),
+            (DriveOp::Write, Extent::new(Lba(8), PAGE)),
         ],
     );
     // The second command is decoded after the head has passed its sector, which
@@ -350,7 +350,7 @@ fn a_trace_is_the_same_everywhere_and_differs_by_phase() {
             warm_up: 0,
             count: 5_000,
         };
-        let reads = random(Op::Read, PAGE, hdd::SAS10K_300.capacity(), 3);
+        let reads = random(DriveOp::Read, PAGE, hdd::SAS10K_300.capacity(), 3);
         let run = run.run(&mut model, Nanos::ZERO, reads);
         // FNV-1a over the latencies.
         run.latencies

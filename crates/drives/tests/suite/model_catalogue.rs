@@ -2,7 +2,7 @@
 //! parameters where `HOTSET_SHARED` names their folder.
 
 use drives::catalogue::{Drive, controller, hdd, link, ssd};
-use drives::{Basis, Controller, Figure, Hdd, Link, Wear};
+use drives::{Basis, Controller, Figure, Hdd, ModelledLink, SsdWear};
 use serde_json::Value;
 use std::collections::HashSet;
 
@@ -23,14 +23,14 @@ fn every_device_is_possible_and_has_a_name_of_its_own() {
         assert!(figures.iter().all(|(_, figure)| !figure.source.is_empty()));
     }
     for drive in Drive::all() {
-        drive.model(0.5, Wear::Steady).unwrap();
+        drive.model(0.5, SsdWear::Steady).unwrap();
         assert_eq!(Drive::named(drive.name()).unwrap().name(), drive.name());
     }
     for parameters in controller::ALL {
         Controller::new(&parameters, Vec::<Hdd>::new()).unwrap();
     }
     for parameters in link::ALL {
-        Link::new(&parameters, Hdd::new(&hdd::SAS15K, 0.0).unwrap()).unwrap();
+        ModelledLink::new(&parameters, Hdd::new(&hdd::SAS15K, 0.0).unwrap()).unwrap();
     }
 }
 

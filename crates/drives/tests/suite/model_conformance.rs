@@ -4,7 +4,8 @@
 use block::{Extent, Fua, Lba, Nanos, Sectors};
 use drives::catalogue::{Drive, controller, hdd, link, ssd};
 use drives::{
-    Completed, Controller, ControllerParameters, Hdd, Link, Model, Op, Pacer, Request, Ssd, Wear,
+    Completed, Controller, ControllerParameters, DriveModel, DriveOp, DrivePacer, DriveRequest,
+    Hdd, ModelledLink, SsdModel, SsdWear,
 };
 use std::collections::HashMap;
 
@@ -12,7 +13,7 @@ const REQUESTS: u64 = 2_000;
 const UNITS: u32 = 7;
 
 /// Bursts of random requests with pauses in between, all inside `sectors`.
-fn requests(seed: u64, sectors: Sectors, units: u32) -> Vec<(Nanos, Request)> {
+fn requests(seed: u64, sectors: Sectors, units: u32) -> Vec<(Nanos, DriveRequest)> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut now = Nanos::ZERO;
     (0..REQUESTS)
@@ -27,17 +28,17 @@ fn requests(seed: u64, sectors: Sectors, units: u32) -> Vec<(Nanos, Request)> {
             let span = if rng.bool() { sectors.0 } else { 8_192 };
             let start = Lba(rng.u64(0..span - len.0));
             let op = match rng.u32(0..20) {
-                0 => Op::Flush,
-                1 => Op::Discard,
-                2..=9 => Op::Write,
-                _ => Op::Read,
+                0 => DriveOp::Flush,
+                1 => DriveOp::Discard,
+                2..=9 => DriveOp::Write,
+                _ => DriveOp::Read,
             };
             let fua = if rng.u32(0..4) == 0 {
                 Fua::Yes
             } else {
                 Fua::No
             };
-            let request = Request {
+            let request = DriveRequest {
                 id,
                 unit: rng.u32(0..units),
                 op,
@@ -51,8 +52,8 @@ fn requests(seed: u64, sectors: Sectors, units: u32) -> Vec<(Nanos, Request)> {
 
 /// Runs `model` through `requests`; returns the completed ones, or the broken promise.
 fn run(
-    model: &mut impl Model,
-    requests: &[(Nanos, Request)],
+    model: &mut impl DriveModel,
+    requests: &[(Nanos, DriveRequest)],
 ) -> Result<Vec<Completed>, &'static str> {
     let mut arrivals = requests.iter().peekable();
     let mut arrived = HashMap::new();
@@ -100,7 +101,7 @@ fn run(
 }
 
 /// Checks a model on several seeds, and that two runs are the same.
-fn conforms<M: Model>(sectors: Sectors, make: impl Fn() -> M) {
+fn conforms<M: DriveModel>(sectors: Sectors, make: impl Fn() -> M) {
     for seed in 0..8 {
         let requests = requests(seed, sectors, UNITS);
         let first = run(&mut make(), &requests);
@@ -125,7 +126,7 @@ fn seven_behind(parameters: &ControllerParameters) -> Controller<Hdd> {
 #[test]
 fn drives_conform() {
     for drive in Drive::all() {
-        for wear in [Wear::Fresh, Wear::Steady] {
+        for wear in [SsdWear::Fresh, SsdWear::Steady] {
             conforms(drive.capacity(), || drive.model(0.3, wear).unwrap());
         }
     }
@@ -146,10 +147,14 @@ fn links_conform_in_front_of_controllers_and_drives() {
     for mut parameters in link::ALL {
         parameters.links.value = 2.0;
         conforms(hdd::SAS10K_146.capacity(), || {
-            Link::new(&parameters, seven_behind(&controller::H710P)).unwrap()
+            ModelledLink::new(&parameters, seven_behind(&controller::H710P)).unwrap()
         });
         conforms(ssd::X25_E.capacity(), || {
-            Link::new(&parameters, Ssd::new(&ssd::X25_E, Wear::Fresh).unwrap()).unwrap()
+            ModelledLink::new(
+                &parameters,
+                SsdModel::new(&ssd::X25_E, SsdWear::Fresh).unwrap(),
+            )
+            .unwrap()
         });
     }
 }
@@ -160,8 +165,8 @@ struct Broken<F> {
     spoil: F,
 }
 
-impl<F: FnMut(&mut Vec<Completed>)> Model for Broken<F> {
-    fn arrive(&mut self, now: Nanos, request: Request) {
+impl<F: FnMut(&mut Vec<Completed>)> DriveModel for Broken<F> {
+    fn arrive(&mut self, now: Nanos, request: DriveRequest) {
         self.model.arrive(now, request);
     }
 
@@ -202,7 +207,7 @@ fn a_pacer_keeps_the_models_schedule_however_late_it_is_asked() {
     let disk = || Hdd::new(&hdd::SAS10K_146, 0.0).unwrap();
     let requests = requests(1, hdd::SAS10K_146.capacity(), 1);
     let expected = run(&mut disk(), &requests).unwrap();
-    let mut pacer = Pacer::new(disk());
+    let mut pacer = DrivePacer::new(disk());
     let mut due = Vec::new();
     let mut rng = fastrand::Rng::with_seed(2);
     for (at, request) in &requests {

@@ -8,8 +8,8 @@ use drives::catalogue::link::{GIGABIT, TEN_GIGABIT};
 use drives::catalogue::ssd::{NYTRO_400, X25_E};
 use drives::measure::{ClosedLoop, random, request, sequential};
 use drives::{
-    Completed, Controller, ControllerParameters, Hdd, Link, LinkParameters, Model, Op, Request,
-    Ssd, Wear,
+    Completed, Controller, ControllerParameters, DriveModel, DriveOp, DriveRequest, Hdd,
+    LinkParameters, ModelledLink, SsdModel, SsdWear,
 };
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -22,8 +22,8 @@ fn disk(phase: f64) -> Hdd {
     Hdd::new(&SAS10K_146, phase).unwrap()
 }
 
-fn flash() -> Ssd {
-    Ssd::new(&NYTRO_400, Wear::Fresh).unwrap()
+fn flash() -> SsdModel {
+    SsdModel::new(&NYTRO_400, SsdWear::Fresh).unwrap()
 }
 
 fn closed_loop(depth: u64, warm_up: u64, count: u64) -> ClosedLoop {
@@ -35,7 +35,7 @@ fn closed_loop(depth: u64, warm_up: u64, count: u64) -> ClosedLoop {
 }
 
 /// The latency of `request` on an idle `model`.
-fn alone(model: &mut impl Model, now: Nanos, request: Request) -> Nanos {
+fn alone(model: &mut impl DriveModel, now: Nanos, request: DriveRequest) -> Nanos {
     let mut done = Vec::new();
     model.arrive(now, request);
     while done.is_empty() {
@@ -62,7 +62,7 @@ fn a_cached_write_takes_command_and_acknowledgement_while_there_is_room() {
         cache_mb: varied(1.0),
         ..H710P
     };
-    let random_writes = || random(Op::Write, PAGE, SAS10K_146.capacity(), 4);
+    let random_writes = || random(DriveOp::Write, PAGE, SAS10K_146.capacity(), 4);
     let burst = closed_loop(1, 0, 150);
     let burst = burst.run(&mut cached(&small), Nanos::ZERO, random_writes());
     assert!(
@@ -95,7 +95,7 @@ fn small_sequential_writes_are_destaged_at_the_media_rate() {
         };
         // The writes that fit the cache are not counted.
         let run = closed_loop(32, 8_000, 40_000);
-        let writes = sequential(Op::Write, PAGE, Lba::ZERO);
+        let writes = sequential(DriveOp::Write, PAGE, Lba::ZERO);
         let run = run.run(&mut cached(&parameters), Nanos::ZERO, writes);
         near("destaged", run.mb_s(), SAS10K_146.rate_outer_mb_s, 0.02).unwrap();
     }
@@ -105,15 +105,19 @@ fn small_sequential_writes_are_destaged_at_the_media_rate() {
 fn idle_time_empties_the_cache_and_dirty_data_are_read_from_it() {
     let mut model = cached(&H710P);
     for id in 0..50 {
-        let write = request(id, Op::Write, page(id * 100));
+        let write = request(id, DriveOp::Write, page(id * 100));
         let now = Nanos::from_micros(id * 100);
         assert_eq!(alone(&mut model, now, write), ACKNOWLEDGED);
     }
     let now = Nanos::from_millis(6);
-    let hit = alone(&mut model, now, request(50, Op::Read, page(4_900)));
+    let hit = alone(&mut model, now, request(50, DriveOp::Read, page(4_900)));
     assert_eq!(hit, ACKNOWLEDGED);
     let half_dirty = Extent::new(page(4_800).start, Sectors(16));
-    let half = alone(&mut model, now + hit, request(51, Op::Read, half_dirty));
+    let half = alone(
+        &mut model,
+        now + hit,
+        request(51, DriveOp::Read, half_dirty),
+    );
     assert!(half > Nanos::from_millis(1), "{half}");
     let mut done = Vec::new();
     while let Some(at) = model.next_event() {
@@ -123,7 +127,7 @@ fn idle_time_empties_the_cache_and_dirty_data_are_read_from_it() {
     let miss = alone(
         &mut model,
         Nanos::from_secs(10),
-        request(52, Op::Read, page(900)),
+        request(52, DriveOp::Read, page(900)),
     );
     assert!(miss > Nanos::from_millis(1), "{miss}");
 }
@@ -135,8 +139,8 @@ struct Noting {
     starts: Rc<RefCell<Vec<u64>>>,
 }
 
-impl Model for Noting {
-    fn arrive(&mut self, now: Nanos, request: Request) {
+impl DriveModel for Noting {
+    fn arrive(&mut self, now: Nanos, request: DriveRequest) {
         self.starts.borrow_mut().push(request.extent.start.0);
         let begins = self.queue.back().map_or(now, |(done, _)| *done);
         let done = begins + Nanos::from_millis(1);
@@ -167,7 +171,7 @@ fn destaging_sweeps_upwards_and_joins_what_lies_side_by_side() {
     // 500 goes out at once; later writes are swept from there upwards.
     for (id, start) in [500, 100, 900, 108, 700, 92].into_iter().enumerate() {
         let extent = Extent::new(Lba(start), PAGE);
-        model.arrive(Nanos::ZERO, request(id as u64, Op::Write, extent));
+        model.arrive(Nanos::ZERO, request(id as u64, DriveOp::Write, extent));
     }
     let mut done = Vec::new();
     while let Some(at) = model.next_event() {
@@ -181,9 +185,9 @@ fn a_flush_waits_for_a_cache_that_forgets_and_only_for_that() {
     let flushed = |parameters: &ControllerParameters| {
         let mut model = cached(parameters);
         for id in 0..20 {
-            model.arrive(Nanos::ZERO, request(id, Op::Write, page(id * 1_000)));
+            model.arrive(Nanos::ZERO, request(id, DriveOp::Write, page(id * 1_000)));
         }
-        model.arrive(Nanos::ZERO, request(20, Op::Flush, Extent::default()));
+        model.arrive(Nanos::ZERO, request(20, DriveOp::Flush, Extent::default()));
         let mut done = Vec::new();
         while !done.iter().any(|completed: &Completed| completed.id == 20) {
             model.advance(model.next_event().unwrap(), &mut done);
@@ -197,7 +201,7 @@ fn a_flush_waits_for_a_cache_that_forgets_and_only_for_that() {
 
 #[test]
 fn a_write_that_must_be_durable_passes_a_cache_that_forgets() {
-    let mut write = request(0, Op::Write, page(50_000));
+    let mut write = request(0, DriveOp::Write, page(50_000));
     write.fua = Fua::Yes;
     let through = alone(&mut cached(&DRIVE_CACHE), Nanos::ZERO, write);
     assert!(through > Nanos::from_millis(1), "{through}");
@@ -207,7 +211,7 @@ fn a_write_that_must_be_durable_passes_a_cache_that_forgets() {
 #[test]
 fn command_time_caps_what_a_controller_passes_on() {
     let mut model = Controller::new(&WRITE_THROUGH, vec![flash()]).unwrap();
-    let reads = random(Op::Read, PAGE, NYTRO_400.capacity(), 4);
+    let reads = random(DriveOp::Read, PAGE, NYTRO_400.capacity(), 4);
     let iops = closed_loop(64, 100, 20_000).run(&mut model, Nanos::ZERO, reads);
     let most = derived(1e6 / WRITE_THROUGH.command_us.value);
     near("IOPS", iops.iops(), most, 0.01).unwrap();
@@ -217,10 +221,10 @@ fn command_time_caps_what_a_controller_passes_on() {
 fn iops_of_disks(units: u32) -> f64 {
     let disks = (0..units).map(|unit| disk(f64::from(unit) / 7.0)).collect();
     let mut model = Controller::new(&WRITE_THROUGH, disks).unwrap();
-    let mut reads = random(Op::Read, PAGE, SAS10K_146.capacity(), 4);
+    let mut reads = random(DriveOp::Read, PAGE, SAS10K_146.capacity(), 4);
     let depth = u64::from(units) * 8;
     let run = closed_loop(depth, depth * 4, 5_000 * u64::from(units));
-    let run = run.run(&mut model, Nanos::ZERO, |id| Request {
+    let run = run.run(&mut model, Nanos::ZERO, |id| DriveRequest {
         unit: id as u32 % units,
         ..reads(id)
     });
@@ -234,13 +238,13 @@ fn seven_disks_behind_a_controller_serve_seven_times_as_much() {
 }
 
 /// The rate of streams of `op` to each of `units` flash drives behind links.
-fn rate_over(parameters: &LinkParameters, op: Op, units: u64) -> f64 {
+fn rate_over(parameters: &LinkParameters, op: DriveOp, units: u64) -> f64 {
     let drives = (0..units).map(|_| flash()).collect();
     let adapter = Controller::new(&WRITE_THROUGH, drives).unwrap();
-    let mut model = Link::new(parameters, adapter).unwrap();
+    let mut model = ModelledLink::new(parameters, adapter).unwrap();
     let mut requests = sequential(op, MIB, Lba::ZERO);
     let run = closed_loop(4 * units, 16, 400);
-    let run = run.run(&mut model, Nanos::ZERO, |id| Request {
+    let run = run.run(&mut model, Nanos::ZERO, |id| DriveRequest {
         unit: (id % units) as u32,
         ..requests(id)
     });
@@ -249,7 +253,7 @@ fn rate_over(parameters: &LinkParameters, op: Op, units: u64) -> f64 {
 
 #[test]
 fn a_link_caps_the_rate_both_ways() {
-    for op in [Op::Read, Op::Write] {
+    for op in [DriveOp::Read, DriveOp::Write] {
         for parameters in [GIGABIT, TEN_GIGABIT] {
             // The drives behind a ten-gigabit link write 1000 MB/s each.
             let units = 2;
@@ -266,23 +270,23 @@ fn one_flow_uses_one_of_two_bonded_links() {
         ..GIGABIT
     };
     let one = GIGABIT.rate_mb_s;
-    near("one flow", rate_over(&bonded, Op::Read, 1), one, 0.01).unwrap();
+    near("one flow", rate_over(&bonded, DriveOp::Read, 1), one, 0.01).unwrap();
     let two = derived(2.0 * one.value);
-    near("two flows", rate_over(&bonded, Op::Read, 2), two, 0.01).unwrap();
+    near("two flows", rate_over(&bonded, DriveOp::Read, 2), two, 0.01).unwrap();
 }
 
 #[test]
 fn a_round_trip_and_the_transfer_add_to_the_drives_latency() {
-    let flash = || Ssd::new(&X25_E, Wear::Fresh).unwrap();
+    let flash = || SsdModel::new(&X25_E, SsdWear::Fresh).unwrap();
     let added = |op, extent| {
-        let mut linked = Link::new(&GIGABIT, flash()).unwrap();
+        let mut linked = ModelledLink::new(&GIGABIT, flash()).unwrap();
         let far = alone(&mut linked, Nanos::ZERO, request(0, op, extent));
         let here = alone(&mut flash(), Nanos::ZERO, request(0, op, extent));
         (far - here).as_secs_f64() * 1e6
     };
     let round_trip = GIGABIT.round_trip_us.value;
     let transfer = 4_096.0 / GIGABIT.rate_mb_s.value;
-    for op in [Op::Read, Op::Write] {
+    for op in [DriveOp::Read, DriveOp::Write] {
         near(
             "page",
             added(op, page(1)),
@@ -291,7 +295,7 @@ fn a_round_trip_and_the_transfer_add_to_the_drives_latency() {
         )
         .unwrap();
     }
-    let flush = added(Op::Flush, Extent::default());
+    let flush = added(DriveOp::Flush, Extent::default());
     near("flush", flush, GIGABIT.round_trip_us, 1e-4).unwrap();
 }
 
@@ -301,7 +305,7 @@ fn canary_a_link_of_twice_the_rate_is_found() {
         rate_mb_s: varied(234.0),
         ..GIGABIT
     };
-    let rate = rate_over(&faster, Op::Read, 1);
+    let rate = rate_over(&faster, DriveOp::Read, 1);
     near("rate", rate, GIGABIT.rate_mb_s, 0.01).unwrap_err();
 }
 
@@ -312,7 +316,9 @@ fn an_impossible_parameter_names_value_range_and_remedy() {
         ..GIGABIT
     };
     assert_eq!(
-        Link::new(&endless, flash()).unwrap_err().to_string(),
+        ModelledLink::new(&endless, flash())
+            .unwrap_err()
+            .to_string(),
         "1GbE: parameter links = 0 is outside 1..=64; give the number of links bonded together"
     );
     let negative = ControllerParameters {

@@ -3,20 +3,26 @@
 use crate::common::{derived, near, varied};
 use block::{Extent, Lba, Nanos, Sectors};
 use drives::catalogue::ssd::{self, X25_E, X25_M};
-use drives::measure::{ClosedLoop, Measured, random, request, sequential};
-use drives::{Figure, Model, Op, Ssd, SsdParameters, Wear};
+use drives::measure::{ClosedLoop, DriveMeasured, random, request, sequential};
+use drives::{DriveModel, DriveOp, Figure, SsdModel, SsdParameters, SsdWear};
 
 const PAGE: Sectors = Sectors(8);
 const READ_IOPS: Figure =
     Figure::datasheet(35_000.0, "Intel X25-E datasheet, by the table of Wikipedia");
 
-fn measure(drive: &SsdParameters, wear: Wear, op: Op, depth: u64, count: u64) -> Measured {
+fn measure(
+    drive: &SsdParameters,
+    wear: SsdWear,
+    op: DriveOp,
+    depth: u64,
+    count: u64,
+) -> DriveMeasured {
     let run = ClosedLoop {
         depth,
         warm_up: depth * 4,
         count,
     };
-    let mut model = Ssd::new(drive, wear).unwrap();
+    let mut model = SsdModel::new(drive, wear).unwrap();
     run.run(
         &mut model,
         Nanos::ZERO,
@@ -24,24 +30,32 @@ fn measure(drive: &SsdParameters, wear: Wear, op: Op, depth: u64, count: u64) ->
     )
 }
 
-fn stream(drive: &SsdParameters, wear: Wear, op: Op, depth: u64, len: Sectors) -> Measured {
+fn stream(
+    drive: &SsdParameters,
+    wear: SsdWear,
+    op: DriveOp,
+    depth: u64,
+    len: Sectors,
+) -> DriveMeasured {
     let run = ClosedLoop {
         depth,
         warm_up: depth * 4,
         count: 4_000,
     };
-    let mut model = Ssd::new(drive, wear).unwrap();
+    let mut model = SsdModel::new(drive, wear).unwrap();
     run.run(&mut model, Nanos::ZERO, sequential(op, len, Lba::ZERO))
 }
 
 #[test]
 fn a_lone_read_takes_front_end_die_and_bus() {
     for drive in ssd::ALL {
-        let latency = measure(&drive, Wear::Fresh, Op::Read, 1, 1_000).latency_mean_s() * 1e6;
+        let latency =
+            measure(&drive, SsdWear::Fresh, DriveOp::Read, 1, 1_000).latency_mean_s() * 1e6;
         let sum = drive.front_us.value + drive.die_us.value + 4_096.0 / drive.bus_mb_s.value;
         near(drive.name, latency, derived(sum), 1e-3).unwrap();
     }
-    let latency = |drive| measure(drive, Wear::Fresh, Op::Read, 1, 1_000).latency_mean_s() * 1e6;
+    let latency =
+        |drive| measure(drive, SsdWear::Fresh, DriveOp::Read, 1, 1_000).latency_mean_s() * 1e6;
     let engineering = |us| Figure::estimate(us, "engineering estimate of the read latency");
     near("X25-E", latency(&X25_E), engineering(75.0), 0.02).unwrap();
     near("X25-M", latency(&X25_M), engineering(85.0), 0.02).unwrap();
@@ -50,12 +64,12 @@ fn a_lone_read_takes_front_end_die_and_bus() {
 #[test]
 fn random_reads_reach_the_datasheet_rate_at_depth_32() {
     for drive in [X25_E, X25_M] {
-        let iops = measure(&drive, Wear::Steady, Op::Read, 32, 20_000).iops();
+        let iops = measure(&drive, SsdWear::Steady, DriveOp::Read, 32, 20_000).iops();
         near(drive.name, iops, READ_IOPS, 0.01).unwrap();
     }
     for drive in ssd::ALL {
         // The front end takes one command at a time.
-        let deep = measure(&drive, Wear::Fresh, Op::Read, 128, 20_000).iops();
+        let deep = measure(&drive, SsdWear::Fresh, DriveOp::Read, 128, 20_000).iops();
         near(drive.name, deep, derived(1e6 / drive.front_us.value), 0.01).unwrap();
     }
 }
@@ -63,9 +77,9 @@ fn random_reads_reach_the_datasheet_rate_at_depth_32() {
 #[test]
 fn littles_law_holds() {
     for drive in ssd::ALL {
-        for op in [Op::Read, Op::Write] {
+        for op in [DriveOp::Read, DriveOp::Write] {
             for depth in [1, 4, 32] {
-                let run = measure(&drive, Wear::Steady, op, depth, 5_000);
+                let run = measure(&drive, SsdWear::Steady, op, depth, 5_000);
                 let in_flight = run.iops() * run.latency_mean_s();
                 near(drive.name, in_flight, derived(depth as f64), 0.01).unwrap();
             }
@@ -76,33 +90,33 @@ fn littles_law_holds() {
 #[test]
 fn streaming_reads_fill_the_bus() {
     for drive in ssd::ALL {
-        let rate = stream(&drive, Wear::Steady, Op::Read, 4, Sectors(256)).mb_s();
+        let rate = stream(&drive, SsdWear::Steady, DriveOp::Read, 4, Sectors(256)).mb_s();
         near(drive.name, rate, drive.bus_mb_s, 0.01).unwrap();
     }
 }
 
-fn check_steady_writes(drive: &SsdParameters, wear: Wear) -> Result<(), String> {
-    let iops = measure(drive, wear, Op::Write, 64, 20_000).iops();
+fn check_steady_writes(drive: &SsdParameters, wear: SsdWear) -> Result<(), String> {
+    let iops = measure(drive, wear, DriveOp::Write, 64, 20_000).iops();
     near(drive.name, iops, drive.write_iops_steady, 0.01)
 }
 
 #[test]
 fn random_writes_settle_at_the_steady_rate() {
     for drive in ssd::ALL {
-        check_steady_writes(&drive, Wear::Steady).unwrap();
+        check_steady_writes(&drive, SsdWear::Steady).unwrap();
     }
 }
 
 #[test]
 fn canary_a_fresh_drive_is_not_taken_for_a_steady_one() {
-    check_steady_writes(&X25_E, Wear::Fresh).unwrap_err();
+    check_steady_writes(&X25_E, SsdWear::Fresh).unwrap_err();
 }
 
 #[test]
 fn fresh_random_writes_are_as_fast_as_streams_or_the_front_end_allow() {
     for drive in ssd::ALL {
         let expected = (drive.write_mb_s.value * 1e6 / 4_096.0).min(1e6 / drive.front_us.value);
-        let iops = measure(&drive, Wear::Fresh, Op::Write, 128, 20_000).iops();
+        let iops = measure(&drive, SsdWear::Fresh, DriveOp::Write, 128, 20_000).iops();
         near(drive.name, iops, derived(expected), 0.01).unwrap();
     }
 }
@@ -110,7 +124,7 @@ fn fresh_random_writes_are_as_fast_as_streams_or_the_front_end_allow() {
 #[test]
 fn streaming_writes_keep_their_rate_on_a_steady_drive() {
     for drive in ssd::ALL {
-        let rate = stream(&drive, Wear::Steady, Op::Write, 4, Sectors(256)).mb_s();
+        let rate = stream(&drive, SsdWear::Steady, DriveOp::Write, 4, Sectors(256)).mb_s();
         near(drive.name, rate, drive.write_mb_s, 0.01).unwrap();
     }
 }
@@ -127,8 +141,8 @@ fn random_writes_slow_down_once_the_spare_is_written() {
         warm_up: 0,
         count: 2 * spare_pages,
     };
-    let mut model = Ssd::new(&drive, Wear::Fresh).unwrap();
-    let writes = random(Op::Write, PAGE, drive.capacity(), 5);
+    let mut model = SsdModel::new(&drive, SsdWear::Fresh).unwrap();
+    let writes = random(DriveOp::Write, PAGE, drive.capacity(), 5);
     let run = run.run(&mut model, Nanos::ZERO, writes);
     let slow = Nanos::from_millis(3);
     let first_slow = run.latencies.iter().position(|latency| *latency > slow);
@@ -151,7 +165,7 @@ fn check_parallel(drive: &SsdParameters, channels: f64) -> Result<(), String> {
         ..drive.clone()
     };
     let depth = 4 * channels as u64;
-    let iops = stream(&unhindered, Wear::Fresh, Op::Read, depth, PAGE).iops();
+    let iops = stream(&unhindered, SsdWear::Fresh, DriveOp::Read, depth, PAGE).iops();
     near(
         "parallel reads",
         iops,
@@ -182,10 +196,10 @@ fn canary_a_missing_channel_is_found() {
 
 #[test]
 fn a_read_waits_for_one_program_at_most_not_for_writes_or_garbage_collection() {
-    let mut model = Ssd::new(&X25_E, Wear::Steady).unwrap();
+    let mut model = SsdModel::new(&X25_E, SsdWear::Steady).unwrap();
     for id in 0..100 {
         let page = Extent::new(Lba(id * 1_000), PAGE);
-        model.arrive(Nanos::ZERO, request(id, Op::Write, page));
+        model.arrive(Nanos::ZERO, request(id, DriveOp::Write, page));
     }
     let mut done = Vec::new();
     // Every channel programs by now: ten writes take 10 * (28.6 + 16.4) us to come in.
@@ -193,7 +207,10 @@ fn a_read_waits_for_one_program_at_most_not_for_writes_or_garbage_collection() {
     while let Some(at) = model.next_event().filter(|at| *at <= now) {
         model.advance(at, &mut done);
     }
-    model.arrive(now, request(1_000, Op::Read, Extent::new(Lba(8), PAGE)));
+    model.arrive(
+        now,
+        request(1_000, DriveOp::Read, Extent::new(Lba(8), PAGE)),
+    );
     let read_done = loop {
         model.advance(model.next_event().unwrap(), &mut done);
         if let Some(read) = done.iter().find(|completed| completed.id == 1_000) {
@@ -213,7 +230,9 @@ fn an_impossible_parameter_names_value_range_and_remedy() {
         ..X25_E
     };
     assert_eq!(
-        Ssd::new(&drive, Wear::Fresh).unwrap_err().to_string(),
+        SsdModel::new(&drive, SsdWear::Fresh)
+            .unwrap_err()
+            .to_string(),
         "X25-E: parameter write_iops_steady = 50000 is outside 1..=41503.90625; \
          random writes are no faster than streaming ones in 4 KiB pages"
     );
@@ -221,7 +240,9 @@ fn an_impossible_parameter_names_value_range_and_remedy() {
         channels: varied(0.0),
         ..X25_E
     };
-    let error = Ssd::new(&drive, Wear::Fresh).unwrap_err().to_string();
+    let error = SsdModel::new(&drive, SsdWear::Fresh)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("channels = 0 is outside 1..=1024"),
         "{error}"

@@ -1,14 +1,14 @@
 //! The published figures of the curves, in the terms of the source: ninths of the run, which are
 //! ten minutes each.
 
-use crate::verdict::Outcome;
-use crate::visitors::{Curve, Tally};
+use crate::verdict::SeedOutcome;
+use crate::visitors::{VisitCurve, VisitTally};
 
 /// A curve in the terms of the source: ninths of the run, which are ten minutes each.
-struct Ninths<'a>(&'a Curve);
+struct Ninths<'a>(&'a VisitCurve);
 
 impl Ninths<'_> {
-    fn over(&self, from: u32, to: u32) -> (Tally, f64) {
+    fn over(&self, from: u32, to: u32) -> (VisitTally, f64) {
         let ninth = self.0.interval_s * self.0.points.len() as f64 / 9.0;
         self.0.over(ninth * f64::from(from), ninth * f64::from(to))
     }
@@ -19,7 +19,7 @@ impl Ninths<'_> {
         sum.pages as f64 / s
     }
 
-    fn end(&self) -> (Tally, f64) {
+    fn end(&self) -> (VisitTally, f64) {
         self.over(8, 9)
     }
 
@@ -30,7 +30,8 @@ impl Ninths<'_> {
         let (sum, s) = self.end();
         let enough = 0.95 * sum.pages as f64 / s * self.0.interval_s * WINDOW as f64;
         let windows = self.0.points.windows(WINDOW);
-        let pages = |window: &[Tally]| window.iter().map(|point| point.pages as f64).sum::<f64>();
+        let pages =
+            |window: &[VisitTally]| window.iter().map(|point| point.pages as f64).sum::<f64>();
         let found = windows.map(pages).position(|pages| pages >= enough);
         let middle = found.unwrap_or(self.0.points.len()) + WINDOW / 2;
         90.0 * middle as f64 / self.0.points.len() as f64
@@ -39,7 +40,7 @@ impl Ninths<'_> {
 
 /// Improvement over `before` of each measurement, as a factor: pages, bytes, the responses of a
 /// page and of a request, and the first byte.
-fn gains((now, now_s): (Tally, f64), (before, before_s): (Tally, f64)) -> [f64; 5] {
+fn gains((now, now_s): (VisitTally, f64), (before, before_s): (VisitTally, f64)) -> [f64; 5] {
     [
         now.pages as f64 / now_s / (before.pages as f64 / before_s),
         now.bytes as f64 / now_s / (before.bytes as f64 / before_s),
@@ -50,7 +51,7 @@ fn gains((now, now_s): (Tally, f64), (before, before_s): (Tally, f64)) -> [f64; 
 }
 
 /// Sets the published figures, from the curves.
-pub(super) fn compare(measured: &mut Outcome) {
+pub(super) fn compare(measured: &mut SeedOutcome) {
     let curves = std::mem::take(&mut measured.curves);
     let of = |name: &str| {
         let found = curves.iter().find(|(known, _)| known == name);
@@ -100,14 +101,14 @@ pub(super) fn compare(measured: &mut Outcome) {
 mod tests {
     use super::*;
 
-    fn curve(rate: impl Fn(f64) -> f64) -> Curve {
-        let point = |n: u32| Tally {
+    fn curve(rate: impl Fn(f64) -> f64) -> VisitCurve {
+        let point = |n: u32| VisitTally {
             pages: (60.0 * rate(f64::from(n) + 0.5)) as u64,
             hits: 1,
             page_s: 1.0,
-            ..Tally::default()
+            ..VisitTally::default()
         };
-        Curve {
+        VisitCurve {
             interval_s: 60.0,
             points: (0..90).map(point).collect(),
         }

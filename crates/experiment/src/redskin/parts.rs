@@ -1,60 +1,60 @@
 //! The parts of the model.
 
-use super::scale::Scale;
-use crate::ablation::Part;
-use crate::replay::Client;
+use super::scale::RedskinScale;
+use crate::ablation::AblationPart;
+use crate::replay::ReplayClient;
 use block::Nanos;
 
 /// The parts of the model that can be left out.
-pub const PARTS: [Part<Scale>; 7] = [
-    Part {
+pub const PARTS: [AblationPart<RedskinScale>; 7] = [
+    AblationPart {
         name: "the server's processor time",
-        without: |scale| Scale {
+        without: |scale| RedskinScale {
             processor: Nanos::ZERO,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the client's own time",
-        without: |scale| Scale {
-            client: Client {
+        without: |scale| RedskinScale {
+            client: ReplayClient {
                 answer: Nanos::ZERO,
                 between: Nanos::ZERO,
             },
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the way's time for a connection and an answer",
-        without: |scale| Scale {
+        without: |scale| RedskinScale {
             has_way: false,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "directories and inodes",
-        without: |scale| Scale {
+        without: |scale| RedskinScale {
             has_metadata: false,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the server's own log",
-        without: |scale| Scale {
+        without: |scale| RedskinScale {
             has_log: false,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the survey of the disks at the start, which leaves their heads far out",
-        without: |scale| Scale {
+        without: |scale| RedskinScale {
             heads_far: false,
             ..scale
         },
     },
-    Part {
+    AblationPart {
         name: "the server's page cache",
-        without: |scale| Scale {
+        without: |scale| RedskinScale {
             memory_pages: 64,
             ..scale
         },

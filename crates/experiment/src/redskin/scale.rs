@@ -1,6 +1,6 @@
 //! Size and parameters of a run: the unpublished parameters of the server, and of the client.
 
-use crate::replay::Client;
+use crate::replay::ReplayClient;
 use block::Nanos;
 
 /// Files of the site, fitted: see `figures/redskin.toml`.
@@ -12,13 +12,13 @@ const MEMORY_PAGES: u32 = 7 << 18;
 /// The server's processor for a request.
 pub const PROCESSOR: Nanos = Nanos::from_micros(200);
 /// Time of the load tool itself, fitted: see `figures/redskin.toml`.
-const CLIENT: Client = Client {
+const CLIENT: ReplayClient = ReplayClient {
     answer: Nanos::from_micros(171),
     between: Nanos::from_micros(41),
 };
 /// Size and parameters of a run.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scale {
+pub struct RedskinScale {
     /// Files of the site.
     pub files: u32,
     /// Zipf's exponent.
@@ -26,7 +26,7 @@ pub struct Scale {
     /// The server's processor for a request.
     pub processor: Nanos,
     /// Time of the client itself.
-    pub client: Client,
+    pub client: ReplayClient,
     /// True to model the time of the network.
     pub has_way: bool,
     /// True to read directories and inodes.
@@ -43,9 +43,9 @@ pub struct Scale {
     pub divisor: u32,
 }
 
-impl Scale {
+impl RedskinScale {
     /// The published size.
-    pub const FULL: Scale = Scale {
+    pub const FULL: RedskinScale = RedskinScale {
         files: FILES,
         exponent: EXPONENT,
         processor: PROCESSOR,
@@ -59,25 +59,33 @@ impl Scale {
         divisor: 1,
     };
     /// One `part`-th of everything.
-    const fn part(part: u32) -> Scale {
-        Scale {
+    const fn part(part: u32) -> RedskinScale {
+        RedskinScale {
             files: FILES / part,
             memory_pages: MEMORY_PAGES / part,
             divisor: part,
-            ..Scale::FULL
+            ..RedskinScale::FULL
         }
     }
 
     /// A hundredth: too little to judge by.
-    pub const QUICK: Scale = Scale::part(100);
+    pub const QUICK: RedskinScale = RedskinScale::part(100);
 
     /// The whole, or its quick form.
-    pub const fn of(quick: bool) -> Scale {
-        if quick { Scale::QUICK } else { Scale::FULL }
+    pub const fn of(quick: bool) -> RedskinScale {
+        if quick {
+            RedskinScale::QUICK
+        } else {
+            RedskinScale::FULL
+        }
     }
 
     /// The size on which choices are tried.
-    pub const fn load(quick: bool) -> Scale {
-        if quick { Scale::QUICK } else { Scale::part(10) }
+    pub const fn load(quick: bool) -> RedskinScale {
+        if quick {
+            RedskinScale::QUICK
+        } else {
+            RedskinScale::part(10)
+        }
     }
 }

@@ -3,7 +3,8 @@
 use crate::common::on_disk;
 use crate::contract::Checked;
 use block::{
-    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Kind, Lba, Sectors, Shared,
+    Buf, Content, Device, Env, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, Sectors,
+    SharedBuf,
 };
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +29,7 @@ struct Broken {
 impl Broken {
     fn answer(&self) -> IoResult {
         match self.flaw {
-            Flaw::RefusesAll => Err(self.geometry.error(Kind::Invalid, "no")),
+            Flaw::RefusesAll => Err(self.geometry.error(IoErrorKind::Invalid, "no")),
             _ => Ok(()),
         }
     }
@@ -44,7 +45,7 @@ impl Device for Broken {
         }
         (buf, self.answer())
     }
-    async fn write(&self, _: Lba, _: Shared, _: Fua) -> IoResult {
+    async fn write(&self, _: Lba, _: SharedBuf, _: Fua) -> IoResult {
         self.answer()
     }
     async fn zero(&self, _: Extent) -> IoResult {

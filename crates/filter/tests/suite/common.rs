@@ -1,18 +1,22 @@
 //! A simulated disk under an executor, for tests of filters.
 
 use block::{Env, Geometry, Nanos, Sectors};
-use shard::{Config, Disk, Mesh, Shard};
-use sim::{DiskSpec, Outcome, Service, Sim, SimDriver, Span, World};
+use shard::{Config, Mesh, Shard, ShardDisk};
+use sim::{DiskSpec, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimWorld};
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// Runs `test` on a disk of 8 MiB that takes 50 to 150 microseconds.
-pub fn on_disk(seed: u64, block: u64, test: impl AsyncFn(Disk<SimDriver>, Env) + Clone + 'static) {
+pub fn on_disk(
+    seed: u64,
+    block: u64,
+    test: impl AsyncFn(ShardDisk<SimDriver>, Env) + Clone + 'static,
+) {
     on(seed, block, None, test);
 }
 
 /// Runs `test` on a disk of 8 MiB that takes exactly `span` an operation.
-pub fn on_exact_disk(span: Nanos, test: impl AsyncFn(Disk<SimDriver>, Env) + Clone + 'static) {
+pub fn on_exact_disk(span: Nanos, test: impl AsyncFn(ShardDisk<SimDriver>, Env) + Clone + 'static) {
     on(1, 1, Some(span), test);
 }
 
@@ -20,7 +24,7 @@ fn on(
     seed: u64,
     block: u64,
     span: Option<Nanos>,
-    test: impl AsyncFn(Disk<SimDriver>, Env) + Clone + 'static,
+    test: impl AsyncFn(ShardDisk<SimDriver>, Env) + Clone + 'static,
 ) {
     let size = Sectors::from_mib(8);
     on_disks(seed, span, [(size, block)], async move |[disk], env| {
@@ -33,20 +37,20 @@ pub fn on_disks<const N: usize>(
     seed: u64,
     span: Option<Nanos>,
     shapes: [(Sectors, u64); N],
-    test: impl AsyncFn([Disk<SimDriver>; N], Env) + Clone + 'static,
+    test: impl AsyncFn([ShardDisk<SimDriver>; N], Env) + Clone + 'static,
 ) {
-    let mut world = World::new(seed);
+    let mut world = SimWorld::new(seed);
     let targets = shapes.map(|(size, block)| {
         let mut spec = DiskSpec::new(Geometry::new("disk", size, Sectors(block)));
         if let Some(span) = span {
-            spec.service = Service::uniform(Span::exactly(span));
+            spec.service = ServiceTime::uniform(ServiceSpan::exactly(span));
         }
         world.add_disk(spec).expect("a sound disk")
     });
     let mesh = Mesh::new(1);
     let ended = Rc::new(Cell::new(false));
     let seen = ended.clone();
-    let outcome = Sim::new(world).drive(1, move |id, driver| {
+    let outcome = SimHost::new(world).drive(1, move |id, driver| {
         let (test, ended) = (test.clone(), ended.clone());
         Shard::boot(
             id,
@@ -60,6 +64,6 @@ pub fn on_disks<const N: usize>(
             },
         )
     });
-    assert_eq!(outcome, Outcome::Done, "seed {seed}");
+    assert_eq!(outcome, RunOutcome::Done, "seed {seed}");
     assert!(seen.get(), "seed {seed}: the test did not end");
 }

@@ -4,13 +4,13 @@ use crate::common::on_disk;
 use crate::contract::Checked;
 use block::conformance::{device, gate};
 use block::{BoxDevice, Device, Env, Nanos};
-use filter::{Access, Delayed, Metered, Pacer, Profiling, Swappable, Watched};
-use shard::Disk;
+use filter::{DelayPacer, Delayed, Metered, ObservedDevice, Profiling, RawAccess, Swappable};
+use shard::ShardDisk;
 use sim::SimDriver;
 
 const SEEDS: [(u64, u64); 2] = [(1, 1), (2, 8)];
 
-fn passes<D: Device>(wrap: impl Fn(Disk<SimDriver>, &Env) -> D + Clone + 'static) {
+fn passes<D: Device>(wrap: impl Fn(ShardDisk<SimDriver>, &Env) -> D + Clone + 'static) {
     for (seed, block) in SEEDS {
         let wrap = wrap.clone();
         on_disk(seed, block, async move |disk, env| {
@@ -43,7 +43,7 @@ fn metered_passes() {
 fn profiled_passes() {
     passes(|disk, env| {
         let profiling = Profiling::new(disk.geometry().sectors, 4096, env.timer.now());
-        Watched::new(disk, profiling, env.timer.clone())
+        ObservedDevice::new(disk, profiling, env.timer.clone())
     });
 }
 
@@ -53,8 +53,8 @@ struct OneByOne {
     due: Vec<(Nanos, u64)>,
 }
 
-impl Pacer for OneByOne {
-    fn arrive(&mut self, now: Nanos, id: u64, _: &Access) {
+impl DelayPacer for OneByOne {
+    fn arrive(&mut self, now: Nanos, id: u64, _: &RawAccess) {
         let after = self.due.last().map_or(now, |(at, _)| *at);
         self.due.push((after + Nanos::from_micros(200), id));
     }

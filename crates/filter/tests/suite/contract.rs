@@ -14,19 +14,20 @@
 //! ended.
 
 use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, SECTOR_BYTES, Sectors, Shared,
+    Buf, Content, Device, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, SECTOR_BYTES, Sectors,
+    SharedBuf,
 };
-use filter::Verb;
+use filter::AccessVerb;
 use std::cell::RefCell;
 
 /// A device with a checked contract.
 pub struct Checked<D> {
     inner: D,
-    changing: RefCell<Vec<(Verb, Extent)>>,
+    changing: RefCell<Vec<(AccessVerb, Extent)>>,
 }
 
 /// A request that changes data, in flight until this is dropped.
-struct Change<'a>(&'a RefCell<Vec<(Verb, Extent)>>, Extent);
+struct Change<'a>(&'a RefCell<Vec<(AccessVerb, Extent)>>, Extent);
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
@@ -45,7 +46,7 @@ impl<D: Device> Checked<D> {
         }
     }
 
-    fn begin(&self, verb: Verb, extent: Extent, valid: bool) -> Option<Change<'_>> {
+    fn begin(&self, verb: AccessVerb, extent: Extent, valid: bool) -> Option<Change<'_>> {
         if !valid {
             return None;
         }
@@ -64,8 +65,8 @@ impl<D: Device> Checked<D> {
         (extent, self.geometry().transfer(at, bytes).is_ok())
     }
 
-    fn answered(&self, verb: Verb, extent: Extent, valid: bool, result: &IoResult) {
-        let refused = matches!(result, Err(error) if error.kind() == Kind::Invalid);
+    fn answered(&self, verb: AccessVerb, extent: Extent, valid: bool, result: &IoResult) {
+        let refused = matches!(result, Err(error) if error.kind() == IoErrorKind::Invalid);
         let name = &self.geometry().name;
         assert!(
             valid != refused,
@@ -76,7 +77,7 @@ impl<D: Device> Checked<D> {
 
     async fn change(
         &self,
-        verb: Verb,
+        verb: AccessVerb,
         extent: Extent,
         valid: bool,
         work: impl Future<Output = IoResult>,
@@ -103,39 +104,39 @@ impl<D: Device> Device for Checked<D> {
             (buf.as_ptr(), buf.len()) == given,
             "{name}: a read of {extent:?} gives back another buffer"
         );
-        self.answered(Verb::Read, extent, valid, &result);
+        self.answered(AccessVerb::Read, extent, valid, &result);
         (buf, result)
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         let (extent, valid) = self.is_valid(at, data.len());
         let work = self.inner.write(at, data, fua);
-        self.change(Verb::Write, extent, valid, work).await
+        self.change(AccessVerb::Write, extent, valid, work).await
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
         let valid = self.geometry().check(extent).is_ok();
         let work = self.inner.zero(extent);
-        self.change(Verb::Zero, extent, valid, work).await
+        self.change(AccessVerb::Zero, extent, valid, work).await
     }
 
     async fn flush(&self) -> IoResult {
         let result = self.inner.flush().await;
-        self.answered(Verb::Flush, Extent::default(), true, &result);
+        self.answered(AccessVerb::Flush, Extent::default(), true, &result);
         result
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {
         let valid = self.geometry().check(extent).is_ok();
         let work = self.inner.discard(extent);
-        self.change(Verb::Discard, extent, valid, work).await
+        self.change(AccessVerb::Discard, extent, valid, work).await
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
         let valid = self.geometry().check(extent).is_ok();
         let before = out.len();
         let result = self.inner.extents(extent, out).await;
-        self.answered(Verb::Extents, extent, valid, &result);
+        self.answered(AccessVerb::Extents, extent, valid, &result);
         if result.is_ok() {
             let runs = out.get(before..).unwrap_or_default();
             let mut next = extent.start;

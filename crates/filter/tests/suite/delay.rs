@@ -3,8 +3,8 @@
 use crate::common::on_exact_disk;
 use block::{Device, Env, Extent, Fua, Lba, Nanos, Sectors};
 use drives::catalogue::hdd;
-use drives::{Hdd, Model};
-use filter::{Access, Delayed, Pacer, Verb};
+use drives::{DriveModel, Hdd};
+use filter::{AccessVerb, DelayPacer, Delayed, RawAccess};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -14,15 +14,15 @@ const DEVICE: Nanos = Nanos::from_micros(100);
 struct Fixed {
     span: Nanos,
     due: Vec<(Nanos, u64)>,
-    heard: Rc<RefCell<Vec<Access>>>,
+    heard: Rc<RefCell<Vec<RawAccess>>>,
 }
 
-impl Pacer for Fixed {
-    fn arrive(&mut self, now: Nanos, id: u64, access: &Access) {
+impl DelayPacer for Fixed {
+    fn arrive(&mut self, now: Nanos, id: u64, access: &RawAccess) {
         self.heard.borrow_mut().push(*access);
         // Reads overtake: their model is twice as fast.
         let span = match access.verb {
-            Verb::Read => Nanos(self.span.0 / 2),
+            AccessVerb::Read => Nanos(self.span.0 / 2),
             _ => self.span,
         };
         self.due.push((now + span, id));
@@ -100,19 +100,19 @@ fn refused_requests_and_extents_are_not_paced() {
 
 /// A drive model of the simulator, as the lab plugs one in.
 struct Drive {
-    pacer: drives::Pacer<Hdd>,
+    pacer: drives::DrivePacer<Hdd>,
     done: Vec<drives::Completed>,
 }
 
-impl Pacer for Drive {
-    fn arrive(&mut self, now: Nanos, id: u64, access: &Access) {
+impl DelayPacer for Drive {
+    fn arrive(&mut self, now: Nanos, id: u64, access: &RawAccess) {
         let op = match access.verb {
-            Verb::Read => drives::Op::Read,
-            Verb::Write | Verb::Zero => drives::Op::Write,
-            Verb::Flush => drives::Op::Flush,
-            Verb::Discard | Verb::Extents => drives::Op::Discard,
+            AccessVerb::Read => drives::DriveOp::Read,
+            AccessVerb::Write | AccessVerb::Zero => drives::DriveOp::Write,
+            AccessVerb::Flush => drives::DriveOp::Flush,
+            AccessVerb::Discard | AccessVerb::Extents => drives::DriveOp::Discard,
         };
-        let request = drives::Request {
+        let request = drives::DriveRequest {
             id,
             unit: 0,
             op,
@@ -131,11 +131,11 @@ impl Pacer for Drive {
 }
 
 /// Returns the time of `access` on an idle drive, by the model itself.
-fn cost(mut drive: Hdd, began: Nanos, access: Access) -> Nanos {
-    let request = drives::Request {
+fn cost(mut drive: Hdd, began: Nanos, access: RawAccess) -> Nanos {
+    let request = drives::DriveRequest {
         id: 0,
         unit: 0,
-        op: drives::Op::Read,
+        op: drives::DriveOp::Read,
         extent: access.extent,
         fua: access.fua,
     };
@@ -153,15 +153,15 @@ fn a_drive_of_the_simulator_plugs_in() {
     on_exact_disk(Nanos(1), async |disk, env| {
         let drive = || Hdd::new(&hdd::ST3500320AS, 0.25).expect("a drive of the catalogue");
         let pacer = Drive {
-            pacer: drives::Pacer::new(drive()),
+            pacer: drives::DrivePacer::new(drive()),
             done: Vec::new(),
         };
         let device = Delayed::new(disk, pacer, env.clone());
         let buf = env.pool.get(4096).await;
         let began = env.timer.now();
         let measured = took(&env, device.read(Lba(8000), buf)).await;
-        let access = Access {
-            verb: Verb::Read,
+        let access = RawAccess {
+            verb: AccessVerb::Read,
             extent: Extent::new(Lba(8000), Sectors(8)),
             fua: Fua::No,
         };

@@ -2,13 +2,13 @@
 
 use crate::common::on_disk;
 use block::{Device, Env, Extent, Fua, Lba, Nanos, Sectors};
-use filter::{Profiling, Watched};
+use filter::{ObservedDevice, Profiling};
 
 const LINE_BYTES: u32 = 65536;
 
-fn profiled<D: Device>(disk: D, env: &Env) -> Watched<D, Profiling> {
+fn profiled<D: Device>(disk: D, env: &Env) -> ObservedDevice<D, Profiling> {
     let profiling = Profiling::new(disk.geometry().sectors, LINE_BYTES, env.timer.now());
-    Watched::new(disk, profiling, env.timer.clone())
+    ObservedDevice::new(disk, profiling, env.timer.clone())
 }
 
 #[test]

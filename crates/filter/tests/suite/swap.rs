@@ -1,7 +1,7 @@
 //! Clients' view of a swap of their device.
 
 use crate::common::{on_disks, on_exact_disk};
-use block::{BoxDevice, Buf, Device, Env, Extent, Fua, IoResult, Kind, Lba, Nanos, Sectors};
+use block::{BoxDevice, Buf, Device, Env, Extent, Fua, IoErrorKind, IoResult, Lba, Nanos, Sectors};
 use filter::Swappable;
 use futures_util::future::join;
 use std::cell::Cell;
@@ -67,7 +67,7 @@ fn a_flush_that_cannot_cover_what_was_acknowledged_fails_once() {
         let refused = async |asked: &str| {
             swap(&device, &disk).await;
             let error = device.flush().await.expect_err(asked);
-            assert_eq!(error.kind(), Kind::Gone);
+            assert_eq!(error.kind(), IoErrorKind::Gone);
             assert!(error.to_string().contains("may not be durable"), "{error}");
             device.flush().await.unwrap();
         };

@@ -2,7 +2,7 @@
 
 use crate::common::on_exact_disk;
 use block::{Device, Env, Extent, Lba, Nanos, Sectors};
-use filter::{Latencies, Metered, Verb, Watched};
+use filter::{AccessVerb, Latencies, Metered, ObservedDevice};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
@@ -51,23 +51,26 @@ fn a_meter_counts_rates_queue_and_utilisation() {
         // Two at a time for 100 us, ten times, then 1 ms idle.
         assert_eq!(interval.span, Nanos::from_millis(2));
         let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a}, not {b}");
-        close(interval.iops(Verb::Read), 20.0 / 0.002);
-        close(interval.mb_s(Verb::Read), 10.0 * 12288.0 / 1e6 / 0.002);
+        close(interval.iops(AccessVerb::Read), 20.0 / 0.002);
+        close(
+            interval.mb_s(AccessVerb::Read),
+            10.0 * 12288.0 / 1e6 / 0.002,
+        );
         close(interval.utilisation(), 0.5);
         close(interval.queue_mean(), 1.0);
-        let reads = interval.tally(Verb::Read);
+        let reads = interval.tally(AccessVerb::Read);
         assert_eq!((reads.requests, reads.sectors, reads.errors), (20, 240, 0));
         let median = reads.latency.value_at_quantile(0.5);
         assert!((100_000..101_000).contains(&median), "{median} ns");
         assert_eq!(reads.latency.len(), 20);
-        assert_eq!(interval.tally(Verb::Write).requests, 0);
+        assert_eq!(interval.tally(AccessVerb::Write).requests, 0);
     });
 }
 
 #[test]
 fn requests_are_counted_by_how_long_they_took() {
     on_exact_disk(SERVICE, async |disk, env| {
-        let device = Watched::new(disk, Latencies::new(&[50, 100, 150]), env.timer.clone());
+        let device = ObservedDevice::new(disk, Latencies::new(&[50, 100, 150]), env.timer.clone());
         read(&device, &env, 0, 4096).await;
         both(read(&device, &env, 8, 4096), read(&device, &env, 16, 8192)).await;
         device.flush().await.expect("a sound flush");
@@ -81,7 +84,7 @@ fn requests_are_counted_by_how_long_they_took() {
         assert_eq!(reads.time, Nanos::from_micros(300));
         assert_eq!(device.watch().writes().requests, 0);
 
-        let coarse = Watched::new(device, Latencies::new(&[50]), env.timer.clone());
+        let coarse = ObservedDevice::new(device, Latencies::new(&[50]), env.timer.clone());
         read(&coarse, &env, 0, 4096).await;
         let reads = coarse.watch().reads();
         assert_eq!((reads.requests, reads.counts), (1, vec![0]));
@@ -94,7 +97,7 @@ fn a_meter_over_no_time_reports_zero() {
         let device = Metered::meter(disk, env.timer.clone());
         let snapshot = device.watch().snapshot(env.timer.now());
         let interval = snapshot.since(&snapshot);
-        assert_eq!(interval.iops(Verb::Read), 0.0);
+        assert_eq!(interval.iops(AccessVerb::Read), 0.0);
         assert_eq!(interval.utilisation(), 0.0);
     });
 }
@@ -113,8 +116,8 @@ fn errors_and_abandoned_requests_are_counted_apart() {
         }
         let after = device.watch().snapshot(env.timer.now());
         assert_eq!(after.in_flight(), 0);
-        assert_eq!(after.tally(Verb::Zero).errors, 1);
-        assert_eq!(after.tally(Verb::Flush).abandoned, 1);
-        assert_eq!(after.tally(Verb::Flush).requests, 0);
+        assert_eq!(after.tally(AccessVerb::Zero).errors, 1);
+        assert_eq!(after.tally(AccessVerb::Flush).abandoned, 1);
+        assert_eq!(after.tally(AccessVerb::Flush).requests, 0);
     });
 }

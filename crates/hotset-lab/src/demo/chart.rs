@@ -1,17 +1,17 @@
 //! The warm-up as a picture: page times over a run, without and with the cache.
 
-use super::visits::Visit;
+use super::visits::PageVisit;
 use plotters::prelude::*;
 use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
 /// One run to draw.
-pub struct Series<'a> {
+pub struct DemoSeries<'a> {
     /// Name in the legend.
     pub name: &'a str,
     /// Visits of the run.
-    pub visits: &'a [Visit],
+    pub visits: &'a [PageVisit],
 }
 
 const COLOURS: [RGBColor; 2] = [RGBColor(200, 80, 40), RGBColor(20, 110, 180)];
@@ -19,7 +19,7 @@ const COLOURS: [RGBColor; 2] = [RGBColor(200, 80, 40), RGBColor(20, 110, 180)];
 const POINT_PAGES: usize = 20;
 
 /// Draws, for up to two series, the mean time of a page against the number of pages loaded, as SVG.
-pub fn draw(path: &Path, title: &str, series: &[Series]) -> Result<(), Box<dyn Error>> {
+pub fn draw(path: &Path, title: &str, series: &[DemoSeries]) -> Result<(), Box<dyn Error>> {
     let points: Vec<Vec<(f64, f64)>> = series.iter().map(|s| means(s.visits)).collect();
     let all = || points.iter().flatten();
     let x_max = all().map(|p| p.0).fold(1.0, f64::max);
@@ -59,9 +59,9 @@ pub fn draw(path: &Path, title: &str, series: &[Series]) -> Result<(), Box<dyn E
     Ok(())
 }
 
-fn means(visits: &[Visit]) -> Vec<(f64, f64)> {
+fn means(visits: &[PageVisit]) -> Vec<(f64, f64)> {
     let ms = |span: Duration| span.as_secs_f64() * 1e3;
-    let chunk = |(i, visits): (usize, &[Visit])| {
+    let chunk = |(i, visits): (usize, &[PageVisit])| {
         let total: f64 = visits.iter().map(|v| ms(v.page)).sum();
         let middle = i * POINT_PAGES + visits.len() / 2;
         (middle as f64, total / visits.len() as f64)

@@ -1,6 +1,6 @@
 //! Requirements of the demonstration on the machine: tools, root, FUSE and loop.
 
-use crate::Failure;
+use crate::CommandFailure;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use testbed::tools;
@@ -16,7 +16,7 @@ const TOOLS: [(&str, &str); 6] = [
 ];
 
 /// Reports everything that is missing at once.
-pub fn require() -> Result<(), Failure> {
+pub fn require() -> Result<(), CommandFailure> {
     let mut missing = Vec::new();
     // SAFETY: no arguments, no failure.
     if unsafe { libc::geteuid() } != 0 {
@@ -37,7 +37,7 @@ pub fn require() -> Result<(), Failure> {
         return Ok(());
     }
     let list = missing.join("\n  ");
-    Err(Failure::Runtime(format!(
+    Err(CommandFailure::Runtime(format!(
         "the demonstration needs\n  {list}"
     )))
 }
@@ -63,7 +63,7 @@ pub struct MemoryGroup {
 
 impl MemoryGroup {
     /// A group of at most `bytes`, page cache included.
-    pub fn new(bytes: u64) -> Result<MemoryGroup, Failure> {
+    pub fn new(bytes: u64) -> Result<MemoryGroup, CommandFailure> {
         let name = format!("{GROUP}{}", std::process::id());
         let places = [
             ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
@@ -85,7 +85,7 @@ impl MemoryGroup {
         }
         let what = "no memory control group can be made: mount the memory controller at \
                     /sys/fs/cgroup";
-        Err(Failure::runtime(what))
+        Err(CommandFailure::runtime(what))
     }
 
     /// `program`, started inside the group.

@@ -2,18 +2,18 @@
 //! however the run ends.
 
 use super::host::MemoryGroup;
-use super::site::Site;
+use super::site::DemoSite;
 use super::workspace::Workspace;
-use crate::Failure;
-use control::client::Client;
+use crate::CommandFailure;
+use control::client::ControlClient;
 use control::status::Status;
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
-use testbed::attached::Attached;
-use testbed::mounted::Mounted;
+use testbed::attached::AttachedDevice;
+use testbed::mounted::MountedFileSystem;
 use testbed::tools::{bound, run, tool};
 
 /// Memory of nginx and its page cache: a small part of the site, as in a real server.
@@ -21,21 +21,21 @@ const MEMORY_BYTES: u64 = 48 << 20;
 const READY_MAX: Duration = Duration::from_secs(20);
 
 /// The parts, in the order of the take-down.
-pub struct Stage {
+pub struct DemoStage {
     nginx: Option<Child>,
     group: Option<MemoryGroup>,
-    mounted: Option<Mounted>,
-    attached: Option<Attached>,
+    mounted: Option<MountedFileSystem>,
+    attached: Option<AttachedDevice>,
     daemon: Option<Child>,
     directory: PathBuf,
     control: PathBuf,
     port: u16,
 }
 
-impl Stage {
+impl DemoStage {
     /// Raises everything; the volume is served in `mode`.
-    pub fn raise(workspace: &Workspace, mode: &str) -> Result<Stage, Failure> {
-        let mut stage = Stage {
+    pub fn raise(workspace: &Workspace, mode: &str) -> Result<DemoStage, CommandFailure> {
+        let mut stage = DemoStage {
             nginx: None,
             group: None,
             mounted: None,
@@ -47,7 +47,7 @@ impl Stage {
         };
         stage.serve(workspace, mode)?;
         stage.mount(&workspace.socket())?;
-        fs::write("/proc/sys/vm/drop_caches", "3").map_err(Failure::runtime)?;
+        fs::write("/proc/sys/vm/drop_caches", "3").map_err(CommandFailure::runtime)?;
         stage.start_nginx()?;
         Ok(stage)
     }
@@ -58,39 +58,42 @@ impl Stage {
     }
 
     /// The daemon's status.
-    pub fn status(&self) -> Result<Status, Failure> {
-        let mut client = Client::connect(&self.control).map_err(Failure::runtime)?;
-        client.status().map_err(Failure::runtime)
+    pub fn status(&self) -> Result<Status, CommandFailure> {
+        let mut client = ControlClient::connect(&self.control).map_err(CommandFailure::runtime)?;
+        client.status().map_err(CommandFailure::runtime)
     }
 
     fn mount_point(&self) -> PathBuf {
         self.directory.join("mnt")
     }
 
-    fn serve(&mut self, workspace: &Workspace, mode: &str) -> Result<(), Failure> {
+    fn serve(&mut self, workspace: &Workspace, mode: &str) -> Result<(), CommandFailure> {
         let config = workspace.configure(mode)?;
         let program = crate::program::hotset()?;
-        let log = fs::File::create(self.directory.join("daemon.log")).map_err(Failure::runtime)?;
+        let log =
+            fs::File::create(self.directory.join("daemon.log")).map_err(CommandFailure::runtime)?;
         let mut command = bound(&program);
         command.arg("serve").arg("--config").arg(config);
         command.stdout(Stdio::null()).stderr(log);
-        self.daemon = Some(command.spawn().map_err(Failure::runtime)?);
+        self.daemon = Some(command.spawn().map_err(CommandFailure::runtime)?);
         let said = self.directory.join("daemon.log");
         wait("the daemon", &said, || {
-            Client::connect(&workspace.control()).is_ok()
+            ControlClient::connect(&workspace.control()).is_ok()
         })
     }
 
-    fn mount(&mut self, socket: &Path) -> Result<(), Failure> {
+    fn mount(&mut self, socket: &Path) -> Result<(), CommandFailure> {
         let uri = format!("nbd+unix:///site?socket={}", socket.display());
-        let attached = Attached::new(&uri, &self.directory.join("fuse"), &["--direct-io=on"]);
-        let attached = self.attached.insert(attached.map_err(Failure::Runtime)?);
-        let mounted = Mounted::new(attached.device(), &self.directory.join("mnt"));
-        self.mounted = Some(mounted.map_err(Failure::Runtime)?);
+        let attached = AttachedDevice::new(&uri, &self.directory.join("fuse"), &["--direct-io=on"]);
+        let attached = self
+            .attached
+            .insert(attached.map_err(CommandFailure::Runtime)?);
+        let mounted = MountedFileSystem::new(attached.device(), &self.directory.join("mnt"));
+        self.mounted = Some(mounted.map_err(CommandFailure::Runtime)?);
         Ok(())
     }
 
-    fn start_nginx(&mut self) -> Result<(), Failure> {
+    fn start_nginx(&mut self) -> Result<(), CommandFailure> {
         let (root, here) = (self.mount_point(), self.directory.display().to_string());
         let config = self.directory.join("nginx.conf");
         let text = format!(
@@ -105,21 +108,21 @@ impl Stage {
             self.port,
             root.display()
         );
-        fs::write(&config, text).map_err(Failure::runtime)?;
+        fs::write(&config, text).map_err(CommandFailure::runtime)?;
         let group = MemoryGroup::new(MEMORY_BYTES)?;
         let mut nginx = bound(Path::new("nginx"));
         nginx.arg("-c").arg(&config);
         let mut nginx = group.command(nginx);
         nginx.stdout(Stdio::null()).stderr(Stdio::null());
         self.group = Some(group);
-        self.nginx = Some(nginx.spawn().map_err(Failure::runtime)?);
+        self.nginx = Some(nginx.spawn().map_err(CommandFailure::runtime)?);
         let at = ("127.0.0.1", self.port);
         let log = self.directory.join("nginx.log");
         wait("nginx", &log, || std::net::TcpStream::connect(at).is_ok())
     }
 
     /// Fails unless the pool and the page cache hold nothing of the site.
-    pub fn prove_cold(&self) -> Result<(), Failure> {
+    pub fn prove_cold(&self) -> Result<(), CommandFailure> {
         let used: u32 = self
             .status()?
             .pools
@@ -129,32 +132,32 @@ impl Stage {
         let mut look = tool("fincore");
         look.args(["--noheadings", "--raw", "--bytes", "--output", "RES"]);
         // One page in a hundred is enough; all of them would warm the directories.
-        look.args((0..40).map(|i| self.mount_point().join(Site::page_path(i * 100))));
-        let text = run(&mut look).map_err(Failure::Runtime)?;
+        look.args((0..40).map(|i| self.mount_point().join(DemoSite::page_path(i * 100))));
+        let text = run(&mut look).map_err(CommandFailure::Runtime)?;
         let cached: u64 = text
             .lines()
             .filter_map(|line| line.trim().parse::<u64>().ok())
             .sum();
         if cached > 0 {
             let what = format!("the page cache is not cold: {cached} bytes of pages are in it");
-            return Err(Failure::Runtime(what));
+            return Err(CommandFailure::Runtime(what));
         }
         println!("cold: {used} lines in the pool from mounting, no page of the site in memory");
         Ok(())
     }
 
     /// Takes everything down and reports the parts that could not be.
-    pub fn strike(mut self) -> Result<(), Failure> {
+    pub fn strike(mut self) -> Result<(), CommandFailure> {
         self.take_down()
     }
 
-    fn take_down(&mut self) -> Result<(), Failure> {
+    fn take_down(&mut self) -> Result<(), CommandFailure> {
         let mut failed = Ok(());
         if let Some(nginx) = self.nginx.take() {
             failed = failed.and(end(nginx));
         }
         if let Some(mounted) = self.mounted.take() {
-            failed = failed.and(mounted.unmount().map_err(Failure::Runtime));
+            failed = failed.and(mounted.unmount().map_err(CommandFailure::Runtime));
         }
         drop(self.attached.take());
         drop(self.group.take());
@@ -165,26 +168,29 @@ impl Stage {
     }
 }
 
-impl Drop for Stage {
+impl Drop for DemoStage {
     fn drop(&mut self) {
-        if let Err(Failure::Runtime(what) | Failure::Usage(what)) = self.take_down() {
+        if let Err(CommandFailure::Runtime(what) | CommandFailure::Usage(what)) = self.take_down() {
             eprintln!("while taking down: {what}");
         }
     }
 }
 
-fn free_port() -> Result<u16, Failure> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(Failure::runtime)?;
-    Ok(listener.local_addr().map_err(Failure::runtime)?.port())
+fn free_port() -> Result<u16, CommandFailure> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(CommandFailure::runtime)?;
+    Ok(listener
+        .local_addr()
+        .map_err(CommandFailure::runtime)?
+        .port())
 }
 
 /// Waits until `ready`; prints the log if the time runs out.
-fn wait(what: &str, log: &Path, ready: impl Fn() -> bool) -> Result<(), Failure> {
+fn wait(what: &str, log: &Path, ready: impl Fn() -> bool) -> Result<(), CommandFailure> {
     let start = Instant::now();
     while !ready() {
         if start.elapsed() > READY_MAX {
             let said = fs::read_to_string(log).unwrap_or_default();
-            return Err(Failure::Runtime(format!(
+            return Err(CommandFailure::Runtime(format!(
                 "{what} did not start: {}",
                 said.trim()
             )));
@@ -195,8 +201,8 @@ fn wait(what: &str, log: &Path, ready: impl Fn() -> bool) -> Result<(), Failure>
 }
 
 /// Ends a process by SIGTERM and waits for its end.
-fn end(mut child: Child) -> Result<(), Failure> {
+fn end(mut child: Child) -> Result<(), CommandFailure> {
     // SAFETY: the process is our child and has not been waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
-    child.wait().map(drop).map_err(Failure::runtime)
+    child.wait().map(drop).map_err(CommandFailure::runtime)
 }

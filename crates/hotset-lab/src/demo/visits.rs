@@ -3,7 +3,7 @@
 //!
 //! Pages are drawn by Zipf's law, so that some are hot and most are not.
 
-use super::site::Site;
+use super::site::DemoSite;
 use fastrand::Rng;
 use std::io::{self, Read};
 use std::sync::Mutex;
@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 /// Plan of the visits.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct VisitPlan {
     /// The site.
-    pub site: Site,
+    pub site: DemoSite,
     /// The pages to load, in order; from [`pages`].
     pub pages: Vec<u32>,
     /// Visitors at the same time.
@@ -26,7 +26,7 @@ pub struct Plan {
 
 /// One page with its images, in the view of a visitor.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Visit {
+pub struct PageVisit {
     /// Time at which the page was there in full, since the run began.
     pub at: Duration,
     /// Time from the first request to the last byte.
@@ -38,7 +38,7 @@ pub struct Visit {
 }
 
 /// The pages of `count` loads: drawn by Zipf's law with exponent `skew`.
-pub fn pages(site: &Site, count: usize, skew: f64, seed: u64) -> Vec<u32> {
+pub fn pages(site: &DemoSite, count: usize, skew: f64, seed: u64) -> Vec<u32> {
     let mut rng = Rng::with_seed(seed);
     // Popularity is no matter of the place on the disk.
     let mut order: Vec<u32> = (0..site.pages).collect();
@@ -59,7 +59,7 @@ pub fn pages(site: &Site, count: usize, skew: f64, seed: u64) -> Vec<u32> {
 
 /// Loads every page of the plan, reporting each to `seen`. Ends at the first failed request; the
 /// error names the request.
-pub fn run(plan: &Plan, seen: &Sender<Visit>) -> io::Result<Duration> {
+pub fn run(plan: &VisitPlan, seen: &Sender<PageVisit>) -> io::Result<Duration> {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(None);
     let start = Instant::now();
@@ -87,13 +87,18 @@ pub fn run(plan: &Plan, seen: &Sender<Visit>) -> io::Result<Duration> {
     }
 }
 
-fn visit(agent: &ureq::Agent, plan: &Plan, page: u32, start: Instant) -> io::Result<Visit> {
+fn visit(
+    agent: &ureq::Agent,
+    plan: &VisitPlan,
+    page: u32,
+    start: Instant,
+) -> io::Result<PageVisit> {
     let begin = Instant::now();
-    let (mut bytes, first_byte) = get(agent, &plan.base, &Site::page_path(page))?;
+    let (mut bytes, first_byte) = get(agent, &plan.base, &DemoSite::page_path(page))?;
     for image in plan.site.images_of(page) {
-        bytes += get(agent, &plan.base, &Site::image_path(image))?.0;
+        bytes += get(agent, &plan.base, &DemoSite::image_path(image))?.0;
     }
-    Ok(Visit {
+    Ok(PageVisit {
         at: start.elapsed(),
         page: begin.elapsed(),
         first_byte,
@@ -121,7 +126,7 @@ fn get(agent: &ureq::Agent, base: &str, path: &str) -> io::Result<(u64, Duration
 
 /// Result of a run of visits.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Summary {
+pub struct VisitSummary {
     /// Pages a second.
     pub pages_per_s: f64,
     /// Megabits of bodies a second.
@@ -134,10 +139,10 @@ pub struct Summary {
     pub first_byte_ms_median: f64,
 }
 
-impl Summary {
+impl VisitSummary {
     /// Sums up visits over `span`; `None` without a visit.
-    pub fn of(visits: &[Visit], span: Duration) -> Option<Summary> {
-        let sorted = |of: fn(&Visit) -> Duration| {
+    pub fn of(visits: &[PageVisit], span: Duration) -> Option<VisitSummary> {
+        let sorted = |of: fn(&PageVisit) -> Duration| {
             let mut all: Vec<f64> = visits.iter().map(|v| of(v).as_secs_f64() * 1e3).collect();
             all.sort_by(f64::total_cmp);
             all
@@ -149,7 +154,7 @@ impl Summary {
                 .copied()
         };
         let bytes: u64 = visits.iter().map(|v| v.bytes).sum();
-        Some(Summary {
+        Some(VisitSummary {
             pages_per_s: visits.len() as f64 / span.as_secs_f64(),
             mbit_per_s: bytes as f64 * 8.0 / 1e6 / span.as_secs_f64(),
             page_ms_median: at(&pages, 0.5)?,
@@ -165,7 +170,7 @@ mod tests {
 
     #[test]
     fn pages_repeat_and_some_are_hot() {
-        let site = Site {
+        let site = DemoSite {
             seed: 1,
             pages: 1000,
             images: 10,
@@ -183,18 +188,18 @@ mod tests {
 
     #[test]
     fn a_summary_is_of_the_middle() {
-        let visit = |ms: u64| Visit {
+        let visit = |ms: u64| PageVisit {
             at: Duration::from_millis(ms),
             page: Duration::from_millis(ms),
             first_byte: Duration::from_millis(ms / 10),
             bytes: 125_000,
         };
-        let visits: Vec<Visit> = (1..=100).map(|i| visit(i * 10)).collect();
-        let summary = Summary::of(&visits, Duration::from_secs(10)).unwrap();
+        let visits: Vec<PageVisit> = (1..=100).map(|i| visit(i * 10)).collect();
+        let summary = VisitSummary::of(&visits, Duration::from_secs(10)).unwrap();
         assert_eq!(summary.pages_per_s, 10.0);
         assert_eq!(summary.mbit_per_s, 10.0);
         assert_eq!(summary.page_ms_median, 510.0);
         assert_eq!(summary.page_ms_p99, 1000.0);
-        assert!(Summary::of(&[], Duration::from_secs(1)).is_none());
+        assert!(VisitSummary::of(&[], Duration::from_secs(1)).is_none());
     }
 }

@@ -1,8 +1,8 @@
 //! The files of the demonstration, made once: the site, its ext4 image, the
 //! SSD, the configuration.
 
-use super::site::Site;
-use crate::Failure;
+use super::site::DemoSite;
+use crate::CommandFailure;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub const DRIVE: &str = "ST3500320AS";
 const DRIVES: u32 = 4;
 const IMAGE_BYTES: u64 = 768 << 20;
 const SSD_BYTES: u64 = 512 << 20;
-const SITE: Site = Site {
+const SITE: DemoSite = DemoSite {
     seed: 1,
     pages: 4000,
     images: 12_000,
@@ -24,23 +24,23 @@ pub struct Workspace {
     /// Directory above all files.
     pub directory: PathBuf,
     /// The served site.
-    pub site: Site,
+    pub site: DemoSite,
     policy: String,
 }
 
 impl Workspace {
     /// Makes the missing files in `directory`; the pool is under `policy`.
-    pub fn prepare(directory: &Path, policy: &str) -> Result<Workspace, Failure> {
-        fs::create_dir_all(directory).map_err(Failure::runtime)?;
-        let directory = directory.canonicalize().map_err(Failure::runtime)?;
+    pub fn prepare(directory: &Path, policy: &str) -> Result<Workspace, CommandFailure> {
+        fs::create_dir_all(directory).map_err(CommandFailure::runtime)?;
+        let directory = directory.canonicalize().map_err(CommandFailure::runtime)?;
         let workspace = Workspace {
             directory,
             site: SITE,
             policy: policy.to_owned(),
         };
         workspace.make_image()?;
-        let ssd = fs::File::create(workspace.ssd()).map_err(Failure::runtime)?;
-        ssd.set_len(SSD_BYTES).map_err(Failure::runtime)?;
+        let ssd = fs::File::create(workspace.ssd()).map_err(CommandFailure::runtime)?;
+        ssd.set_len(SSD_BYTES).map_err(CommandFailure::runtime)?;
         Ok(workspace)
     }
 
@@ -63,7 +63,7 @@ impl Workspace {
         self.directory.join("nbd.sock")
     }
 
-    fn make_image(&self) -> Result<(), Failure> {
+    fn make_image(&self) -> Result<(), CommandFailure> {
         if self.image().exists() {
             return Ok(());
         }
@@ -72,23 +72,24 @@ impl Workspace {
         let root = self.directory.join("site");
         match fs::remove_dir_all(&root) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                return Err(Failure::runtime(error));
+                return Err(CommandFailure::runtime(error));
             }
             _ => {}
         }
-        let bytes = self.site.write(&root).map_err(Failure::runtime)?;
+        let bytes = self.site.write(&root).map_err(CommandFailure::runtime)?;
         println!("  {} MB", bytes / 1_000_000);
         let draft = self.directory.join("site.ext4.new");
-        let file = fs::File::create(&draft).map_err(Failure::runtime)?;
-        file.set_len(IMAGE_BYTES).map_err(Failure::runtime)?;
+        let file = fs::File::create(&draft).map_err(CommandFailure::runtime)?;
+        file.set_len(IMAGE_BYTES).map_err(CommandFailure::runtime)?;
         let mut mkfs = tool("mkfs.ext4");
-        run(mkfs.args(["-q", "-F", "-d"]).arg(&root).arg(&draft)).map_err(Failure::Runtime)?;
-        fs::rename(&draft, self.image()).map_err(Failure::runtime)?;
-        fs::remove_dir_all(&root).map_err(Failure::runtime)
+        run(mkfs.args(["-q", "-F", "-d"]).arg(&root).arg(&draft))
+            .map_err(CommandFailure::Runtime)?;
+        fs::rename(&draft, self.image()).map_err(CommandFailure::runtime)?;
+        fs::remove_dir_all(&root).map_err(CommandFailure::runtime)
     }
 
     /// Writes the daemon's configuration; `mode` is the volume's.
-    pub fn configure(&self, mode: &str) -> Result<PathBuf, Failure> {
+    pub fn configure(&self, mode: &str) -> Result<PathBuf, CommandFailure> {
         let (image, ssd) = (self.image(), self.ssd());
         let (control, socket) = (self.control(), self.socket());
         let state = self.directory.join("state");
@@ -120,7 +121,7 @@ impl Workspace {
              unix = {socket:?}\n"
         );
         let path = self.directory.join("hotset.toml");
-        fs::write(&path, text).map_err(Failure::runtime)?;
+        fs::write(&path, text).map_err(CommandFailure::runtime)?;
         Ok(path)
     }
 }

@@ -4,12 +4,12 @@ use super::origin::commit;
 use super::run::{EVERY, progress};
 use super::side::each;
 use super::store;
-use crate::Failure;
+use crate::CommandFailure;
 use clap::Args;
-use command::table::Table;
+use command::table::TextTable;
 use experiment::registry::{ALL, Experiment, named};
 use lab::ablation::Ablated;
-use lab::about::About;
+use lab::about::RunAbout;
 use lab::report::short;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -40,11 +40,11 @@ pub struct Ablate {
     seeds: u64,
 }
 
-fn which(command: &Ablate) -> Result<Vec<&'static Experiment>, Failure> {
+fn which(command: &Ablate) -> Result<Vec<&'static Experiment>, CommandFailure> {
     let names = &command.names;
     let known: Vec<&str> = ALL.iter().map(|experiment| experiment.name).collect();
     if let Some(name) = names.iter().find(|n| *n != EVERY && named(n).is_none()) {
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "no experiment with parts is called {name:?}; choose of {}, or all",
             known.join(", ")
         )));
@@ -54,7 +54,7 @@ fn which(command: &Ablate) -> Result<Vec<&'static Experiment>, Failure> {
     for figure in &command.figure {
         let has = |e: &&Experiment| (e.figures)().printed.iter().any(|p| p.figure == *figure);
         if !chosen.iter().any(has) {
-            return Err(Failure::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "no figure is called {figure:?} there; `hotset-lab run NAME --quick` lists them"
             )));
         }
@@ -62,7 +62,7 @@ fn which(command: &Ablate) -> Result<Vec<&'static Experiment>, Failure> {
     Ok(chosen)
 }
 
-pub fn run(command: &Ablate) -> Result<(), Failure> {
+pub fn run(command: &Ablate) -> Result<(), CommandFailure> {
     let chosen = which(command)?;
     if let Some(directory) = &command.out {
         store::prepare(directory)?;
@@ -86,7 +86,7 @@ pub fn run(command: &Ablate) -> Result<(), Failure> {
         all.push(ablated);
     }
     if command.json {
-        let text = serde_json::to_string_pretty(&all).map_err(Failure::runtime)?;
+        let text = serde_json::to_string_pretty(&all).map_err(CommandFailure::runtime)?;
         println!("{text}");
     } else {
         all.iter().for_each(|ablated| show(command, ablated));
@@ -95,7 +95,7 @@ pub fn run(command: &Ablate) -> Result<(), Failure> {
 }
 
 /// Runs the whole model, and without each part, with every seed; keeps the results.
-fn ablate(command: &Ablate, experiment: &Experiment) -> Result<Ablated, Failure> {
+fn ablate(command: &Ablate, experiment: &Experiment) -> Result<Ablated, CommandFailure> {
     let begun = Instant::now();
     let (name, parts) = (experiment.name, (experiment.parts)());
     let progress = progress(command.json);
@@ -107,10 +107,10 @@ fn ablate(command: &Ablate, experiment: &Experiment) -> Result<Ablated, Failure>
         };
         let part = variant.checked_sub(1).map_or("nothing", |part| parts[part]);
         progress(&format!("{name}: without {part}, seed {seed}"));
-        outcome.map_err(|what| Failure::Runtime(format!("{name}, without {part}: {what}")))
+        outcome.map_err(|what| CommandFailure::Runtime(format!("{name}, without {part}: {what}")))
     })?;
     let quick = if command.quick { " --quick" } else { "" };
-    let about = About {
+    let about = RunAbout {
         experiment: name.into(),
         quick: command.quick,
         seed: command.seed,
@@ -146,7 +146,7 @@ fn show(command: &Ablate, ablated: &Ablated) {
     }
     let head = ablated.head(&places);
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let mut table = Table::new(&head);
+    let mut table = TextTable::new(&head);
     let lines = ablated.cells(&places, short);
     lines.into_iter().for_each(|line| table.row(line));
     println!("{}\n{table}", ablated.experiment);

@@ -4,19 +4,19 @@ use super::origin::commit;
 use super::run::{EVERY, progress};
 use super::side::each;
 use super::store;
-use crate::Failure;
+use crate::CommandFailure;
 use clap::Args;
-use command::table::Table;
+use command::table::TextTable;
 use experiment::choices::{ALL as CHOICES, AUTO, Came, Choice};
 use experiment::registry::{ALL, Experiment, named};
-use lab::about::About;
-use lab::choices::{ADVICE_HEAD, HEAD, Row, Tried, advice_cells, cells, on_flash, rows};
+use lab::about::RunAbout;
+use lab::choices::{ADVICE_HEAD, ChoiceRow, HEAD, Tried, advice_cells, cells, on_flash, rows};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
 
 #[derive(Args)]
-pub struct Choices {
+pub struct ChoicesCommand {
     /// Names of experiments, or `all` of them
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -52,11 +52,11 @@ fn choice(name: &str) -> Result<Choice, String> {
     found.copied().ok_or_else(|| format!("choose of {known}"))
 }
 
-fn which(names: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
+fn which(names: &[String]) -> Result<Vec<&'static Experiment>, CommandFailure> {
     for name in names.iter().filter(|name| *name != EVERY) {
         if named(name).is_none() {
             let known: Vec<&str> = ALL.iter().map(|experiment| experiment.name).collect();
-            return Err(Failure::Usage(format!(
+            return Err(CommandFailure::Usage(format!(
                 "no experiment with choices is called {name:?}; choose of {}, or all",
                 known.join(", ")
             )));
@@ -66,7 +66,7 @@ fn which(names: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
     Ok(ALL.iter().filter(|e| asked(e.name)).collect())
 }
 
-pub fn run(command: &Choices) -> Result<(), Failure> {
+pub fn run(command: &ChoicesCommand) -> Result<(), CommandFailure> {
     let chosen = which(&command.names)?;
     if let Some(directory) = &command.out {
         store::prepare(directory)?;
@@ -100,31 +100,31 @@ pub fn run(command: &Choices) -> Result<(), Failure> {
     Ok(())
 }
 
-fn print_json(all: &impl Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(all).map_err(Failure::runtime)?;
+fn print_json(all: &impl Serialize) -> Result<(), CommandFailure> {
+    let text = serde_json::to_string_pretty(all).map_err(CommandFailure::runtime)?;
     println!("{text}");
     Ok(())
 }
 
-fn table(rows: &[Row]) -> Table {
-    let mut table = Table::new(&HEAD).text(&[3]);
+fn table(rows: &[ChoiceRow]) -> TextTable {
+    let mut table = TextTable::new(&HEAD).text(&[3]);
     rows.iter().for_each(|row| table.row(cells(row)));
     table
 }
 
 /// The results of each of `choices`, seed by seed.
 fn came_to(
-    command: &Choices,
+    command: &ChoicesCommand,
     experiment: &Experiment,
     choices: &[Choice],
-) -> Result<Vec<Vec<Came>>, Failure> {
+) -> Result<Vec<Vec<Came>>, CommandFailure> {
     let name = experiment.name;
     let progress = progress(command.json);
     each(choices.len(), command.seeds, |choice, n| {
         let (seed, choice) = (command.seed.saturating_add(n), choices[choice]);
         let came = (experiment.choose)(seed, command.quick, command.flash, choice);
         progress(&format!("{name}: {}, seed {seed}", choice.name));
-        came.map_err(|what| Failure::Runtime(format!("{name}, {}: {what}", choice.name)))
+        came.map_err(|what| CommandFailure::Runtime(format!("{name}, {}: {what}", choice.name)))
     })
 }
 
@@ -132,11 +132,11 @@ fn came_to(
 #[derive(Serialize)]
 struct Compared {
     experiment: &'static str,
-    rows: Vec<Row>,
+    rows: Vec<ChoiceRow>,
 }
 
 /// The default, and the choices that are asked for.
-fn try_some(command: &Choices, experiments: &[&Experiment]) -> Result<(), Failure> {
+fn try_some(command: &ChoicesCommand, experiments: &[&Experiment]) -> Result<(), CommandFailure> {
     let others = command.only.iter().filter(|choice| **choice != AUTO);
     let choices: Vec<Choice> = [AUTO].iter().chain(others).copied().collect();
     let mut all = Vec::new();
@@ -157,7 +157,7 @@ fn try_some(command: &Choices, experiments: &[&Experiment]) -> Result<(), Failur
 }
 
 /// Runs every choice with every seed, and keeps the results.
-fn try_all(command: &Choices, experiment: &Experiment) -> Result<Tried, Failure> {
+fn try_all(command: &ChoicesCommand, experiment: &Experiment) -> Result<Tried, CommandFailure> {
     let name = experiment.name;
     let begun = Instant::now();
     let came = came_to(command, experiment, &CHOICES)?;
@@ -166,7 +166,7 @@ fn try_all(command: &Choices, experiment: &Experiment) -> Result<Tried, Failure>
         100 => String::new(),
         percent => format!(" --flash {percent}"),
     };
-    let about = About {
+    let about = RunAbout {
         experiment: name.into(),
         quick: command.quick,
         seed: command.seed,
@@ -193,7 +193,7 @@ fn show(tried: &Tried) {
         tried.best,
         if tried.met { "yes" } else { "NO" }
     );
-    let mut table = Table::new(&ADVICE_HEAD);
+    let mut table = TextTable::new(&ADVICE_HEAD);
     let advised = tried.advised.iter();
     advised.for_each(|row| table.row(advice_cells(row)));
     println!("{table}");

@@ -1,12 +1,12 @@
 //! `hotset-lab run perc`.
 
 use super::origin::{again, commit};
-use crate::Failure;
-use command::table::Table;
-use experiment::figures::{Fitted, Status};
+use crate::CommandFailure;
+use command::table::TextTable;
+use experiment::figures::{FigureStatus, Fitted};
 use experiment::finished::{FORMAT, Finished};
-use experiment::verdict::Row;
-use lab::perc::{self, POINT_HEAD, Place, Point, Report};
+use experiment::verdict::FigureRow;
+use lab::perc::{self, POINT_HEAD, PercReport, SweepPlace, SweepPoint};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -17,6 +17,7 @@ pub const SOURCE: &str =
     "Demartek, Dell PERC H710P controllers mirrored, March 2014: text and captions";
 /// The commit with the arrays of the runs, for blind rows.
 const ENGINE: &str = "98ed6d5";
+const TITLE: &str = "two mirrored controllers of seven drives against one, and the loss of a drive";
 /// Memory, and about the time of a run.
 pub const NEEDS: &str = "600 MB; 2 minutes";
 
@@ -29,18 +30,18 @@ pub struct Perc {
 }
 
 /// Runs the sweep by fio.
-pub fn real(command: &Perc) -> Result<(), Failure> {
+pub fn real(command: &Perc) -> Result<(), CommandFailure> {
     let done = |part: &str| {
         if !command.json {
             eprintln!("done: {part}");
         }
     };
-    let place = command.real.clone().map(Place::Files);
-    let place = place.or(command.device.clone().map(Place::Device));
+    let place = command.real.clone().map(SweepPlace::Files);
+    let place = place.or(command.device.clone().map(SweepPlace::Device));
     let place = place.expect("one of them was given");
     let program = crate::program::hotset()?;
     let report = perc::real(&program, &place, command.quick, &done);
-    let report = report.map_err(Failure::Runtime)?;
+    let report = report.map_err(CommandFailure::Runtime)?;
     match command.json {
         true => json(serde_json::to_string_pretty(&report)),
         false => {
@@ -52,21 +53,25 @@ pub fn real(command: &Perc) -> Result<(), Failure> {
 
 /// Runs the experiment in virtual time; returns the form in which every experiment is kept, and all
 /// measurements.
-pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<(Finished, Report), Failure> {
+pub fn run(
+    seed: u64,
+    quick: bool,
+    done: &dyn Fn(&str),
+) -> Result<(Finished, PercReport), CommandFailure> {
     let begun = Instant::now();
     let named = |part: &str| done(&format!("{NAME}: {part}"));
-    let report = perc::run(seed, quick, &named).map_err(Failure::Runtime)?;
+    let report = perc::run(seed, quick, &named).map_err(CommandFailure::Runtime)?;
     let measured = report.points.iter();
     let measured = measured.map(|point| point.operations as f64 / point.iops);
     let virtual_seconds = measured.sum::<f64>() + report.loss.seconds.len() as f64;
     let wall_seconds = begun.elapsed().as_secs_f64();
-    let row = |row: &perc::Row| {
+    let row = |row: &perc::ComparisonRow| {
         let (published, ours) = row.value;
         let error_percent = match published {
             0.0 => 100.0 * ours,
             published => (ours / published - 1.0) * 100.0,
         };
-        Row {
+        FigureRow {
             experiment: NAME.into(),
             figure: row.what.clone(),
             unit: String::new(),
@@ -77,9 +82,9 @@ pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<(Finished, Rep
             seeds: 1,
             error_percent,
             status: match row.label {
-                "blind" => Status::Blind,
-                "shape" => Status::Shape,
-                _ => Status::Calibrated,
+                "blind" => FigureStatus::Blind,
+                "shape" => FigureStatus::Shape,
+                _ => FigureStatus::Calibrated,
             },
             tolerance: None,
             bound: None,
@@ -100,8 +105,7 @@ pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<(Finished, Rep
     let finished = Finished {
         format: FORMAT,
         experiment: NAME.into(),
-        title: "two mirrored controllers of seven drives against one, and the loss of a drive"
-            .into(),
+        title: TITLE.into(),
         source: SOURCE.into(),
         quick,
         seed,
@@ -115,19 +119,19 @@ pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<(Finished, Rep
         assumed: Vec::new(),
         contradictions: Vec::new(),
         curves: Vec::new(),
-        charts: perc::charts(&report).map_err(Failure::runtime)?,
+        charts: perc::charts(&report).map_err(CommandFailure::runtime)?,
     };
     Ok((finished, report))
 }
 
 /// Writes its page and charts.
-pub fn keep(report: &Report, directory: &Path) -> Result<(), Failure> {
+pub fn keep(report: &PercReport, directory: &Path) -> Result<(), CommandFailure> {
     perc::write(report, directory)
-        .map_err(|cause| Failure::Runtime(format!("{}: {cause}", directory.display())))
+        .map_err(|cause| CommandFailure::Runtime(format!("{}: {cause}", directory.display())))
 }
 
 /// Prints all that was measured.
-pub fn show(report: &Report, as_json: bool) -> Result<(), Failure> {
+pub fn show(report: &PercReport, as_json: bool) -> Result<(), CommandFailure> {
     match as_json {
         true => json(serde_json::to_string_pretty(report))?,
         false => print(report),
@@ -135,20 +139,20 @@ pub fn show(report: &Report, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn json(text: serde_json::Result<String>) -> Result<(), Failure> {
-    println!("{}", text.map_err(Failure::runtime)?);
+fn json(text: serde_json::Result<String>) -> Result<(), CommandFailure> {
+    println!("{}", text.map_err(CommandFailure::runtime)?);
     Ok(())
 }
 
-fn table(points: &[Point]) -> Table {
-    let mut table = Table::new(&POINT_HEAD);
+fn table(points: &[SweepPoint]) -> TextTable {
+    let mut table = TextTable::new(&POINT_HEAD);
     for point in points {
         table.row(perc::figures(point));
     }
     table
 }
 
-fn print(report: &Report) {
+fn print(report: &PercReport) {
     println!("{}", table(&report.points));
     for fitted in &report.fitted {
         println!(

@@ -4,12 +4,12 @@ use super::origin::{again, commit};
 use super::perc::{self, Perc};
 use super::side::by_side;
 use super::store;
-use crate::Failure;
+use crate::CommandFailure;
 use clap::Args;
-use command::table::Table;
+use command::table::TextTable;
 use experiment::finished::{FORMAT, Finished};
 use experiment::registry::{ALL, Experiment, named};
-use experiment::verdict::{Outcome, Row, rows};
+use experiment::verdict::{FigureRow, SeedOutcome, rows};
 use lab::report;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use std::time::Instant;
 pub const EVERY: &str = "all";
 
 #[derive(Args)]
-pub struct Run {
+pub struct RunCommand {
     /// Experiments: names of `hotset-lab list`, or `all`
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
@@ -49,14 +49,14 @@ pub struct Run {
 }
 
 #[derive(Args)]
-pub struct Report {
+pub struct RunReport {
     /// A directory that `hotset-lab run --out` has filled
     directory: PathBuf,
 }
 
 /// Prints every experiment.
-pub fn list() -> Result<(), Failure> {
-    let mut table = Table::new(&["name", "printed in", "needs", "seeds"]).text(&[1, 2]);
+pub fn list() -> Result<(), CommandFailure> {
+    let mut table = TextTable::new(&["name", "printed in", "needs", "seeds"]).text(&[1, 2]);
     for experiment in &ALL {
         table.row([
             experiment.name.into(),
@@ -84,7 +84,7 @@ impl Which {
         }
     }
 
-    fn seeds(&self, command: &Run) -> u64 {
+    fn seeds(&self, command: &RunCommand) -> u64 {
         match self {
             Which::Published(experiment) => command.seeds.unwrap_or(experiment.seeds),
             Which::Perc => 1,
@@ -94,7 +94,7 @@ impl Which {
 
 /// The experiments called `names`, each once, perc first: perc has one long seed, and the others
 /// run beside.
-fn which(names: &[String]) -> Result<Vec<Which>, Failure> {
+fn which(names: &[String]) -> Result<Vec<Which>, CommandFailure> {
     let every = || {
         [Which::Perc]
             .into_iter()
@@ -105,7 +105,7 @@ fn which(names: &[String]) -> Result<Vec<Which>, Failure> {
         .find(|name| *name != EVERY && *name != perc::NAME && named(name).is_none())
     {
         let known: Vec<&str> = every().map(|which| which.name()).collect();
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "no experiment is called {name:?}; choose of {}, or all",
             known.join(", ")
         )));
@@ -114,13 +114,13 @@ fn which(names: &[String]) -> Result<Vec<Which>, Failure> {
     Ok(every().filter(asked).collect())
 }
 
-pub fn run(command: &Run) -> Result<(), Failure> {
+pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
     let chosen = which(&command.names)?;
     let alone = matches!(chosen[..], [Which::Perc]);
     if command.real.is_some() || command.device.is_some() {
         if !alone {
             let what = "--real and --device are of perc alone: name it alone";
-            return Err(Failure::Usage(what.into()));
+            return Err(CommandFailure::Usage(what.into()));
         }
         return perc::real(&Perc {
             json: command.json,
@@ -150,7 +150,7 @@ pub fn run(command: &Run) -> Result<(), Failure> {
             }
             None => None,
         };
-        asked.push(Asked {
+        asked.push(RunRequest {
             which,
             seeds,
             begun: OnceLock::new(),
@@ -165,7 +165,7 @@ pub fn run(command: &Run) -> Result<(), Failure> {
     let begun = begun.transpose()?;
     run_asked(command, &asked, alone)?;
     drop(begun);
-    let ended = |asked: Asked| asked.finished.into_inner().expect("nobody panics");
+    let ended = |asked: RunRequest| asked.finished.into_inner().expect("nobody panics");
     let all: Vec<Finished> = asked.into_iter().filter_map(ended).collect();
     if alone {
         return Ok(());
@@ -183,17 +183,17 @@ pub fn progress(json: bool) -> impl Fn(&str) + Sync {
 }
 
 /// An experiment that was asked for.
-struct Asked {
+struct RunRequest {
     which: Which,
     seeds: u64,
     /// Time at which the first seed began.
     begun: OnceLock<Instant>,
     /// Results of the seeds, by their place.
-    ended: Mutex<BTreeMap<u64, Outcome>>,
+    ended: Mutex<BTreeMap<u64, SeedOutcome>>,
     finished: Mutex<Option<Finished>>,
 }
 
-impl Asked {
+impl RunRequest {
     /// Tests for an experiment that has not ended.
     fn is_left(&self) -> bool {
         self.finished.lock().expect("nobody panics").is_none()
@@ -202,16 +202,25 @@ impl Asked {
 
 /// Runs every seed of the experiments that have not ended before, as many at a time as there are
 /// processors; nothing more is begun after a failure.
-fn run_asked(command: &Run, asked: &[Asked], alone: bool) -> Result<(), Failure> {
+fn run_asked(
+    command: &RunCommand,
+    asked: &[RunRequest],
+    alone: bool,
+) -> Result<(), CommandFailure> {
     let left = asked.iter().filter(|asked| asked.is_left());
-    let jobs: Vec<(&Asked, u64)> = left
+    let jobs: Vec<(&RunRequest, u64)> = left
         .flat_map(|asked| (0..asked.seeds).map(move |n| (asked, n)))
         .collect();
     by_side(&jobs, |(asked, n)| run_one(command, asked, *n, alone))
 }
 
 /// Runs one seed, and keeps the experiment's results if the seed was the last.
-fn run_one(command: &Run, asked: &Asked, n: u64, alone: bool) -> Result<(), Failure> {
+fn run_one(
+    command: &RunCommand,
+    asked: &RunRequest,
+    n: u64,
+    alone: bool,
+) -> Result<(), CommandFailure> {
     let begun = *asked.begun.get_or_init(Instant::now);
     let progress = progress(command.json);
     let finished = match &asked.which {
@@ -219,7 +228,7 @@ fn run_one(command: &Run, asked: &Asked, n: u64, alone: bool) -> Result<(), Fail
             let seed = command.seed.saturating_add(n);
             let named = |part: &str| progress(&format!("{}: {part}", experiment.name));
             let outcome = (experiment.run)(seed, command.quick, &named);
-            let outcome = outcome.map_err(Failure::Runtime)?;
+            let outcome = outcome.map_err(CommandFailure::Runtime)?;
             let outcomes = {
                 let mut ended = asked.ended.lock().expect("nobody panics");
                 ended.insert(n, outcome);
@@ -257,11 +266,11 @@ fn run_one(command: &Run, asked: &Asked, n: u64, alone: bool) -> Result<(), Fail
 
 /// Joins the results of an experiment's seeds.
 fn published(
-    command: &Run,
+    command: &RunCommand,
     experiment: &Experiment,
-    mut outcomes: Vec<Outcome>,
+    mut outcomes: Vec<SeedOutcome>,
     begun: Instant,
-) -> Result<Finished, Failure> {
+) -> Result<Finished, CommandFailure> {
     let seeds = outcomes.len() as u64;
     let figures = (experiment.figures)();
     let wall_seconds = begun.elapsed().as_secs_f64();
@@ -278,7 +287,7 @@ fn published(
         commit: commit(),
         virtual_seconds: outcomes.iter().map(|outcome| outcome.virtual_s).sum(),
         wall_seconds,
-        rows: rows.map_err(Failure::Runtime)?,
+        rows: rows.map_err(CommandFailure::Runtime)?,
         fitted: figures.fitted,
         assumed: figures.assumed,
         contradictions: figures.contradictions,
@@ -287,11 +296,11 @@ fn published(
     })
 }
 
-fn show(all: &[Finished], json: bool) -> Result<(), Failure> {
+fn show(all: &[Finished], json: bool) -> Result<(), CommandFailure> {
     let rows = || all.iter().flat_map(|finished| &finished.rows);
     if json {
-        let rows: Vec<&Row> = rows().collect();
-        let text = serde_json::to_string_pretty(&rows).map_err(Failure::runtime)?;
+        let rows: Vec<&FigureRow> = rows().collect();
+        let text = serde_json::to_string_pretty(&rows).map_err(CommandFailure::runtime)?;
         println!("{text}");
         return Ok(());
     }
@@ -314,9 +323,9 @@ fn show(all: &[Finished], json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn table(rows: &[Row]) -> Table {
+fn table(rows: &[FigureRow]) -> TextTable {
     // The unit, the tolerance, and the status.
-    let mut table = Table::new(&report::ROW_HEAD).text(&[3, 5, 6]);
+    let mut table = TextTable::new(&report::ROW_HEAD).text(&[3, 5, 6]);
     for row in rows {
         table.row(report::cells(row));
     }
@@ -324,7 +333,7 @@ fn table(rows: &[Row]) -> Table {
 }
 
 /// Writes the report of the results in a directory into the directory.
-pub fn write_report(command: &Report) -> Result<(), Failure> {
+pub fn write_report(command: &RunReport) -> Result<(), CommandFailure> {
     let directory: &Path = &command.directory;
     store::ended(directory)?;
     let mut finished = Vec::new();
@@ -332,7 +341,7 @@ pub fn write_report(command: &Report) -> Result<(), Failure> {
         finished.extend(store::find(directory, name)?.map(|(_, finished)| finished));
     }
     if finished.is_empty() {
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "no experiment has ended in {}; fill it with `hotset-lab run all --out`",
             directory.display()
         )));
@@ -346,7 +355,8 @@ pub fn write_report(command: &Report) -> Result<(), Failure> {
     let ablated = ALL.iter().map(|e| store::find_ablated(directory, e.name));
     let ablated: Vec<_> = ablated.collect::<Result<_, _>>()?;
     let ablated: Vec<_> = ablated.into_iter().flatten().map(|(_, a)| a).collect();
-    let page = report::page(&finished, &tried, &ablated, &missing).map_err(Failure::runtime)?;
+    let page =
+        report::page(&finished, &tried, &ablated, &missing).map_err(CommandFailure::runtime)?;
     let path = directory.join("report.html");
     store::replace(&path, page.as_bytes())?;
     println!("{}", path.display());

@@ -1,6 +1,6 @@
 //! Work that runs side by side, one thread a processor.
 
-use crate::Failure;
+use crate::CommandFailure;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,8 +11,8 @@ use std::thread;
 pub fn each<T: Send>(
     variants: usize,
     seeds: u64,
-    work: impl Fn(usize, u64) -> Result<T, Failure> + Sync,
-) -> Result<Vec<Vec<T>>, Failure> {
+    work: impl Fn(usize, u64) -> Result<T, CommandFailure> + Sync,
+) -> Result<Vec<Vec<T>>, CommandFailure> {
     let jobs = (0..variants).flat_map(|variant| (0..seeds).map(move |n| (variant, n)));
     let jobs: Vec<(usize, u64)> = jobs.collect();
     let came = Mutex::new(BTreeMap::new());
@@ -32,8 +32,8 @@ pub fn each<T: Send>(
 /// Does all `jobs`, each begun in order; nothing more is begun after a failure.
 pub fn by_side<T: Sync>(
     jobs: &[T],
-    work: impl Fn(&T) -> Result<(), Failure> + Sync,
-) -> Result<(), Failure> {
+    work: impl Fn(&T) -> Result<(), CommandFailure> + Sync,
+) -> Result<(), CommandFailure> {
     let next = AtomicUsize::new(0);
     let failed = Mutex::new(None);
     let threads = thread::available_parallelism().map_or(1, usize::from);

@@ -6,29 +6,31 @@ mod served;
 mod shown;
 mod size;
 
-pub use asked::Sim;
+pub use asked::SimCommand;
 
 use shown::{percent, progress, significant, threads};
 
-use crate::Failure;
+use crate::CommandFailure;
 use command::print;
-use command::table::{Table, bytes};
-use command::traces::Input;
+use command::table::{TextTable, bytes};
+use command::traces::InputOptions;
 use std::path::Path;
-use tracesim::{BELADY, Curve, Plan, Rank, Row, Source, chart, curves, ranks};
+use tracesim::{
+    BELADY, MissCurve, Rank, ResultRow, SimulationPlan, TraceSource, chart, curves, ranks,
+};
 
 /// Line length of miss ratios elsewhere.
 const PLAIN_LINE_BYTES: u64 = 4096;
 
-pub fn run(command: &Sim) -> Result<(), Failure> {
+pub fn run(command: &SimCommand) -> Result<(), CommandFailure> {
     if command.engine.engine {
         if command.policies().iter().any(|name| name == BELADY) {
             let what = "hotset: belady needs to know the future, the engine does not; leave it out";
-            return Err(Failure::Usage(what.into()));
+            return Err(CommandFailure::Usage(what.into()));
         }
         return print(served::run(command)?);
     }
-    let plan = Plan {
+    let plan = SimulationPlan {
         policies: command.policies(),
         sizes: command.sizes(),
         threads: threads(command.threads),
@@ -47,12 +49,12 @@ pub fn run(command: &Sim) -> Result<(), Failure> {
     match &command.chart {
         None => Ok(()),
         Some(path) => chart::draw(path, &rows)
-            .map_err(|cause| Failure::Runtime(format!("{}: {cause}", path.display()))),
+            .map_err(|cause| CommandFailure::Runtime(format!("{}: {cause}", path.display()))),
     }
 }
 
 /// The rows in the form asked for.
-fn text(command: &Sim, rows: &[Row]) -> Result<String, Failure> {
+fn text(command: &SimCommand, rows: &[ResultRow]) -> Result<String, CommandFailure> {
     let (curves, ranks) = (curves(rows), ranks(rows));
     if command.json {
         let text = match (command.mrc, command.rank) {
@@ -60,7 +62,7 @@ fn text(command: &Sim, rows: &[Row]) -> Result<String, Failure> {
             (_, true) => serde_json::to_string_pretty(&ranks),
             _ => serde_json::to_string_pretty(rows),
         };
-        return Ok(text.map_err(Failure::runtime)? + "\n");
+        return Ok(text.map_err(CommandFailure::runtime)? + "\n");
     }
     Ok(match (command.mrc, command.rank) {
         (true, _) => curve_tables(&curves),
@@ -71,15 +73,15 @@ fn text(command: &Sim, rows: &[Row]) -> Result<String, Failure> {
 }
 
 /// A table for each trace and length of a line: miss ratios in per cent.
-fn curve_tables(curves: &[Curve]) -> String {
-    let same = |a: &Curve, b: &Curve| (&a.trace, a.line_bytes) == (&b.trace, b.line_bytes);
+fn curve_tables(curves: &[MissCurve]) -> String {
+    let same = |a: &MissCurve, b: &MissCurve| (&a.trace, a.line_bytes) == (&b.trace, b.line_bytes);
     let tables = curves.chunk_by(same).map(|group| {
         let policies = group.iter().map(|curve| curve.policy.as_str());
         let head: Vec<&str> = ["TRACE", "LINE", "SIZE", "POOL"]
             .into_iter()
             .chain(policies)
             .collect();
-        let mut table = Table::new(&head);
+        let mut table = TextTable::new(&head);
         for (at, point) in group[0].points.iter().enumerate() {
             let size = [
                 group[0].trace.clone(),
@@ -97,8 +99,8 @@ fn curve_tables(curves: &[Curve]) -> String {
     tables.collect::<Vec<_>>().join("\n")
 }
 
-fn rank_table(ranks: &[Rank]) -> Table {
-    let mut table = Table::new(&[
+fn rank_table(ranks: &[Rank]) -> TextTable {
+    let mut table = TextTable::new(&[
         "TRACE",
         "LINE",
         "RANK",
@@ -127,14 +129,18 @@ fn rank_table(ranks: &[Rank]) -> Table {
 }
 
 /// The rows of every input in order. The next is read while one is simulated.
-fn simulate(plan: &Plan, inputs: &[(&Path, u64)], input: &Input) -> Result<Vec<Row>, Failure> {
+fn simulate(
+    plan: &SimulationPlan,
+    inputs: &[(&Path, u64)],
+    input: &InputOptions,
+) -> Result<Vec<ResultRow>, CommandFailure> {
     let cells = inputs.len() * plan.sizes.len() * plan.policies.len();
     let bar = progress(cells as u64);
     let open = |(path, line): (&Path, u64)| {
         bar.set_message(format!("reading {}", path.display()));
-        let source = Source::open(path, input.format, input.strictness(), line);
+        let source = TraceSource::open(path, input.format, input.strictness(), line);
         bar.set_message("");
-        source.map_err(Failure::runtime)
+        source.map_err(CommandFailure::runtime)
     };
     let mut rows = Vec::with_capacity(cells);
     let mut inputs = inputs.iter();
@@ -145,16 +151,16 @@ fn simulate(plan: &Plan, inputs: &[(&Path, u64)], input: &Input) -> Result<Vec<R
         next = std::thread::scope(|scope| {
             let reading = inputs.next().map(|ahead| scope.spawn(|| open(*ahead)));
             let done = plan.run(&source, &|| bar.inc(1));
-            rows.extend(done.map_err(Failure::runtime)?);
+            rows.extend(done.map_err(CommandFailure::runtime)?);
             let read = reading.map(|thread| thread.join().expect("reading does not panic"));
-            Ok::<_, Failure>(read)
+            Ok::<_, CommandFailure>(read)
         })?;
     }
     bar.finish_and_clear();
     Ok(rows)
 }
 
-fn table(rows: &[Row]) -> Table {
+fn table(rows: &[ResultRow]) -> TextTable {
     let head = [
         "TRACE",
         "LINE",
@@ -167,7 +173,7 @@ fn table(rows: &[Row]) -> Table {
         "BYTE HIT %",
         "FILLED",
     ];
-    let mut table = Table::new(&head);
+    let mut table = TextTable::new(&head);
     for row in rows {
         table.row([
             row.trace.clone(),
@@ -185,7 +191,7 @@ fn table(rows: &[Row]) -> Table {
     table
 }
 
-fn csv(rows: &[Row]) -> String {
+fn csv(rows: &[ResultRow]) -> String {
     let mut text = "trace,policy,size_fraction,cache_blocks,accesses,misses,miss_ratio,\
                     admitted_bytes,seconds,line_bytes,request_hit_ratio,read_hit_ratio,\
                     byte_hit_ratio\n"

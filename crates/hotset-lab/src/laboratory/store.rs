@@ -2,7 +2,7 @@
 //!
 //! Invariant: a file under its own name is whole; a file that is being written has another name.
 
-use crate::Failure;
+use crate::CommandFailure;
 use experiment::finished::Finished;
 use lab::ablation::Ablated;
 use lab::choices::Tried;
@@ -12,9 +12,9 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 /// Makes the directory.
-pub fn prepare(directory: &Path) -> Result<(), Failure> {
+pub fn prepare(directory: &Path) -> Result<(), CommandFailure> {
     fs::create_dir_all(directory).map_err(|cause| {
-        Failure::Runtime(format!(
+        CommandFailure::Runtime(format!(
             "{}: {cause}; choose a directory that can be written",
             directory.display()
         ))
@@ -22,7 +22,7 @@ pub fn prepare(directory: &Path) -> Result<(), Failure> {
 }
 
 /// A note of the names that a run has begun, until its end: the note stays after a kill.
-pub struct Begun(PathBuf);
+pub struct RunInProgress(PathBuf);
 
 /// Accepted shares of an experiment's flash on which choices are tried, in percent.
 pub const FLASH_PERCENT: RangeInclusive<u64> = 1..=400;
@@ -30,13 +30,13 @@ pub const FLASH_PERCENT: RangeInclusive<u64> = 1..=400;
 const BEGUN: &str = "begun";
 
 /// Says in `directory` that `names` are being run.
-pub fn begin(directory: &Path, names: &[&str]) -> Result<Begun, Failure> {
+pub fn begin(directory: &Path, names: &[&str]) -> Result<RunInProgress, CommandFailure> {
     let path = directory.join(BEGUN);
     replace(&path, names.join(" ").as_bytes())?;
-    Ok(Begun(path))
+    Ok(RunInProgress(path))
 }
 
-impl Drop for Begun {
+impl Drop for RunInProgress {
     fn drop(&mut self) {
         // The file is no more than a note; without the note a report names missing results.
         let _ = fs::remove_file(&self.0);
@@ -44,10 +44,10 @@ impl Drop for Begun {
 }
 
 /// An error if a run in `directory` has begun and not ended.
-pub fn ended(directory: &Path) -> Result<(), Failure> {
+pub fn ended(directory: &Path) -> Result<(), CommandFailure> {
     let path = directory.join(BEGUN);
     match fs::read_to_string(&path) {
-        Ok(names) => Err(Failure::Usage(format!(
+        Ok(names) => Err(CommandFailure::Usage(format!(
             "a run of {names} has not ended in {0}; run them again with --out {0}, which does what \
              is missing, or remove {1}",
             directory.display(),
@@ -58,7 +58,7 @@ pub fn ended(directory: &Path) -> Result<(), Failure> {
 }
 
 /// Finds the results of `name`, and their place.
-pub fn find(directory: &Path, name: &str) -> Result<Option<(PathBuf, Finished)>, Failure> {
+pub fn find(directory: &Path, name: &str) -> Result<Option<(PathBuf, Finished)>, CommandFailure> {
     let parse = |text: &str| Finished::parse(text).map(|f| (f.experiment.clone(), f));
     read(directory, name, name, parse)
 }
@@ -68,13 +68,13 @@ pub fn find_tried(
     directory: &Path,
     name: &str,
     flash_percent: u64,
-) -> Result<Option<(PathBuf, Tried)>, Failure> {
+) -> Result<Option<(PathBuf, Tried)>, CommandFailure> {
     let parse = |text: &str| Tried::parse(text).map(|t| (t.experiment.clone(), t));
     read(directory, &tried(name, flash_percent), name, parse)
 }
 
 /// Finds the results of choices in `name` on any part of its flash, the most first.
-pub fn all_tried(directory: &Path, name: &str) -> Result<Vec<Tried>, Failure> {
+pub fn all_tried(directory: &Path, name: &str) -> Result<Vec<Tried>, CommandFailure> {
     let percents = FLASH_PERCENT.rev();
     let found = percents.map(|percent| find_tried(directory, name, percent));
     let found: Vec<_> = found.collect::<Result<_, _>>()?;
@@ -86,10 +86,10 @@ pub fn all_tried(directory: &Path, name: &str) -> Result<Vec<Tried>, Failure> {
 }
 
 /// Returns an error if the file at `path` is of another run than asked for.
-pub fn is_of(path: &Path, same: bool) -> Result<(), Failure> {
+pub fn is_of(path: &Path, same: bool) -> Result<(), CommandFailure> {
     match same {
         true => Ok(()),
-        false => Err(Failure::Usage(format!(
+        false => Err(CommandFailure::Usage(format!(
             "{} is of other seeds or another form; remove it, or choose another directory",
             path.display()
         ))),
@@ -97,7 +97,10 @@ pub fn is_of(path: &Path, same: bool) -> Result<(), Failure> {
 }
 
 /// Finds the effect of the parts of `name`, and its place.
-pub fn find_ablated(directory: &Path, name: &str) -> Result<Option<(PathBuf, Ablated)>, Failure> {
+pub fn find_ablated(
+    directory: &Path,
+    name: &str,
+) -> Result<Option<(PathBuf, Ablated)>, CommandFailure> {
     let parse = |text: &str| Ablated::parse(text).map(|a| (a.experiment.clone(), a));
     read(directory, &ablated(name), name, parse)
 }
@@ -119,17 +122,17 @@ fn read<T>(
     stem: &str,
     name: &str,
     parse: impl Fn(&str) -> Result<(String, T), String>,
-) -> Result<Option<(PathBuf, T)>, Failure> {
+) -> Result<Option<(PathBuf, T)>, CommandFailure> {
     let path = directory.join(format!("{stem}.json"));
     let refused = |what: String| {
-        Failure::Runtime(format!(
+        CommandFailure::Runtime(format!(
             "{}: {what}; remove it to have {name} run again",
             path.display()
         ))
     };
     match fs::read_to_string(&path) {
         Err(cause) if cause.kind() == ErrorKind::NotFound && directory.is_dir() => Ok(None),
-        Err(cause) if cause.kind() == ErrorKind::NotFound => Err(Failure::Usage(format!(
+        Err(cause) if cause.kind() == ErrorKind::NotFound => Err(CommandFailure::Usage(format!(
             "{} is no directory; fill one with `hotset-lab run all --out`",
             directory.display()
         ))),
@@ -145,12 +148,12 @@ fn read<T>(
 }
 
 /// Keeps the results of an experiment.
-pub fn keep(directory: &Path, finished: &Finished) -> Result<(), Failure> {
+pub fn keep(directory: &Path, finished: &Finished) -> Result<(), CommandFailure> {
     write(directory, &finished.experiment, finished)
 }
 
 /// Keeps the results of choices.
-pub fn keep_tried(directory: &Path, came: &Tried) -> Result<(), Failure> {
+pub fn keep_tried(directory: &Path, came: &Tried) -> Result<(), CommandFailure> {
     write(
         directory,
         &tried(&came.experiment, came.flash_percent),
@@ -159,17 +162,17 @@ pub fn keep_tried(directory: &Path, came: &Tried) -> Result<(), Failure> {
 }
 
 /// Keeps the effect of the parts of an experiment.
-pub fn keep_ablated(directory: &Path, came: &Ablated) -> Result<(), Failure> {
+pub fn keep_ablated(directory: &Path, came: &Ablated) -> Result<(), CommandFailure> {
     write(directory, &ablated(&came.experiment), came)
 }
 
-fn write(directory: &Path, stem: &str, what: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(what).map_err(Failure::runtime)? + "\n";
+fn write(directory: &Path, stem: &str, what: &impl serde::Serialize) -> Result<(), CommandFailure> {
+    let text = serde_json::to_string_pretty(what).map_err(CommandFailure::runtime)? + "\n";
     replace(&directory.join(format!("{stem}.json")), text.as_bytes())
 }
 
 /// Puts a file with these bytes at `path`, or leaves the old one there.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), CommandFailure> {
     let part = path.with_extension("part");
     let write = || {
         let mut file = File::create(&part)?;
@@ -180,7 +183,7 @@ pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     write().map_err(|cause| {
         // A partial file is not left behind.
         let _ = fs::remove_file(&part);
-        Failure::Runtime(format!(
+        CommandFailure::Runtime(format!(
             "{}: {cause}; make room, or choose another directory",
             path.display()
         ))

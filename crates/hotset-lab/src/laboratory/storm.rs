@@ -1,12 +1,12 @@
 //! `hotset-lab storm`.
 
-use crate::Failure;
+use crate::CommandFailure;
 use crate::program::hotset;
 use clap::{Args, value_parser};
-use proof::mutants::{Copy, Fate, read};
+use proof::mutants::{Fate, WorkspaceCopy, read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use storm::{Canary, Report, Request};
+use storm::{StormCanary, StormReport, StormRequest};
 
 /// Lives that have to find a mutation.
 const LIVES_PER_MUTATION: u64 = 500;
@@ -34,7 +34,7 @@ pub struct Storm {
     mutations: Option<PathBuf>,
     /// Inject a fault that must be found
     #[arg(long, hide = true, value_parser = canary)]
-    canary: Option<Canary>,
+    canary: Option<StormCanary>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -47,17 +47,17 @@ fn minutes(text: &str) -> Result<f64, String> {
     }
 }
 
-fn canary(text: &str) -> Result<Canary, String> {
-    let mut all = Canary::ALL.iter();
+fn canary(text: &str) -> Result<StormCanary, String> {
+    let mut all = StormCanary::ALL.iter();
     let found = all.find(|(name, _)| *name == text);
     found
         .map(|(_, canary)| *canary)
-        .ok_or_else(|| format!("give one of {:?}", Canary::ALL.map(|(name, _)| name)))
+        .ok_or_else(|| format!("give one of {:?}", StormCanary::ALL.map(|(name, _)| name)))
 }
 
 impl Storm {
-    fn request(&self, program: PathBuf) -> Request {
-        Request {
+    fn request(&self, program: PathBuf) -> StormRequest {
+        StormRequest {
             seed: self.seed,
             time: Duration::from_secs_f64(self.minutes * 60.0),
             storms: self.storms,
@@ -70,22 +70,22 @@ impl Storm {
     }
 }
 
-pub fn run(command: &Storm) -> Result<(), Failure> {
+pub fn run(command: &Storm) -> Result<(), CommandFailure> {
     if let Some(set) = &command.mutations {
         return mutate(command, set);
     }
     let request = command.request(hotset()?);
     let done = |seed: u64, about: &str| eprintln!("storm {seed}: {about}");
-    let report = storm::run(&request, &done).map_err(Failure::Runtime)?;
+    let report = storm::run(&request, &done).map_err(CommandFailure::Runtime)?;
     if command.json {
-        let text = serde_json::to_string_pretty(&report).map_err(Failure::runtime)?;
+        let text = serde_json::to_string_pretty(&report).map_err(CommandFailure::runtime)?;
         println!("{text}");
     } else {
         show(&report);
     }
     match report.violations.first() {
         None => Ok(()),
-        Some(first) => Err(Failure::Runtime(format!(
+        Some(first) => Err(CommandFailure::Runtime(format!(
             "{}; again with `{}`",
             first.what, first.replay
         ))),
@@ -93,11 +93,12 @@ pub fn run(command: &Storm) -> Result<(), Failure> {
 }
 
 /// Has every fault of a set found.
-fn mutate(command: &Storm, set: &Path) -> Result<(), Failure> {
-    let mutations = read(set).map_err(Failure::Runtime)?;
-    let copy = Copy::new(Path::new("."), Path::new("target/mutants")).map_err(Failure::Runtime)?;
+fn mutate(command: &Storm, set: &Path) -> Result<(), CommandFailure> {
+    let mutations = read(set).map_err(CommandFailure::Runtime)?;
+    let copy = WorkspaceCopy::new(Path::new("."), Path::new("target/mutants"))
+        .map_err(CommandFailure::Runtime)?;
     let storm = |program: &Path| {
-        let request = Request {
+        let request = StormRequest {
             time: Duration::MAX,
             lives: LIVES_PER_MUTATION,
             ..command.request(program.to_owned())
@@ -110,14 +111,16 @@ fn mutate(command: &Storm, set: &Path) -> Result<(), Failure> {
         println!("{fate:?}: {}", mutation.name);
         seen.iter().for_each(|seen| println!("    {seen}"));
     });
-    let fates = fates.map_err(Failure::Runtime)?;
+    let fates = fates.map_err(CommandFailure::Runtime)?;
     match fates.iter().filter(|fate| **fate != Fate::Caught).count() {
         0 => Ok(()),
-        n => Err(Failure::Runtime(format!("{n} mutations were not caught"))),
+        n => Err(CommandFailure::Runtime(format!(
+            "{n} mutations were not caught"
+        ))),
     }
 }
 
-fn show(report: &Report) {
+fn show(report: &StormReport) {
     println!(
         "{} storms, {} lives, {} requests, the longest {:.1} s; reports within {:.2} s; load up to {:.1}",
         report.storms,

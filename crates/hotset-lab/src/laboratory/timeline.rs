@@ -1,13 +1,13 @@
 //! `hotset-lab timeline`.
 
-use crate::Failure;
+use crate::CommandFailure;
 use clap::Args;
-use command::table::Table;
-use lab::timeline::{self, Timeline as Measured};
+use command::table::TextTable;
+use lab::timeline::{self, MeasuredTimeline as Measured};
 use std::path::PathBuf;
 
 #[derive(Args)]
-pub struct Timeline {
+pub struct TimelineCommand {
     /// Seed of the simulator's choices
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
@@ -19,26 +19,26 @@ pub struct Timeline {
     json: bool,
 }
 
-pub fn run(command: &Timeline) -> Result<(), Failure> {
-    let measured = timeline::run(command.seed).map_err(Failure::Runtime)?;
+pub fn run(command: &TimelineCommand) -> Result<(), CommandFailure> {
+    let measured = timeline::run(command.seed).map_err(CommandFailure::Runtime)?;
     if let Some(file) = &command.svg {
-        let chart = timeline::chart(&measured).map_err(Failure::runtime)?;
+        let chart = timeline::chart(&measured).map_err(CommandFailure::runtime)?;
         std::fs::write(file, chart).map_err(|cause| {
             let place = file.display();
-            Failure::Runtime(format!(
+            CommandFailure::Runtime(format!(
                 "{place} cannot be written ({cause}); choose another place"
             ))
         })?;
     }
     if command.json {
-        let text = serde_json::to_string_pretty(&measured).map_err(Failure::runtime)?;
+        let text = serde_json::to_string_pretty(&measured).map_err(CommandFailure::runtime)?;
         println!("{text}");
     } else {
         print!("{}", table(&measured));
     }
     match measured.violations.as_slice() {
         [] => Ok(()),
-        all => Err(Failure::Runtime(format!(
+        all => Err(CommandFailure::Runtime(format!(
             "{} things are not as they must be: {}",
             all.len(),
             all.join("; ")
@@ -46,8 +46,8 @@ pub fn run(command: &Timeline) -> Result<(), Failure> {
     }
 }
 
-fn table(measured: &Measured) -> Table {
-    let mut table = Table::new(&[
+fn table(measured: &Measured) -> TextTable {
+    let mut table = TextTable::new(&[
         "PHASE",
         "FROM s",
         "TO s",

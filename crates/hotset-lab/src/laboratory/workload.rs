@@ -1,9 +1,9 @@
 //! `hotset-lab trace workload`.
 
 use super::formats::ALL_FORMATS;
-use crate::Failure;
+use crate::CommandFailure;
 use clap::Args;
-use command::convert::{Output, output_format};
+use command::convert::{TraceOutput, output_format};
 use command::table::count;
 use command::traces::format;
 use experiment::registry::{ALL, named};
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use trace::Format;
 
 #[derive(Args)]
-pub struct Workload {
+pub struct WorkloadCommand {
     /// Name of the workload: an experiment of `hotset-lab list`
     name: String,
     /// The file to write: .hottrace, .parquet, .csv or .csv.zst
@@ -32,22 +32,22 @@ pub struct Workload {
     quick: bool,
 }
 
-pub fn run(workload: &Workload) -> Result<(), Failure> {
+pub fn run(workload: &WorkloadCommand) -> Result<(), CommandFailure> {
     let Some(experiment) = named(&workload.name) else {
         let known: Vec<&str> = ALL.iter().map(|experiment| experiment.name).collect();
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "no workload is called {:?}; choose of {}",
             workload.name,
             known.join(", ")
         )));
     };
     let format = output_format(&workload.file, workload.to_format, &ALL_FORMATS)?;
-    let output = Output::create(&workload.file, format, workload.force, &ALL_FORMATS)?;
+    let output = TraceOutput::create(&workload.file, format, workload.force, &ALL_FORMATS)?;
     let output = Rc::new(RefCell::new(output));
     let (failed, requests) = (Rc::new(Cell::new(None)), Rc::new(Cell::new(0)));
     let sink = {
         let (output, failed, requests) = (output.clone(), failed.clone(), requests.clone());
-        Box::new(move |record: &trace::Record| {
+        Box::new(move |record: &trace::TraceRecord| {
             requests.set(requests.get() + usize::from(!record.is_flush()));
             output.borrow_mut().write(record).map_err(|failure| {
                 failed.set(Some(failure));
@@ -58,7 +58,7 @@ pub fn run(workload: &Workload) -> Result<(), Failure> {
     let recorded = (experiment.record)(workload.seed, workload.quick, sink);
     let seconds = match failed.take() {
         Some(failure) => return Err(failure),
-        None => recorded.map_err(Failure::Runtime)?,
+        None => recorded.map_err(CommandFailure::Runtime)?,
     };
     let output = Rc::into_inner(output).expect("the recording has ended");
     output.into_inner().finish()?;

@@ -2,24 +2,24 @@
 
 mod write_back;
 
-use super::table::{Table, bytes};
-use crate::Failure;
-use crate::commands::daemon::Control;
-use advise::sizing::replay::{Devices, hits, replay};
-use advise::sizing::{Advice, EXAMPLE_PRICES, PriceBook, Subject};
+use super::table::{TextTable, bytes};
+use crate::CommandFailure;
+use crate::commands::daemon::ControlOption;
+use advise::sizing::replay::{ModelledDevices, hits, replay};
+use advise::sizing::{Advice, AdviceSubject, EXAMPLE_PRICES, PriceBook};
 use advise::sizing::{advise, page, profile, sizes, volume};
-use advise::writeback::{Collector, Takes};
+use advise::writeback::{Collector, OriginTakes};
 use clap::Args;
 use command::print;
 use command::traces::format;
-use control::client::Client;
-use control::config::Bytes;
+use control::client::ControlClient;
+use control::config::ByteCount;
 use drives::catalogue::Drive;
 use policy::registry::POLICIES;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use trace::{Format, Reader, Record, Strictness};
+use trace::{Format, Strictness, TraceReader, TraceRecord};
 
 /// Bounds of a line, as for a pool.
 const LINE_BYTES_MIN: u64 = 4096;
@@ -42,10 +42,10 @@ pub struct Advise {
     #[arg(long, value_name = "NAME")]
     volume: Option<String>,
     #[command(flatten)]
-    control: Control,
+    control: ControlOption,
     /// The present size of the pool, such as 64GiB; known for a volume
-    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse, conflicts_with = "volume")]
-    pool: Option<Bytes>,
+    #[arg(long, value_name = "SIZE", value_parser = ByteCount::parse, conflicts_with = "volume")]
+    pool: Option<ByteCount>,
     /// The unit of replacement
     #[arg(long, value_name = "SIZE", default_value = "64KiB", value_parser = line)]
     line: u64,
@@ -87,7 +87,7 @@ pub struct Advise {
 }
 
 fn line(text: &str) -> Result<u64, String> {
-    let Bytes(line) = Bytes::parse(text)?;
+    let ByteCount(line) = ByteCount::parse(text)?;
     if line.is_power_of_two() && (LINE_BYTES_MIN..=LINE_BYTES_MAX).contains(&line) {
         Ok(line)
     } else {
@@ -96,7 +96,7 @@ fn line(text: &str) -> Result<u64, String> {
 }
 
 fn rate(text: &str) -> Result<u64, String> {
-    let Bytes(rate) = Bytes::parse(text)?;
+    let ByteCount(rate) = ByteCount::parse(text)?;
     match rate >= RATE_MIN {
         true => Ok(rate),
         false => Err("choose 4KiB or more".into()),
@@ -126,16 +126,16 @@ impl From<block::IoError> for Cause {
     }
 }
 
-impl From<Cause> for Failure {
-    fn from(cause: Cause) -> Failure {
+impl From<Cause> for CommandFailure {
+    fn from(cause: Cause) -> CommandFailure {
         match cause {
-            Cause::Trace(error) => Failure::runtime(error),
-            Cause::Model(error) => Failure::runtime(error),
+            Cause::Trace(error) => CommandFailure::runtime(error),
+            Cause::Model(error) => CommandFailure::runtime(error),
         }
     }
 }
 
-pub fn run(command: &Advise) -> Result<(), Failure> {
+pub fn run(command: &Advise) -> Result<(), CommandFailure> {
     if command.example_prices {
         return print(EXAMPLE_PRICES);
     }
@@ -148,79 +148,80 @@ pub fn run(command: &Advise) -> Result<(), Failure> {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     advice.warn_of_old_prices(since.map_or(0, |since| since.as_secs() / 86_400));
     if let Some(file) = &command.html {
-        let page = page(&advice).map_err(Failure::runtime)?;
+        let page = page(&advice).map_err(CommandFailure::runtime)?;
         std::fs::write(file, page).map_err(|cause| {
             let place = file.display();
-            Failure::runtime(format!(
+            CommandFailure::runtime(format!(
                 "{place} cannot be written ({cause}); choose another place"
             ))
         })?;
     }
     if command.json {
-        let line = serde_json::to_string(&advice).map_err(Failure::runtime)?;
+        let line = serde_json::to_string(&advice).map_err(CommandFailure::runtime)?;
         return print(line + "\n");
     }
     print(text(&advice))
 }
 
-fn prices(file: Option<&Path>) -> Result<PriceBook, Failure> {
+fn prices(file: Option<&Path>) -> Result<PriceBook, CommandFailure> {
     match file {
-        None => PriceBook::parse(EXAMPLE_PRICES).map_err(Failure::Runtime),
+        None => PriceBook::parse(EXAMPLE_PRICES).map_err(CommandFailure::Runtime),
         Some(file) => price_book(file),
     }
 }
 
 /// Reads a price book.
-pub fn price_book(file: &Path) -> Result<PriceBook, Failure> {
+pub fn price_book(file: &Path) -> Result<PriceBook, CommandFailure> {
     let place = file.display();
     let text = std::fs::read_to_string(file).map_err(|cause| {
-        Failure::Usage(format!(
+        CommandFailure::Usage(format!(
             "{place}: cannot be read ({cause}); name a price book, such as \
              `hotset advise --example-prices` prints"
         ))
     })?;
-    PriceBook::parse(&text).map_err(|what| Failure::Usage(format!("{place}: {what}")))
+    PriceBook::parse(&text).map_err(|what| CommandFailure::Usage(format!("{place}: {what}")))
 }
 
-fn of_volume(command: &Advise, name: &str, prices: PriceBook) -> Result<Advice, Failure> {
-    let mut client = Client::connect(&command.control.control).map_err(Failure::runtime)?;
-    let observed = client.observe(name).map_err(Failure::runtime)?;
-    volume::advice(&observed, prices).map_err(Failure::runtime)
+fn of_volume(command: &Advise, name: &str, prices: PriceBook) -> Result<Advice, CommandFailure> {
+    let mut client =
+        ControlClient::connect(&command.control.control).map_err(CommandFailure::runtime)?;
+    let observed = client.observe(name).map_err(CommandFailure::runtime)?;
+    volume::advice(&observed, prices).map_err(CommandFailure::runtime)
 }
 
-fn of_trace(command: &Advise, path: &Path, prices: PriceBook) -> Result<Advice, Failure> {
+fn of_trace(command: &Advise, path: &Path, prices: PriceBook) -> Result<Advice, CommandFailure> {
     let strictness = if command.lenient {
         Strictness::Lenient
     } else {
         Strictness::Strict
     };
-    let open = || Reader::open(path, command.format, strictness).map_err(Cause::Trace);
+    let open = || TraceReader::open(path, command.format, strictness).map_err(Cause::Trace);
     let takes = match command.origin_rate {
-        Some(rate) => Takes::Rate(rate),
-        None => Takes::Drives(Box::new(command.origin.clone()), command.origin_drives),
+        Some(rate) => OriginTakes::Rate(rate),
+        None => OriginTakes::Drives(Box::new(command.origin.clone()), command.origin_drives),
     };
-    let mut written = Collector::new(&takes).map_err(Failure::runtime)?;
+    let mut written = Collector::new(&takes).map_err(CommandFailure::runtime)?;
     let mut reader = open()?.with_flushes();
     let records = reader.by_ref().inspect(|record| {
         if let Ok(record) = record {
             written.add(record);
         }
     });
-    let requests = records.filter(|record| !record.as_ref().is_ok_and(Record::is_flush));
-    let profile = profile(requests, command.line).map_err(Failure::runtime)?;
+    let requests = records.filter(|record| !record.as_ref().is_ok_and(TraceRecord::is_flush));
+    let profile = profile(requests, command.line).map_err(CommandFailure::runtime)?;
     let skipped = reader.skipped();
     if profile.accesses() == 0 {
-        return Err(Failure::runtime(format!(
+        return Err(CommandFailure::runtime(format!(
             "{}: no requests; record or import a trace that has some",
             path.display()
         )));
     }
-    let pool_bytes = command.pool.map(|Bytes(bytes)| bytes);
+    let pool_bytes = command.pool.map(|ByteCount(bytes)| bytes);
     if pool_bytes.is_some_and(|bytes| bytes < command.line) {
         let what = "the pool is smaller than a line; give more with --pool, or shorter lines";
-        return Err(Failure::Usage(what.into()));
+        return Err(CommandFailure::Usage(what.into()));
     }
-    let devices = Devices {
+    let devices = ModelledDevices {
         origin: command.origin.clone(),
         origin_drives: command.origin_drives,
         pool: command.ssd.clone(),
@@ -242,7 +243,7 @@ fn of_trace(command: &Advise, path: &Path, prices: PriceBook) -> Result<Advice, 
         &devices,
     )?;
     let estimates: Vec<_> = estimates.into_iter().map(Some).collect();
-    let subject = Subject {
+    let subject = AdviceSubject {
         source: path
             .file_name()
             .unwrap_or_default()
@@ -316,7 +317,7 @@ fn text(advice: &Advice) -> String {
     out
 }
 
-fn sizes_table(advice: &Advice) -> Table {
+fn sizes_table(advice: &Advice) -> TextTable {
     let head = [
         "SIZE",
         "POOL",
@@ -326,7 +327,7 @@ fn sizes_table(advice: &Advice) -> Table {
         "ORIGIN MB/s",
         "BUSY %",
     ];
-    let mut table = Table::new(&head);
+    let mut table = TextTable::new(&head);
     for size in &advice.sizes {
         let mut cells = vec![size.label.to_owned(), bytes(size.pool_bytes)];
         match &size.estimate {
@@ -355,7 +356,7 @@ fn sizes_table(advice: &Advice) -> Table {
     table
 }
 
-fn costs_table(advice: &Advice) -> Table {
+fn costs_table(advice: &Advice) -> TextTable {
     let currency = &advice.prices.currency;
     let head = [
         "SIZE",
@@ -366,7 +367,7 @@ fn costs_table(advice: &Advice) -> Table {
         "POWER",
         "TOTAL",
     ];
-    let mut table = Table::new(&head);
+    let mut table = TextTable::new(&head);
     for size in advice.sizes.iter().filter(|size| size.pool_bytes > 0) {
         let Some(cost) = &size.cost else { continue };
         let written = size.estimate;
@@ -386,8 +387,8 @@ fn costs_table(advice: &Advice) -> Table {
     table
 }
 
-fn curve(advice: &Advice) -> Table {
-    let mut table = Table::new(&["POOL", "HIT %", "±", ""]);
+fn curve(advice: &Advice) -> TextTable {
+    let mut table = TextTable::new(&["POOL", "HIT %", "±", ""]);
     let points = &advice.curve;
     let step = points.len().div_ceil(ROWS).max(1);
     let last = points.len().saturating_sub(1);
@@ -407,8 +408,8 @@ fn curve(advice: &Advice) -> Table {
     table
 }
 
-fn working_set(advice: &Advice) -> Table {
-    let mut table = Table::new(&["UP TO", "READ", "WRITTEN"]);
+fn working_set(advice: &Advice) -> TextTable {
+    let mut table = TextTable::new(&["UP TO", "READ", "WRITTEN"]);
     let sets = &advice.profile.working_set;
     let step = sets.len().div_ceil(ROWS);
     for set in sets.iter().step_by(step) {

@@ -7,25 +7,25 @@ pub use offline::alone;
 pub use show::text;
 
 use super::text::{Argument, argument};
-use crate::Failure;
-use crate::commands::daemon::{Change, Control, waits};
-use crate::configuration::Place;
+use crate::CommandFailure;
+use crate::commands::daemon::{ChangeOptions, ControlOption, waits};
+use crate::configuration::ConfigurationPlace;
 use clap::Subcommand;
-use control::client::Client;
-use control::protocol::{NamedOrNew, Request};
-use control::status::Array as Status;
+use control::client::ControlClient;
+use control::protocol::{ControlRequest, NamedOrNew};
+use control::status::ArrayReport as Status;
 use std::time::Duration;
 
 /// Interval of questions about a scrub at work.
 const PERIOD: Duration = Duration::from_millis(200);
 
 #[derive(Subcommand)]
-pub enum Array {
+pub enum ArrayCommand {
     /// Create an array of the configuration, while no daemon runs it; all data of its members is
     /// lost
     Create {
         #[command(flatten)]
-        config: Place,
+        config: ConfigurationPlace,
         /// The array; those within it come first
         array: String,
         /// Create the array although members hold data
@@ -35,7 +35,7 @@ pub enum Array {
     /// Assemble arrays of the configuration once, while no daemon runs them, and show them
     Assemble {
         #[command(flatten)]
-        config: Place,
+        config: ConfigurationPlace,
         /// The array; all unless given
         array: Option<String>,
         /// Start the array although members are missing that may hold newer data, which is lost
@@ -49,7 +49,7 @@ pub enum Array {
     /// Show the arrays of a running daemon
     Status {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// The array; all unless given
         array: Option<String>,
         /// Print JSON
@@ -59,7 +59,7 @@ pub enum Array {
     /// Remove a member from an array
     Fail {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// The array
         array: String,
         /// The member's name, or the number of its role
@@ -68,7 +68,7 @@ pub enum Array {
     /// Add a device to an array: a member that was lost, or a spare
     Add {
         #[command(flatten)]
-        change: Change,
+        change: ChangeOptions,
         /// The array
         array: String,
         /// A device of the configuration, the path of a file or block device, or an NBD URI
@@ -80,7 +80,7 @@ pub enum Array {
     /// Replace a member by a device, and rebuild it
     Replace {
         #[command(flatten)]
-        change: Change,
+        change: ChangeOptions,
         /// The array
         array: String,
         /// The member's name, or the number of its role
@@ -96,7 +96,7 @@ pub enum Array {
     /// Exits with status 1 if a difference was found and not repaired.
     Scrub {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// The array
         array: String,
         /// Repair differences
@@ -105,40 +105,42 @@ pub enum Array {
     },
 }
 
-pub fn run(command: Array) -> Result<(), Failure> {
+pub fn run(command: ArrayCommand) -> Result<(), CommandFailure> {
     let (change, request) = match command {
-        Array::Create { config, array, yes } => return offline::create(&config.file, &array, yes),
-        Array::Assemble {
+        ArrayCommand::Create { config, array, yes } => {
+            return offline::create(&config.file, &array, yes);
+        }
+        ArrayCommand::Assemble {
             config,
             array,
             degraded,
             json,
         } => return offline::assemble(&config.file, array.as_deref(), degraded, json),
-        Array::Status {
+        ArrayCommand::Status {
             control,
             array,
             json,
         } => return status(&control, array.as_deref(), json),
-        Array::Fail {
+        ArrayCommand::Fail {
             control,
             array,
             member,
-        } => (control.once(), Request::FailMember { array, member }),
-        Array::Add {
+        } => (control.once(), ControlRequest::FailMember { array, member }),
+        ArrayCommand::Add {
             change,
             array,
             device,
             yes: overwrite,
         } => {
             let device = named_or_new(&device);
-            let request = Request::AddMember {
+            let request = ControlRequest::AddMember {
                 array,
                 device,
                 overwrite,
             };
             (change, request)
         }
-        Array::Replace {
+        ArrayCommand::Replace {
             change,
             array,
             member,
@@ -146,7 +148,7 @@ pub fn run(command: Array) -> Result<(), Failure> {
             yes: overwrite,
         } => {
             let device = named_or_new(&device);
-            let request = Request::ReplaceMember {
+            let request = ControlRequest::ReplaceMember {
                 array,
                 member,
                 device,
@@ -154,7 +156,7 @@ pub fn run(command: Array) -> Result<(), Failure> {
             };
             (change, request)
         }
-        Array::Scrub {
+        ArrayCommand::Scrub {
             control,
             array,
             repair,
@@ -171,27 +173,27 @@ fn named_or_new(device: &str) -> NamedOrNew {
 }
 
 /// The arrays of a daemon, or one of them.
-fn ask(client: &mut Client, array: Option<&str>) -> Result<Vec<Status>, Failure> {
-    let mut arrays = client.status().map_err(Failure::runtime)?.arrays;
+fn ask(client: &mut ControlClient, array: Option<&str>) -> Result<Vec<Status>, CommandFailure> {
+    let mut arrays = client.status().map_err(CommandFailure::runtime)?.arrays;
     arrays.retain(|found| array.is_none_or(|wanted| found.name == wanted));
     match (arrays.is_empty(), array) {
-        (true, Some(array)) => Err(Failure::Runtime(format!(
+        (true, Some(array)) => Err(CommandFailure::Runtime(format!(
             "no array {array} runs; see `hotset array status`"
         ))),
         _ => Ok(arrays),
     }
 }
 
-fn status(control: &Control, array: Option<&str>, json: bool) -> Result<(), Failure> {
-    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
+fn status(control: &ControlOption, array: Option<&str>, json: bool) -> Result<(), CommandFailure> {
+    let mut client = ControlClient::connect(&control.control).map_err(CommandFailure::runtime)?;
     show::print(&ask(&mut client, array)?, json)
 }
 
-fn scrub(control: &Control, array: String, repair: bool) -> Result<(), Failure> {
-    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
+fn scrub(control: &ControlOption, array: String, repair: bool) -> Result<(), CommandFailure> {
+    let mut client = ControlClient::connect(&control.control).map_err(CommandFailure::runtime)?;
     let name = array.clone();
-    let begun = client.change(&Request::Scrub { array, repair }, true, waits);
-    begun.map_err(Failure::runtime)?;
+    let begun = client.change(&ControlRequest::Scrub { array, repair }, true, waits);
+    begun.map_err(CommandFailure::runtime)?;
     loop {
         let found = ask(&mut client, Some(&name))?;
         let scrub = found.into_iter().find_map(|array| array.scrub);
@@ -201,7 +203,7 @@ fn scrub(control: &Control, array: String, repair: bool) -> Result<(), Failure> 
         };
         let message = show::scrubbed(&scrub);
         if scrub.error.is_some() || scrub.mismatches > scrub.repaired {
-            return Err(Failure::Runtime(format!("array {name}: {message}")));
+            return Err(CommandFailure::Runtime(format!("array {name}: {message}")));
         }
         println!("array {name}: {message}");
         return Ok(());

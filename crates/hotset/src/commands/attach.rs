@@ -2,33 +2,33 @@
 //!
 //! Listing and removing are asked of the kernel, not of a daemon, for a device outlives its daemon.
 
-use super::daemon::Change;
-use super::table::Table;
-use crate::Failure;
+use super::daemon::ChangeOptions;
+use super::table::TextTable;
+use crate::CommandFailure;
 use crate::platform::ublk::devices;
-use control::protocol::Request;
-use control::section::Section;
+use control::protocol::ControlRequest;
+use control::section::SectionText;
 use std::io;
 use ublk::uapi::block_device;
-use ublk::{Command, Control, DeviceInfo, State};
+use ublk::{DeviceInfo, UblkCommand, UblkControl, UblkState};
 
 /// Has a running daemon attach a volume.
 pub fn attach(
     volume: &str,
     queues: Option<u32>,
     depth: Option<u32>,
-    change: &Change,
-) -> Result<(), Failure> {
-    let section = Section::default()
+    change: &ChangeOptions,
+) -> Result<(), CommandFailure> {
+    let section = SectionText::default()
         .text("ublk", volume)
         .number("queues", queues)
         .number("depth", depth);
     let attach = section.finish();
-    change.carry_out(&Request::Attach { attach })
+    change.carry_out(&ControlRequest::Attach { attach })
 }
 
 /// Lists the devices of hotset's volumes.
-pub fn list(json: bool) -> Result<(), Failure> {
+pub fn list(json: bool) -> Result<(), CommandFailure> {
     let found = ours()?;
     let removed = devices::removed();
     if json {
@@ -55,7 +55,7 @@ pub fn list(json: bool) -> Result<(), Failure> {
         return Ok(());
     }
     let mut table =
-        Table::new(&["volume", "device", "state", "pid", "queues", "depth"]).text(&[1, 2]);
+        TextTable::new(&["volume", "device", "state", "pid", "queues", "depth"]).text(&[1, 2]);
     for (name, info) in &found {
         table.row([
             name.clone(),
@@ -77,30 +77,31 @@ pub fn list(json: bool) -> Result<(), Failure> {
 }
 
 /// Removes the device of a volume, served or not.
-pub fn detach(volume: &str, force: bool) -> Result<(), Failure> {
+pub fn detach(volume: &str, force: bool) -> Result<(), CommandFailure> {
     let found = ours()?;
     let found = found.iter().find(|(name, _)| name == volume);
     let Some((_, info)) = found else {
-        return Err(Failure::Runtime(format!(
+        return Err(CommandFailure::Runtime(format!(
             "no device of volume {volume} is attached; see `hotset attach`"
         )));
     };
     let path = format!("/dev/{}", block_device(info.id));
     // To open a device without a daemon would wait for the daemon.
-    let in_use = info.state == State::Live && devices::in_use(info.id).map_err(Failure::runtime)?;
+    let in_use = info.state == UblkState::Live
+        && devices::in_use(info.id).map_err(CommandFailure::runtime)?;
     if !force && in_use {
-        return Err(Failure::Runtime(format!(
+        return Err(CommandFailure::Runtime(format!(
             "{path} is mounted or in use; unmount it first, or detach with --force, which fails its I/O"
         )));
     }
-    if !force && info.state != State::Live {
-        return Err(Failure::Runtime(format!(
+    if !force && info.state != UblkState::Live {
+        return Err(CommandFailure::Runtime(format!(
             "{path} has no daemon, and writes that it was given may wait in it; start the daemon, or \
              detach with --force, which loses them"
         )));
     }
     remove(info.id, force).map_err(|cause| {
-        Failure::Runtime(format!("{path}: the kernel refused to remove it ({cause})"))
+        CommandFailure::Runtime(format!("{path}: the kernel refused to remove it ({cause})"))
     })?;
     devices::forget(info.id);
     if let Some(at) = devices::still_mounted(info.id) {
@@ -115,34 +116,34 @@ pub fn detach(volume: &str, force: bool) -> Result<(), Failure> {
 /// Has the kernel remove a device; with `force` its users are not waited for.
 fn remove(id: u32, force: bool) -> io::Result<()> {
     let ask = |command| {
-        let answer = uring::ublk_control(Control::of(command, id)).map_err(io::Error::other)?;
+        let answer = uring::ublk_control(UblkControl::of(command, id)).map_err(io::Error::other)?;
         answer.map(drop).map_err(io::Error::from_raw_os_error)
     };
     if force {
         devices::record_removal(id);
     }
-    ask(Command::Stop)?;
+    ask(UblkCommand::Stop)?;
     // Linux before 6.7 cannot but wait.
-    if force && ask(Command::DeleteAsync).is_ok() {
+    if force && ask(UblkCommand::DeleteAsync).is_ok() {
         return Ok(());
     }
-    ask(Command::Delete)
+    ask(UblkCommand::Delete)
 }
 
 /// The state of a device that was removed while mounted.
 const REMOVED: &str = "removed";
 
 /// The devices that daemons have made, with the names of their volumes.
-fn ours() -> Result<Vec<(String, DeviceInfo)>, Failure> {
-    uring::ublk_available().map_err(Failure::runtime)?;
-    devices::ours().map_err(Failure::runtime)
+fn ours() -> Result<Vec<(String, DeviceInfo)>, CommandFailure> {
+    uring::ublk_available().map_err(CommandFailure::runtime)?;
+    devices::ours().map_err(CommandFailure::runtime)
 }
 
 fn state(info: &DeviceInfo) -> &'static str {
     match info.state {
-        State::Dead => "stopped",
-        State::Live if devices::is_served(info) => "served",
-        State::Live | State::Quiesced => "waits for its daemon",
-        State::Other(_) => "unknown",
+        UblkState::Dead => "stopped",
+        UblkState::Live if devices::is_served(info) => "served",
+        UblkState::Live | UblkState::Quiesced => "waits for its daemon",
+        UblkState::Other(_) => "unknown",
     }
 }

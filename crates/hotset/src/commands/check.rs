@@ -1,15 +1,15 @@
 //! `hotset check`.
 
 use super::table::count;
-use crate::Failure;
-use crate::commands::daemon::Control;
+use crate::CommandFailure;
+use crate::commands::daemon::ControlOption;
 use crate::configuration::{USUAL, VARIABLE, read, read_alone, warnings};
 use crate::platform::ublk::stack;
 use crate::platform::{machine, state, steering};
 use clap::Args;
-use control::client::Client;
+use control::client::ControlClient;
 use control::config::Config;
-use control::plan::{Verdict, plan, verdict};
+use control::plan::{PlanVerdict, plan, verdict};
 use std::path::{Path, PathBuf};
 
 #[derive(Args)]
@@ -25,7 +25,7 @@ pub struct Check {
     #[arg(long, conflicts_with = "against_running")]
     alone: bool,
     #[command(flatten)]
-    control: Control,
+    control: ControlOption,
 }
 
 /// The exit status if `hotset reload` would make a running daemon run the file.
@@ -33,7 +33,7 @@ const DIFFERS: u8 = 3;
 /// The exit status if that needs a restart.
 const NEEDS_RESTART: u8 = 4;
 
-pub fn run(command: &Check) -> Result<(), Failure> {
+pub fn run(command: &Check) -> Result<(), CommandFailure> {
     let file = &command.file;
     if command.against_running {
         return against_running(file, &command.control.control);
@@ -48,7 +48,7 @@ pub fn run(command: &Check) -> Result<(), Failure> {
     }
     if !own.is_empty() {
         let lines = own.iter().map(|problem| config.files.show(problem));
-        return Err(Failure::Usage(lines.collect::<Vec<_>>().join("\n")));
+        return Err(CommandFailure::Usage(lines.collect::<Vec<_>>().join("\n")));
     }
     let lacking = match command.alone {
         true => Vec::new(),
@@ -73,10 +73,10 @@ pub fn run(command: &Check) -> Result<(), Failure> {
 }
 
 /// Compares a configuration file with the running daemon's configuration.
-fn against_running(file: &Path, control: &Path) -> Result<(), Failure> {
+fn against_running(file: &Path, control: &Path) -> Result<(), CommandFailure> {
     let wanted = read_alone(file)?;
-    let mut client = Client::connect(control).map_err(Failure::runtime)?;
-    let running = client.configuration().map_err(Failure::runtime)?;
+    let mut client = ControlClient::connect(control).map_err(CommandFailure::runtime)?;
+    let running = client.configuration().map_err(CommandFailure::runtime)?;
     let steps = plan(&running, &wanted);
     for step in &steps {
         println!("{}", step.show(&wanted.files));
@@ -84,32 +84,32 @@ fn against_running(file: &Path, control: &Path) -> Result<(), Failure> {
     let name = file.display();
     let verdict = verdict(&steps);
     match verdict {
-        Verdict::Same => println!("{name}: the daemon runs this"),
-        Verdict::Possible => println!(
+        PlanVerdict::Same => println!("{name}: the daemon runs this"),
+        PlanVerdict::Possible => println!(
             "{name}: {} to be made while it runs",
             count(steps.len(), "change")
         ),
-        Verdict::NeedsRestart(some) => println!(
+        PlanVerdict::NeedsRestart(some) => println!(
             "{name}: {}, of which {some} cannot be made while the daemon runs",
             count(steps.len(), "change")
         ),
     }
     match verdict {
-        Verdict::Same => Ok(()),
-        Verdict::Possible => Err(Failure::Answered(DIFFERS)),
-        Verdict::NeedsRestart(_) => Err(Failure::Answered(NEEDS_RESTART)),
+        PlanVerdict::Same => Ok(()),
+        PlanVerdict::Possible => Err(CommandFailure::Answered(DIFFERS)),
+        PlanVerdict::NeedsRestart(_) => Err(CommandFailure::Answered(NEEDS_RESTART)),
     }
 }
 
 /// Refuses a configuration without the log of a volume that may be dirty. A daemon that runs
 /// drains a log before the log leaves the configuration.
-fn left_out(config: &Config, file: &Path) -> Result<(), Failure> {
-    if Client::connect(&config.daemon.control.value).is_ok() {
+fn left_out(config: &Config, file: &Path) -> Result<(), CommandFailure> {
+    if ControlClient::connect(&config.daemon.control.value).is_ok() {
         return Ok(());
     }
     let logs = state::logs(&config.daemon.state.value).unwrap_or_default();
     match node::left_out(config, &logs) {
         None => Ok(()),
-        Some(why) => Err(Failure::Usage(format!("{}: {why}", file.display()))),
+        Some(why) => Err(CommandFailure::Usage(format!("{}: {why}", file.display()))),
     }
 }

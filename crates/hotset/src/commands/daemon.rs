@@ -1,11 +1,11 @@
 //! Connections of commands to a running daemon, and changes of the daemon and its configuration
 //! file.
 
-use crate::Failure;
+use crate::CommandFailure;
 use clap::Args;
 use command::print;
-use control::client::Client;
-use control::protocol::{Reply, Request};
+use control::client::ControlClient;
+use control::protocol::{ControlRequest, Reply};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub const CONTROL: &str = "/run/hotset/control.sock";
 pub const CONTROL_VARIABLE: &str = "HOTSET_CONTROL";
 
 #[derive(Args)]
-pub struct Control {
+pub struct ControlOption {
     /// The daemon's control socket
     #[arg(
         long,
@@ -28,43 +28,44 @@ pub struct Control {
 
 /// A change of the daemon, and of its configuration file unless temporary.
 #[derive(Args)]
-pub struct Change {
+pub struct ChangeOptions {
     #[command(flatten)]
-    pub control: Control,
+    pub control: ControlOption,
     /// Leave the configuration file as it is: the change holds until the daemon ends
     #[arg(long)]
     pub temporary: bool,
 }
 
-impl Control {
+impl ControlOption {
     /// A change of this daemon that the file keeps.
-    pub fn lasting(self) -> Change {
-        Change {
+    pub fn lasting(self) -> ChangeOptions {
+        ChangeOptions {
             control: self,
             temporary: false,
         }
     }
 
     /// A temporary change of this daemon.
-    pub fn once(self) -> Change {
-        Change {
+    pub fn once(self) -> ChangeOptions {
+        ChangeOptions {
             control: self,
             temporary: true,
         }
     }
 }
 
-impl Change {
+impl ChangeOptions {
     /// Carries out `request`, in the configuration file too unless temporary.
-    pub fn carry_out(&self, request: &Request) -> Result<(), Failure> {
-        let mut client = Client::connect(&self.control.control).map_err(Failure::runtime)?;
+    pub fn carry_out(&self, request: &ControlRequest) -> Result<(), CommandFailure> {
+        let mut client =
+            ControlClient::connect(&self.control.control).map_err(CommandFailure::runtime)?;
         let done = client.change(request, self.temporary, waits);
-        made(&done.map_err(Failure::runtime)?)
+        made(&done.map_err(CommandFailure::runtime)?)
     }
 }
 
 /// Prints the outcome of a change.
-pub fn made(reply: &Reply) -> Result<(), Failure> {
+pub fn made(reply: &Reply) -> Result<(), CommandFailure> {
     match reply {
         Reply::Made(line) => print(format!("{line}\n")),
         _ => Ok(()),

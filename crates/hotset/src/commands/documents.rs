@@ -1,18 +1,18 @@
 //! Products of the definitions of commands and parameters.
 
-use crate::Failure;
+use crate::CommandFailure;
 use crate::definition::{COMPLETE, MANUAL};
 use clap::Command;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
-use command::manual::{Manual, Page, write_page};
+use command::manual::{Manual, RoffPage, write_page};
 use command::print;
 use control::config;
-use control::status::Counters;
+use control::status::NamedCounters;
 use std::path::Path;
 
 /// The reference of the configuration, or of a command, in Markdown.
-pub fn reference(words: &[String], mut program: Command) -> Result<(), Failure> {
+pub fn reference(words: &[String], mut program: Command) -> Result<(), CommandFailure> {
     program.build();
     match words {
         [] => print(config::reference()),
@@ -27,28 +27,28 @@ pub fn reference(words: &[String], mut program: Command) -> Result<(), Failure> 
 
 fn counters() -> String {
     let mut out = "| Counter | Meaning |\n|---|---|\n".to_owned();
-    for (name, help) in Counters::described() {
+    for (name, help) in NamedCounters::described() {
         out += &format!("| `{name}` | {} |\n", help.replace('|', "\\|"));
     }
     out
 }
 
-pub fn openapi() -> Result<(), Failure> {
+pub fn openapi() -> Result<(), CommandFailure> {
     print(web::description())
 }
 
-pub fn completions(shell: Shell) -> Result<(), Failure> {
+pub fn completions(shell: Shell) -> Result<(), CommandFailure> {
     let mut script = Vec::new();
     let shells = Shells::builtins();
     let name = shell.to_string();
     let shell = shells.completer(&name).expect("a shell that clap knows");
     shell
         .write_registration(COMPLETE, "hotset", "hotset", "hotset", &mut script)
-        .map_err(Failure::runtime)?;
+        .map_err(CommandFailure::runtime)?;
     print(script)
 }
 
-pub fn manual(directory: Option<&Path>, mut program: Command) -> Result<(), Failure> {
+pub fn manual(directory: Option<&Path>, mut program: Command) -> Result<(), CommandFailure> {
     program.build();
     let Some(directory) = directory else {
         return print(MANUAL.page(&program, "hotset").finish());
@@ -59,7 +59,7 @@ pub fn manual(directory: Option<&Path>, mut program: Command) -> Result<(), Fail
 
 /// The manual page of the configuration file.
 fn configuration() -> String {
-    let mut page = Page::new("hotset.toml", 5, "configuration of hotset");
+    let mut page = RoffPage::new("hotset.toml", 5, "configuration of hotset");
     page.heading("DESCRIPTION");
     page.text(
         "The configuration of `hotset serve` is a file in TOML, /etc/hotset/hotset.toml unless `--config` or the \

@@ -1,15 +1,15 @@
 //! `hotset drill`.
 
-use crate::Failure;
+use crate::CommandFailure;
 use clap::{Args, ValueEnum};
-use command::drill::Asked;
+use command::drill::DrillRequest;
 use drill::DriveKind;
 use std::path::PathBuf;
 
 #[derive(Args)]
-pub struct Drill {
+pub struct DrillCommand {
     #[command(flatten)]
-    asked: Asked,
+    asked: DrillRequest,
     /// The kind of the daemon's drives
     #[arg(long, value_enum, default_value_t = Drives::Nbd)]
     drives: Drives,
@@ -26,14 +26,16 @@ enum Drives {
     Loop,
 }
 
-pub fn run(command: &Drill) -> Result<(), Failure> {
+pub fn run(command: &DrillCommand) -> Result<(), CommandFailure> {
     let setup = command.asked.setup()?;
     let kind = match command.drives {
         Drives::Nbd => DriveKind::Nbd,
         Drives::Loop => DriveKind::Loop,
     };
-    let program = std::env::current_exe().map_err(Failure::runtime)?;
-    let report = |row: &drill::Row| command.asked.report(row);
+    let program = std::env::current_exe().map_err(CommandFailure::runtime)?;
+    let report = |row: &drill::DrillRow| command.asked.report(row);
     let rows = drill::real(&setup, kind, &program, &command.directory, &report);
-    command.asked.end(&setup, &rows.map_err(Failure::Runtime)?)
+    command
+        .asked
+        .end(&setup, &rows.map_err(CommandFailure::Runtime)?)
 }

@@ -1,6 +1,6 @@
 //! Commands that another program has.
 
-use crate::Failure;
+use crate::CommandFailure;
 use clap::Args;
 
 /// The arguments of a command that only `hotset-lab` has.
@@ -12,10 +12,10 @@ pub struct Elsewhere {
 
 impl Elsewhere {
     /// The command is `typed` here and `known` there.
-    pub fn refused(&self, typed: &str, known: &str) -> Failure {
+    pub fn refused(&self, typed: &str, known: &str) -> CommandFailure {
         let words = self.words.iter().map(|word| format!(" {word}"));
         let words: String = words.collect();
-        Failure::Usage(format!(
+        CommandFailure::Usage(format!(
             "hotset: `{typed}` is in another program: run `{known}{words}`"
         ))
     }

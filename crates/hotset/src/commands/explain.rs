@@ -1,14 +1,14 @@
 //! `hotset explain`: the reasons why a volume, or a range of one, is cached or not.
 
 use super::status::rule;
-use super::table::{Table, bytes};
-use crate::Failure;
-use crate::commands::daemon::Control;
+use super::table::{TextTable, bytes};
+use crate::CommandFailure;
+use crate::commands::daemon::ControlOption;
 use clap::Args;
 use command::print;
-use control::client::Client;
-use control::config::Bytes;
-use control::explained::{Explained, Line, Range};
+use control::client::ControlClient;
+use control::config::ByteCount;
+use control::explained::{Explained, ExplainedLine, ExplainedRange};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ const ROWS: usize = 64;
 #[derive(Args)]
 pub struct Explain {
     #[command(flatten)]
-    control: Control,
+    control: ControlOption,
     /// The volume
     volume: String,
     /// Bytes to list line by line: START-END, START+LENGTH or one place, such as 1GiB+256KiB
@@ -42,7 +42,7 @@ pub struct Explain {
 fn range(text: &str) -> Result<(u64, u64), String> {
     let bytes = |text: &str| match text.parse() {
         Ok(n) => Ok(n),
-        Err(_) => Bytes::parse(text).map(|Bytes(n)| n),
+        Err(_) => ByteCount::parse(text).map(|ByteCount(n)| n),
     };
     let beyond = || "ends beyond 2^64 bytes".to_owned();
     let (start, end) = if let Some((start, len)) = text.split_once('+') {
@@ -61,22 +61,23 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     }
 }
 
-pub fn run(command: &Explain) -> Result<(), Failure> {
-    let mut client = Client::connect(&command.control.control).map_err(Failure::runtime)?;
+pub fn run(command: &Explain) -> Result<(), CommandFailure> {
+    let mut client =
+        ControlClient::connect(&command.control.control).map_err(CommandFailure::runtime)?;
     let explained = client
         .explain(&command.volume, command.range)
-        .map_err(Failure::runtime)?;
+        .map_err(CommandFailure::runtime)?;
     if let Some(file) = &command.html {
-        let page = advise::heatmap::page(&explained).map_err(Failure::runtime)?;
+        let page = advise::heatmap::page(&explained).map_err(CommandFailure::runtime)?;
         std::fs::write(file, page).map_err(|cause| {
             let place = file.display();
-            Failure::runtime(format!(
+            CommandFailure::runtime(format!(
                 "{place} cannot be written ({cause}); choose another place"
             ))
         })?;
     }
     let text = if command.json {
-        serde_json::to_string(&explained).map_err(Failure::runtime)? + "\n"
+        serde_json::to_string(&explained).map_err(CommandFailure::runtime)? + "\n"
     } else {
         text(&explained, stdout().is_terminal())
     };
@@ -114,13 +115,13 @@ fn text(explained: &Explained, coloured: bool) -> String {
     out
 }
 
-fn lines(range: &Range) -> String {
-    let mut table = Table::new(&[
+fn lines(range: &ExplainedRange) -> String {
+    let mut table = TextTable::new(&[
         "LINE AT", "DEVICE", "SINCE", "HEAT", "LAST USE", "DECISION", "AGO",
     ]);
     let ago = |s: Option<f64>| s.map_or("-".into(), advise::page::span);
     let listed = &range.lines[..range.lines.len().min(ROWS)];
-    let mut whys: Vec<(&str, Vec<&Line>)> = Vec::new();
+    let mut whys: Vec<(&str, Vec<&ExplainedLine>)> = Vec::new();
     for line in listed {
         table.row([
             bytes_exact(line.start),
@@ -223,7 +224,7 @@ fn cells(shades: &[usize], width: usize, coloured: bool) -> String {
     out + &" ".repeat(width.saturating_sub(shades.len()))
 }
 
-fn reasons(explained: &Explained) -> Table {
+fn reasons(explained: &Explained) -> TextTable {
     let listed = explained.reasons.iter().filter(|reason| reason.count > 0);
     let width = listed
         .clone()
@@ -231,7 +232,7 @@ fn reasons(explained: &Explained) -> Table {
         .max()
         .unwrap_or(0);
     // All but the first column are flush right: padded cells put the last one flush left.
-    let mut table = Table::new(&["REASON", "COUNT", &format!("{:<width$}", "MEANING")]);
+    let mut table = TextTable::new(&["REASON", "COUNT", &format!("{:<width$}", "MEANING")]);
     for reason in listed {
         table.row([
             reason.name.clone(),

@@ -1,14 +1,14 @@
 //! `hotset pool format`: blanks a device, so that a pool takes it as new.
 
-use super::inspect::{Image, superblock_of};
-use crate::Failure;
+use super::inspect::{InspectedImage, superblock_of};
+use crate::CommandFailure;
 use control::check::roles;
 use control::config::Name;
-use control::place::Place;
+use control::place::BasePlace;
 use layout::array::SUPERBLOCKS;
 use layout::{
-    BLOCK_BYTES, BLOCK_SECTORS, COMMIT_BLOCKS, JournalCommit, JournalSuperblock, LOG_SUPERBLOCKS,
-    LogSuperblock, PROBE_BYTES, Pair, SUPERBLOCK_BLOCKS, SuperblockError,
+    BLOCK_BYTES, BLOCK_SECTORS, BlockPair, COMMIT_BLOCKS, JournalCommit, JournalSuperblock,
+    LOG_SUPERBLOCKS, LogSuperblock, PROBE_BYTES, SUPERBLOCK_BLOCKS, SuperblockError,
 };
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -20,7 +20,7 @@ const TRIM_STEP: u64 = 1 << 30;
 const BLKDISCARD: libc::c_ulong = 0x1277;
 const PUNCH: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
-fn block(image: &Image, at: u64) -> Option<Vec<u8>> {
+fn block(image: &InspectedImage, at: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; BLOCK_BYTES];
     let at = at.checked_mul(BLOCK_BYTES as u64)?;
     image.file.read_exact_at(&mut bytes, at).ok()?;
@@ -28,24 +28,24 @@ fn block(image: &Image, at: u64) -> Option<Vec<u8>> {
 }
 
 /// The superblock of a log of write-back, if the device has one.
-fn log_of(image: &Image) -> Option<LogSuperblock> {
+fn log_of(image: &InspectedImage) -> Option<LogSuperblock> {
     let blocks = LOG_SUPERBLOCKS.map(|at| block(image, at));
-    Pair::legible(blocks.each_ref().map(Option::as_deref))
+    BlockPair::legible(blocks.each_ref().map(Option::as_deref))
 }
 
 /// The superblock of the array of which a device is a member, from either copy.
-fn array_of(image: &Image) -> Option<raid::Superblock> {
+fn array_of(image: &InspectedImage) -> Option<raid::ArraySuperblock> {
     let at = SUPERBLOCKS.map(|at| at.0 / BLOCK_SECTORS);
     let blocks = at.into_iter().filter_map(|at| block(image, at));
     blocks
-        .filter_map(|block| raid::Superblock::decode(&block))
+        .filter_map(|block| raid::ArraySuperblock::decode(&block))
         .next()
 }
 
 /// The superblock of a journal of write-back that may have to be replayed.
-fn pending_of(image: &Image) -> Option<JournalSuperblock> {
+fn pending_of(image: &InspectedImage) -> Option<JournalSuperblock> {
     let blocks = LOG_SUPERBLOCKS.map(|at| block(image, at));
-    let found = Pair::<JournalSuperblock>::legible(blocks.each_ref().map(Option::as_deref))?;
+    let found = BlockPair::<JournalSuperblock>::legible(blocks.each_ref().map(Option::as_deref))?;
     let halves = [0, 1].map(|half| found.half_at(half));
     let commits = halves.into_iter().flat_map(|at| at..at + COMMIT_BLOCKS);
     let commits = commits.filter_map(|at| block(image, at));
@@ -56,7 +56,7 @@ fn pending_of(image: &Image) -> Option<JournalSuperblock> {
 }
 
 /// Discards all data of the device, if the device can.
-fn trim(image: &Image) {
+fn trim(image: &InspectedImage) {
     let is_disk = image
         .file
         .metadata()
@@ -81,12 +81,12 @@ fn trim(image: &Image) {
 }
 
 /// Refuses a device that the configuration in `file` uses for anything but a pool.
-fn check_role(file: &Path, path: &Path) -> Result<(), Failure> {
+fn check_role(file: &Path, path: &Path) -> Result<(), CommandFailure> {
     let config = crate::configuration::read_alone(file)?;
-    let here = Place::at(path);
+    let here = BasePlace::at(path);
     let at = |device: &Name| {
         let mut devices = config.devices.iter();
-        devices.any(|d| d.name.value == *device && Place::of(d).overlaps(&here))
+        devices.any(|d| d.name.value == *device && BasePlace::of(d).overlaps(&here))
     };
     let of_pool = |device: &Name| {
         let mut pools = config.pools.iter();
@@ -96,7 +96,7 @@ fn check_role(file: &Path, path: &Path) -> Result<(), Failure> {
     let mut others = all.iter().filter(|role| !of_pool(role.device));
     match others.find(|role| at(role.device)) {
         None => Ok(()),
-        Some(role) => Err(Failure::Runtime(format!(
+        Some(role) => Err(CommandFailure::Runtime(format!(
             "{}: it is device {}, which {} uses; take it out of the configuration first",
             path.display(),
             role.device,
@@ -105,13 +105,18 @@ fn check_role(file: &Path, path: &Path) -> Result<(), Failure> {
     }
 }
 
-pub fn run(path: &Path, config: Option<&Path>, yes: bool, rewind: bool) -> Result<(), Failure> {
+pub fn run(
+    path: &Path,
+    config: Option<&Path>,
+    yes: bool,
+    rewind: bool,
+) -> Result<(), CommandFailure> {
     if let Some(config) = config {
         check_role(config, path)?;
     }
-    let image = Image::open(path, true)?;
+    let image = InspectedImage::open(path, true)?;
     if let Some(log) = log_of(&image).filter(|log| log.owes && !rewind) {
-        return Err(Failure::Runtime(format!(
+        return Err(CommandFailure::Runtime(format!(
             "{}: it has what volume {} may owe its origin; serve the volume until it has ended in \
              order, carry that out with `hotset pool recover {} --keep`, or give it up with \
              --rewind: the origin stays as it is",
@@ -121,7 +126,7 @@ pub fn run(path: &Path, config: Option<&Path>, yes: bool, rewind: bool) -> Resul
         )));
     }
     if let Some(journal) = pending_of(&image).filter(|_| !rewind) {
-        return Err(Failure::Runtime(format!(
+        return Err(CommandFailure::Runtime(format!(
             "{}: it is the journal of volume {}, whose origin may have half of what it has; serve the \
              volume until it has ended in order, replay it with `hotset pool recover {} --rewind`, or \
              give that up with --rewind here",
@@ -146,7 +151,7 @@ pub fn run(path: &Path, config: Option<&Path>, yes: bool, rewind: bool) -> Resul
         Err(error) => Some(error.to_string()),
     };
     if let (Some(holds), false) = (&holds, yes) {
-        return Err(Failure::Runtime(format!(
+        return Err(CommandFailure::Runtime(format!(
             "{}: {holds}; give --yes to lose that",
             path.display()
         )));

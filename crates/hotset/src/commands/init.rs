@@ -1,8 +1,8 @@
 //! `hotset init`: writes a first configuration.
 
 use super::table::bytes;
-use crate::Failure;
-use crate::configuration::{Place, read_alone};
+use crate::CommandFailure;
+use crate::configuration::{ConfigurationPlace, read_alone};
 use clap::Args;
 use control::section::quoted;
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ const BY_ID: &str = "/dev/disk/by-id";
 #[derive(Args)]
 pub struct Init {
     #[command(flatten)]
-    config: Place,
+    config: ConfigurationPlace,
     /// The slow device or file to cache; the first free disk unless given
     #[arg(long, value_name = "PATH")]
     disk: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub struct First {
     pub others: Vec<String>,
 }
 
-pub fn run(command: Init) -> Result<(), Failure> {
+pub fn run(command: Init) -> Result<(), CommandFailure> {
     let given = command.disk.is_some() && !command.ssd.is_empty();
     let found = if given { Vec::new() } else { block_devices() };
     let mut first = chosen(command, found)?;
@@ -63,11 +63,11 @@ pub fn run(command: Init) -> Result<(), Failure> {
 }
 
 /// The file to write, and the devices that are given or found.
-fn chosen(command: Init, found: Vec<BlockDevice>) -> Result<(PathBuf, First), Failure> {
+fn chosen(command: Init, found: Vec<BlockDevice>) -> Result<(PathBuf, First), CommandFailure> {
     for path in command.disk.iter().chain(&command.ssd) {
         fs::metadata(path).map_err(|cause| {
             let path = path.display();
-            Failure::Usage(format!(
+            CommandFailure::Usage(format!(
                 "hotset: {path}: {cause}; name a file or block device"
             ))
         })?;
@@ -211,7 +211,7 @@ impl First {
     }
 
     /// Writes the configuration to a new file, which stays only if it is right.
-    pub fn write(&mut self, file: &Path) -> Result<(), Failure> {
+    pub fn write(&mut self, file: &Path) -> Result<(), CommandFailure> {
         let parent = file
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty());
@@ -221,7 +221,7 @@ impl First {
             .and_then(|mut to| to.write_all(self.text().as_bytes()));
         written.map_err(|cause| {
             let path = file.display();
-            Failure::Runtime(match cause.kind() {
+            CommandFailure::Runtime(match cause.kind() {
                 ErrorKind::AlreadyExists => {
                     format!(
                         "{path}: the file exists; remove it first, or name another with --config"

@@ -1,11 +1,11 @@
 //! `hotset pool inspect`: the contents of a pool device, and their damage.
 
-use crate::Failure;
+use crate::CommandFailure;
 use crate::platform::claim;
 use layout::{
-    BITMAP_BITS, BITMAP_BLOCKS, BLOCK_BYTES, Change, LINE_BITS, LogReader, MapPage, Mask,
-    PROBE_BYTES, Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, current_superblock,
-    entries_per_page, first_superblock, newest_bitmap, second_superblock,
+    BITMAP_BITS, BITMAP_BLOCKS, BLOCK_BYTES, LINE_BITS, LayoutPlan, LogReader, MapPage, Mask,
+    PROBE_BYTES, PoolRole, PoolSuperblock, SUPERBLOCK_BLOCKS, SlotChange, SuperblockError,
+    current_superblock, entries_per_page, first_superblock, newest_bitmap, second_superblock,
 };
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -17,32 +17,32 @@ use std::path::Path;
 const SUPERBLOCK_BYTES: u64 = SUPERBLOCK_BLOCKS * BLOCK_BYTES as u64;
 
 /// A file or block device that no daemon uses.
-pub struct Image {
+pub struct InspectedImage {
     pub file: File,
     pub bytes: u64,
     name: String,
 }
 
-impl Image {
-    pub fn open(path: &Path, write: bool) -> Result<Image, Failure> {
+impl InspectedImage {
+    pub fn open(path: &Path, write: bool) -> Result<InspectedImage, CommandFailure> {
         let name = path.display().to_string();
         let failure = |what: &str, cause: std::io::Error| {
-            Failure::Runtime(format!("{name}: {what}: {cause}"))
+            CommandFailure::Runtime(format!("{name}: {what}: {cause}"))
         };
         let opened = File::options().read(true).write(write).open(path);
         let mut file = opened.map_err(|cause| failure("cannot be opened", cause))?;
         let claimed = claim::wait(|| uring::claim(&file));
-        claimed.map_err(|error| Failure::Runtime(error.on(name.clone()).to_string()))?;
+        claimed.map_err(|error| CommandFailure::Runtime(error.on(name.clone()).to_string()))?;
         let end = file.seek(SeekFrom::End(0));
         let bytes = end.map_err(|cause| failure("its size cannot be determined", cause))?;
-        Ok(Image { file, bytes, name })
+        Ok(InspectedImage { file, bytes, name })
     }
 
-    pub fn failure(&self, what: &str, cause: std::io::Error) -> Failure {
-        Failure::Runtime(format!("{}: {what}: {cause}", self.name))
+    pub fn failure(&self, what: &str, cause: std::io::Error) -> CommandFailure {
+        CommandFailure::Runtime(format!("{}: {what}: {cause}", self.name))
     }
 
-    fn read(&self, at: u64, bytes: u64) -> Result<Vec<u8>, Failure> {
+    fn read(&self, at: u64, bytes: u64) -> Result<Vec<u8>, CommandFailure> {
         let mut out = vec![0; bytes as usize];
         let read = self.file.read_exact_at(&mut out, at);
         read.map_err(|cause| {
@@ -51,24 +51,24 @@ impl Image {
         Ok(out)
     }
 
-    fn blocks(&self, area: layout::Area) -> Result<Vec<u8>, Failure> {
+    fn blocks(&self, area: layout::PlannedArea) -> Result<Vec<u8>, CommandFailure> {
         let block = BLOCK_BYTES as u64;
         self.read(area.start * block, area.blocks * block)
     }
 }
 
 /// A device's two copies of the superblock.
-struct Copies {
+struct InspectedCopies {
     start: Option<Vec<u8>>,
-    first: Result<Superblock, SuperblockError>,
-    second: Result<Superblock, SuperblockError>,
+    first: Result<PoolSuperblock, SuperblockError>,
+    second: Result<PoolSuperblock, SuperblockError>,
 }
 
-impl Copies {
-    fn read(image: &Image) -> Copies {
+impl InspectedCopies {
+    fn read(image: &InspectedImage) -> InspectedCopies {
         if image.bytes < 2 * SUPERBLOCK_BYTES {
             let cut = || Err(SuperblockError::Damaged("it is cut short"));
-            return Copies {
+            return InspectedCopies {
                 start: None,
                 first: cut(),
                 second: cut(),
@@ -76,14 +76,14 @@ impl Copies {
         }
         let start = image.read(0, image.bytes.min(PROBE_BYTES as u64)).ok();
         let tail = |bytes: Option<&[u8]>, copy| {
-            let area = bytes.and_then(|bytes| Superblock::table_area(bytes, copy));
+            let area = bytes.and_then(|bytes| PoolSuperblock::table_area(bytes, copy));
             area.and_then(|area| image.blocks(area).ok())
                 .unwrap_or_default()
         };
         let first = first_superblock(start.as_deref(), &tail(start.as_deref(), 0));
         let whole = image.bytes / BLOCK_BYTES as u64;
         let blocks = match &first {
-            Ok(superblock) if superblock.role == Role::Member => superblock.blocks.min(whole),
+            Ok(superblock) if superblock.role == PoolRole::Member => superblock.blocks.min(whole),
             Ok(_) => 2 * SUPERBLOCK_BLOCKS,
             Err(_) => whole,
         };
@@ -92,7 +92,7 @@ impl Copies {
             SUPERBLOCK_BYTES,
         );
         let end = end.ok();
-        Copies {
+        InspectedCopies {
             second: second_superblock(end.as_deref(), &tail(end.as_deref(), 1)),
             start,
             first,
@@ -100,7 +100,7 @@ impl Copies {
     }
 
     /// The superblock that holds.
-    fn superblock(&self) -> Result<Superblock, SuperblockError> {
+    fn superblock(&self) -> Result<PoolSuperblock, SuperblockError> {
         current_superblock(
             self.start.as_deref(),
             self.first.clone(),
@@ -110,22 +110,22 @@ impl Copies {
 }
 
 /// The superblock that holds.
-pub fn superblock_of(image: &Image) -> Result<Superblock, SuperblockError> {
-    Copies::read(image).superblock()
+pub fn superblock_of(image: &InspectedImage) -> Result<PoolSuperblock, SuperblockError> {
+    InspectedCopies::read(image).superblock()
 }
 
-pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), Failure> {
-    let image = Image::open(path, false)?;
-    let copies = Copies::read(&image);
+pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), CommandFailure> {
+    let image = InspectedImage::open(path, false)?;
+    let copies = InspectedCopies::read(&image);
     let superblock = match copies.superblock() {
         Ok(superblock) => superblock,
         Err(error) => {
             let what = format!("{}: {error}; no pool can be read here", path.display());
-            return Err(Failure::Runtime(what));
+            return Err(CommandFailure::Runtime(what));
         }
     };
     let version = match &copies.start {
-        Some(start) if copies.first.is_ok() => Superblock::version(start),
+        Some(start) if copies.first.is_ok() => PoolSuperblock::version(start),
         _ => layout::VERSION,
     };
     let mut damaged = Vec::new();
@@ -140,7 +140,7 @@ pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), Failure> {
     }
     let mut report = json!({
         "format": version,
-        "role": if superblock.role == Role::Member { "member" } else { "witness" },
+        "role": if superblock.role == PoolRole::Member { "member" } else { "witness" },
         "pool": superblock.label,
         "pool_uuid": superblock.pool.to_string(),
         "device": superblock.name,
@@ -171,18 +171,18 @@ pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), Failure> {
         Ok(())
     } else {
         let what = format!("{}: {} damaged; see above", path.display(), damaged.len());
-        Err(Failure::Runtime(what))
+        Err(CommandFailure::Runtime(what))
     }
 }
 
 fn inspect_member(
-    image: &Image,
-    superblock: &Superblock,
-    plan: &Plan,
+    image: &InspectedImage,
+    superblock: &PoolSuperblock,
+    plan: &LayoutPlan,
     lines: bool,
     report: &mut Value,
     damaged: &mut Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let areas = plan.areas().into_iter().map(|(name, area)| {
         let block = BLOCK_BYTES as u64;
         json!({ "area": name, "at": area.start * block, "bytes": area.blocks * block })
@@ -240,7 +240,7 @@ fn inspect_member(
 
 /// The entry of a slot in the map.
 #[derive(Default)]
-struct Slot {
+struct InspectedSlot {
     key: u64,
     valid: Mask,
     crcs: BTreeMap<u32, u32>,
@@ -251,11 +251,11 @@ fn bits(mask: &Mask) -> impl Iterator<Item = u32> + '_ {
 }
 
 fn read_map(
-    image: &Image,
-    superblock: &Superblock,
-    plan: &Plan,
+    image: &InspectedImage,
+    superblock: &PoolSuperblock,
+    plan: &LayoutPlan,
     damaged: &mut Vec<String>,
-) -> Result<BTreeMap<u32, Slot>, Failure> {
+) -> Result<BTreeMap<u32, InspectedSlot>, CommandFailure> {
     let mut map = BTreeMap::new();
     let Some(which) = superblock.map else {
         return Ok(map);
@@ -276,7 +276,7 @@ fn read_map(
             continue;
         };
         for (n, entry) in (0..).zip(page.entries) {
-            let slot = Slot {
+            let slot = InspectedSlot {
                 key: entry.key,
                 valid: entry.valid,
                 crcs: (0..).zip(entry.crcs).collect(),
@@ -289,11 +289,11 @@ fn read_map(
 
 /// Applies the log. Returns the sequence number after its end.
 fn replay(
-    image: &Image,
-    superblock: &Superblock,
-    plan: &Plan,
-    map: &mut BTreeMap<u32, Slot>,
-) -> Result<u64, Failure> {
+    image: &InspectedImage,
+    superblock: &PoolSuperblock,
+    plan: &LayoutPlan,
+    map: &mut BTreeMap<u32, InspectedSlot>,
+) -> Result<u64, CommandFailure> {
     let log = image.blocks(plan.log)?;
     let mut incarnation = 0;
     for sequence in superblock.log_start..superblock.log_start + plan.log.blocks {
@@ -314,11 +314,11 @@ fn replay(
     Ok(superblock.log_start + plan.log.blocks)
 }
 
-fn apply(slot: &mut Slot, change: &Change) {
+fn apply(slot: &mut InspectedSlot, change: &SlotChange) {
     if let Some(key) = change.key {
-        *slot = Slot {
+        *slot = InspectedSlot {
             key,
-            ..Slot::default()
+            ..InspectedSlot::default()
         };
     }
     slot.valid = change.valid;
@@ -328,11 +328,11 @@ fn apply(slot: &mut Slot, change: &Change) {
 
 /// Reads every valid block.
 fn verify(
-    image: &Image,
-    plan: &Plan,
-    map: &BTreeMap<u32, Slot>,
+    image: &InspectedImage,
+    plan: &LayoutPlan,
+    map: &BTreeMap<u32, InspectedSlot>,
     damaged: &mut Vec<String>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     for (number, slot) in map.iter().filter(|(_, slot)| slot.key != 0) {
         for block in bits(&slot.valid) {
             let at = plan.lines.start + u64::from(number * plan.line_blocks + block);
@@ -397,8 +397,8 @@ mod tests {
 
     #[test]
     fn a_record_with_a_new_line_forgets_the_old_checksums() {
-        let mut slot = Slot::default();
-        let change = |key, valid, changed, crcs: &[u32]| Change {
+        let mut slot = InspectedSlot::default();
+        let change = |key, valid, changed, crcs: &[u32]| SlotChange {
             slot: 0,
             key,
             valid: [valid, 0, 0, 0],

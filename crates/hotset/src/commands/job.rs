@@ -1,19 +1,19 @@
 //! `hotset job`.
 
-use super::table::Table;
-use crate::Failure;
-use crate::commands::daemon::{Change, Control, made, waits};
+use super::table::TextTable;
+use crate::CommandFailure;
+use crate::commands::daemon::{ChangeOptions, ControlOption, made, waits};
 use clap::Subcommand;
-use control::client::Client;
+use control::client::ControlClient;
 use control::job::Job as Listed;
-use control::protocol::Request;
+use control::protocol::ControlRequest;
 
 #[derive(Subcommand)]
-pub enum Job {
+pub enum JobCommand {
     /// List jobs at work, and those that ended last
     List {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -24,53 +24,57 @@ pub enum Job {
     /// rebuild and a resync are not cancelled.
     Cancel {
         #[command(flatten)]
-        change: Change,
+        change: ChangeOptions,
         /// Its name, such as scrub:mirror
         job: String,
     },
     /// Pause a detachment: clients have the origin for themselves
-    Pause(Paused),
+    Pause(PausedOption),
     /// Resume a detachment
-    Resume(Paused),
+    Resume(PausedOption),
     /// Wait for the outcome of a change after its command was left
     Outcome {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// The change, as its command named it
         change: String,
     },
 }
 
 #[derive(clap::Args)]
-pub struct Paused {
+pub struct PausedOption {
     #[command(flatten)]
-    control: Control,
+    control: ControlOption,
     /// Its name, such as detach:db
     job: String,
 }
 
-pub fn run(command: Job) -> Result<(), Failure> {
-    let pause = |command: Paused, paused| {
+pub fn run(command: JobCommand) -> Result<(), CommandFailure> {
+    let pause = |command: PausedOption, paused| {
         let job = command.job;
-        let request = Request::PauseJob { job, paused };
-        let mut client = Client::connect(&command.control.control).map_err(Failure::runtime)?;
-        made(&client.ask(&request).map_err(Failure::runtime)?)
+        let request = ControlRequest::PauseJob { job, paused };
+        let mut client =
+            ControlClient::connect(&command.control.control).map_err(CommandFailure::runtime)?;
+        made(&client.ask(&request).map_err(CommandFailure::runtime)?)
     };
     let (control, json) = match command {
-        Job::Pause(command) => return pause(command, true),
-        Job::Resume(command) => return pause(command, false),
-        Job::Cancel { change, job } => return change.carry_out(&Request::CancelJob { job }),
-        Job::Outcome { control, change } => {
-            let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
-            let ended = client.outcome(&change, Some(waits));
-            return made(&ended.map_err(Failure::runtime)?);
+        JobCommand::Pause(command) => return pause(command, true),
+        JobCommand::Resume(command) => return pause(command, false),
+        JobCommand::Cancel { change, job } => {
+            return change.carry_out(&ControlRequest::CancelJob { job });
         }
-        Job::List { control, json } => (control, json),
+        JobCommand::Outcome { control, change } => {
+            let mut client =
+                ControlClient::connect(&control.control).map_err(CommandFailure::runtime)?;
+            let ended = client.outcome(&change, Some(waits));
+            return made(&ended.map_err(CommandFailure::runtime)?);
+        }
+        JobCommand::List { control, json } => (control, json),
     };
-    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
-    let jobs = client.status().map_err(Failure::runtime)?.jobs;
+    let mut client = ControlClient::connect(&control.control).map_err(CommandFailure::runtime)?;
+    let jobs = client.status().map_err(CommandFailure::runtime)?.jobs;
     if json {
-        let text = serde_json::to_string(&jobs).map_err(Failure::runtime)?;
+        let text = serde_json::to_string(&jobs).map_err(CommandFailure::runtime)?;
         println!("{text}");
         return Ok(());
     }
@@ -82,8 +86,8 @@ pub fn run(command: Job) -> Result<(), Failure> {
 }
 
 /// Jobs in a table.
-pub fn table<'a>(jobs: impl IntoIterator<Item = &'a Listed>) -> Table {
-    let mut table = Table::new(&["JOB", "STATE", "DONE", "LEFT", "FOR", "ABOUT"]).text(&[1, 5]);
+pub fn table<'a>(jobs: impl IntoIterator<Item = &'a Listed>) -> TextTable {
+    let mut table = TextTable::new(&["JOB", "STATE", "DONE", "LEFT", "FOR", "ABOUT"]).text(&[1, 5]);
     let span = advise::page::span;
     for job in jobs {
         let percent = job.percent.map(|percent| format!("{percent:.1}%"));

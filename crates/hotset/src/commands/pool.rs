@@ -2,21 +2,21 @@
 
 use super::status::{listed, pools};
 use super::text::{Argument, argument};
-use crate::Failure;
-use crate::commands::daemon::{Change, Control};
-use crate::configuration::Place;
+use crate::CommandFailure;
+use crate::commands::daemon::{ChangeOptions, ControlOption};
+use crate::configuration::ConfigurationPlace;
 use clap::Subcommand;
-use control::client::Client;
-use control::protocol::{NamedOrNew, Request};
-use control::section::Section;
+use control::client::ControlClient;
+use control::protocol::{ControlRequest, NamedOrNew};
+use control::section::SectionText;
 use std::path::PathBuf;
 
 #[derive(Subcommand)]
-pub enum Pool {
+pub enum PoolCommand {
     /// List the pools and their devices
     List {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// Print JSON in the form of `hotset status`
         #[arg(long)]
         json: bool,
@@ -24,7 +24,7 @@ pub enum Pool {
     /// Make a pool and overwrite its devices
     Add {
         #[command(flatten)]
-        change: Change,
+        change: ChangeOptions,
         /// Its name
         pool: String,
         /// Devices of the configuration, paths of files or block devices, or NBD URIs
@@ -40,14 +40,14 @@ pub enum Pool {
     /// Remove a pool that no volume uses, and forget its lines
     Remove {
         #[command(flatten)]
-        change: Change,
+        change: ChangeOptions,
         /// The pool
         pool: String,
     },
     /// Add a device to a pool and overwrite the device
     AddDevice {
         #[command(flatten)]
-        change: Change,
+        change: ChangeOptions,
         /// The pool
         pool: String,
         /// A device of the configuration, the path of a file or block device, or an NBD URI
@@ -92,7 +92,7 @@ pub enum Pool {
     /// write it back, or give it up
     Recover {
         #[command(flatten)]
-        config: Place,
+        config: ConfigurationPlace,
         /// The volume
         volume: String,
         #[command(flatten)]
@@ -101,7 +101,7 @@ pub enum Pool {
     /// Take back a device that was ejected or absent: with its lines if it was only too slow
     Readmit {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// The pool
         pool: String,
         /// The device's name
@@ -110,7 +110,7 @@ pub enum Pool {
     /// Take a device out of a pool
     RemoveDevice {
         #[command(flatten)]
-        change: Change,
+        change: ChangeOptions,
         /// The pool
         pool: String,
         /// The device's name
@@ -118,30 +118,31 @@ pub enum Pool {
     },
 }
 
-pub fn run(command: Pool) -> Result<(), Failure> {
+pub fn run(command: PoolCommand) -> Result<(), CommandFailure> {
     let (change, request) = match command {
-        Pool::Inspect {
+        PoolCommand::Inspect {
             device,
             lines,
             json,
         } => return super::inspect::run(&device, lines, json),
-        Pool::Format {
+        PoolCommand::Format {
             device,
             config,
             yes,
             rewind,
         } => return super::format::run(&device, config.as_deref(), yes, rewind),
-        Pool::Recover {
+        PoolCommand::Recover {
             config,
             volume,
             options,
         } => return super::recover::run(&config.file, &volume, options),
-        Pool::List { control, json } => {
-            let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
-            let status = client.status().map_err(Failure::runtime)?;
+        PoolCommand::List { control, json } => {
+            let mut client =
+                ControlClient::connect(&control.control).map_err(CommandFailure::runtime)?;
+            let status = client.status().map_err(CommandFailure::runtime)?;
             return listed(json, &status.pools, &pools(&status));
         }
-        Pool::Add {
+        PoolCommand::Add {
             change,
             pool,
             devices,
@@ -158,16 +159,16 @@ pub fn run(command: Pool) -> Result<(), Failure> {
                     }
                 }
             }
-            let section = Section::default()
+            let section = SectionText::default()
                 .text("name", &pool)
                 .list("devices", &names)
                 .optional("policy", policy.as_deref())
                 .optional("line_size", line_size.as_deref());
             let (pool, devices) = (section.finish(), new);
-            (change, Request::AddPool { pool, devices })
+            (change, ControlRequest::AddPool { pool, devices })
         }
-        Pool::Remove { change, pool } => (change, Request::RemovePool { pool }),
-        Pool::AddDevice {
+        PoolCommand::Remove { change, pool } => (change, ControlRequest::RemovePool { pool }),
+        PoolCommand::AddDevice {
             change,
             pool,
             device,
@@ -176,7 +177,7 @@ pub fn run(command: Pool) -> Result<(), Failure> {
         } => {
             let device = match argument(&device, name.as_deref()) {
                 Argument::Named(device) if name.is_some() || controller.is_some() => {
-                    return Err(Failure::Usage(format!(
+                    return Err(CommandFailure::Usage(format!(
                         "hotset: {device} is a device of the configuration, which has its name and \
                          controller; leave --name and --controller out"
                     )));
@@ -188,18 +189,21 @@ pub fn run(command: Pool) -> Result<(), Failure> {
                     NamedOrNew::New(section.finish())
                 }
             };
-            (change, Request::AddDevice { pool, device })
+            (change, ControlRequest::AddDevice { pool, device })
         }
-        Pool::Readmit {
+        PoolCommand::Readmit {
             control,
             pool,
             device,
-        } => (control.once(), Request::ReadmitDevice { pool, device }),
-        Pool::RemoveDevice {
+        } => (
+            control.once(),
+            ControlRequest::ReadmitDevice { pool, device },
+        ),
+        PoolCommand::RemoveDevice {
             change,
             pool,
             device,
-        } => (change, Request::RemoveDevice { pool, device }),
+        } => (change, ControlRequest::RemoveDevice { pool, device }),
     };
     change.carry_out(&request)
 }

@@ -3,10 +3,10 @@
 //! Invariant: a new file is whole, or removed.
 
 use super::array::alone;
-use crate::Failure;
+use crate::CommandFailure;
 use clap::Args;
-use control::client::{Client, Error};
-use node::{Platform, Target, Wish};
+use control::client::{ControlClient, Error};
+use node::{Platform, RecoverTarget, Wish};
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// Tests for a daemon at `control`. The kernel closes the sockets of a killed daemon a while later,
 /// and questions wait until then.
 fn answers(control: &Path) -> bool {
-    let Ok(mut daemon) = Client::connect(control) else {
+    let Ok(mut daemon) = ControlClient::connect(control) else {
         return false;
     };
     match daemon.status() {
@@ -45,7 +45,7 @@ pub struct Options {
 }
 
 impl Options {
-    fn wish(&self) -> Result<Wish, Failure> {
+    fn wish(&self) -> Result<Wish, CommandFailure> {
         match (self.rewind, self.keep, &self.to) {
             (true, ..) => Ok(Wish::Rewind),
             (_, true, _) => Ok(Wish::Keep),
@@ -53,25 +53,28 @@ impl Options {
             (false, false, Some(_)) => {
                 let what =
                     "hotset: `--to` says where, and not what: give `--keep` or `--rewind` too";
-                Err(Failure::Usage(what.into()))
+                Err(CommandFailure::Usage(what.into()))
             }
         }
     }
 }
 
-pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), Failure> {
+pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), CommandFailure> {
     let wish = options.wish()?;
     let config = crate::configuration::read_alone(file)?;
     if answers(&config.daemon.control.value) {
         let what = "a daemon runs by this configuration, or the kernel is still ending what one \
                     that was killed had in flight: stop it, and try again";
-        return Err(Failure::Runtime(format!("{}: {what}", file.display())));
+        return Err(CommandFailure::Runtime(format!(
+            "{}: {what}",
+            file.display()
+        )));
     }
     let mut volumes = config.volumes.iter();
     let Some(found) = volumes.find(|v| v.name.as_str() == volume) else {
         let what =
             format!("hotset: the configuration has no [[volume]] {volume}; correct the name");
-        return Err(Failure::Usage(what));
+        return Err(CommandFailure::Usage(what));
     };
     let found = found.clone();
     let name = found.name.value.clone();
@@ -84,7 +87,7 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), Failure> {
                 let made = New::default();
                 let make = |bytes| made.make(path, bytes);
                 let make: &dyn Fn(u64) -> Result<(), String> = &make;
-                let target = Target {
+                let target = RecoverTarget {
                     path,
                     make: (!path.exists()).then_some(make),
                 };
@@ -101,7 +104,7 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), Failure> {
     if let (true, Some(witness)) = (gives_up, witness) {
         let gone = fs::remove_file(&witness).and_then(|()| synced(&witness));
         gone.map_err(|cause| {
-            Failure::Runtime(format!("{}: cannot be removed: {cause}", witness.display()))
+            CommandFailure::Runtime(format!("{}: cannot be removed: {cause}", witness.display()))
         })?;
     }
     println!("{text}");

@@ -1,14 +1,14 @@
 //! `hotset reload`.
 
 use super::table::count;
-use crate::Failure;
-use control::client::Client;
+use crate::CommandFailure;
+use control::client::ControlClient;
 use std::path::Path;
 
 /// Has the daemon read its configuration again, and prints the result.
-pub fn run(control: &Path) -> Result<(), Failure> {
-    let mut client = Client::connect(control).map_err(Failure::runtime)?;
-    let steps = client.reload().map_err(Failure::runtime)?;
+pub fn run(control: &Path) -> Result<(), CommandFailure> {
+    let mut client = ControlClient::connect(control).map_err(CommandFailure::runtime)?;
+    let steps = client.reload().map_err(CommandFailure::runtime)?;
     for step in &steps {
         println!("{step}");
     }

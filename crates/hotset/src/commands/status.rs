@@ -1,12 +1,12 @@
 //! `hotset status`.
 
-use super::table::{Table, bytes, count};
-use crate::Failure;
+use super::table::{TextTable, bytes, count};
+use crate::CommandFailure;
 use command::print;
-use control::client::Client;
-use control::explained::Policy;
+use control::client::ControlClient;
+use control::explained::PolicyReport;
 use control::job::Job;
-use control::status::{Device, Status};
+use control::status::{DeviceActivity, Status};
 use serde::Serialize;
 use std::io::{IsTerminal, stdout};
 use std::path::Path;
@@ -27,16 +27,16 @@ pub fn run(
     json: bool,
     interval: f64,
     count: Option<u64>,
-) -> Result<usize, Failure> {
-    let mut client = Client::connect(control).map_err(Failure::runtime)?;
+) -> Result<usize, CommandFailure> {
+    let mut client = ControlClient::connect(control).map_err(CommandFailure::runtime)?;
     let clear = count != Some(1) && !json && stdout().is_terminal();
     let mut left = count.unwrap_or(u64::MAX);
     let mut troubles = 0;
     while left > 0 {
-        let status = client.status().map_err(Failure::runtime)?;
+        let status = client.status().map_err(CommandFailure::runtime)?;
         troubles = status.troubles.len();
         let text = if json {
-            let line = serde_json::to_string(&status).map_err(Failure::runtime)?;
+            let line = serde_json::to_string(&status).map_err(CommandFailure::runtime)?;
             format!("{line}\n")
         } else {
             format!("{}{}", if clear { CLEAR } else { "" }, table(&status))
@@ -52,7 +52,7 @@ pub fn run(
 
 fn table(status: &Status) -> String {
     let nbd = &status.nbd;
-    let rates = Rates::of(status);
+    let rates = SpanFigures::of(status);
     let mut text = troubles(status);
     text += &format!(
         "up {}, rates over {:.1} s, processor {}%, memory {}\n\
@@ -94,9 +94,9 @@ fn table(status: &Status) -> String {
 }
 
 /// Prints a list as a line of JSON, or as a table.
-pub fn listed(json: bool, list: &impl Serialize, table: &Table) -> Result<(), Failure> {
+pub fn listed(json: bool, list: &impl Serialize, table: &TextTable) -> Result<(), CommandFailure> {
     let text = match json {
-        true => serde_json::to_string(list).map_err(Failure::runtime)? + "\n",
+        true => serde_json::to_string(list).map_err(CommandFailure::runtime)? + "\n",
         false => table.to_string(),
     };
     print(text)
@@ -104,11 +104,11 @@ pub fn listed(json: bool, list: &impl Serialize, table: &Table) -> Result<(), Fa
 
 /// Figures that are over a span of time; none is shown of a daemon's first second.
 #[derive(Clone, Copy)]
-pub struct Rates(bool);
+pub struct SpanFigures(bool);
 
-impl Rates {
-    pub fn of(status: &Status) -> Rates {
-        Rates(status.uptime_s >= UPTIME_MIN_S)
+impl SpanFigures {
+    pub fn of(status: &Status) -> SpanFigures {
+        SpanFigures(status.uptime_s >= UPTIME_MIN_S)
     }
 
     /// A figure, or `-` if there is none.
@@ -140,8 +140,8 @@ fn troubles(status: &Status) -> String {
 }
 
 /// The table of the volumes' requests from clients.
-fn clients(status: &Status, rates: Rates) -> Table {
-    let mut table = Table::new(&[
+fn clients(status: &Status, rates: SpanFigures) -> TextTable {
+    let mut table = TextTable::new(&[
         "CLIENTS", "r/s", "r MB/s", "r us p50", "r us p99", "w/s", "w MB/s", "w us p50", "w us p99",
     ]);
     for volume in &status.volumes {
@@ -158,7 +158,7 @@ fn clients(status: &Status, rates: Rates) -> Table {
 }
 
 /// The state of a policy, in one line.
-pub fn rule(policy: &Policy) -> String {
+pub fn rule(policy: &PolicyReport) -> String {
     let mut text = format!("policy {}", policy.name);
     if let (Some(active), Some(since)) = (&policy.active, policy.active_for_s) {
         text += &format!(
@@ -174,10 +174,10 @@ pub fn rule(policy: &Policy) -> String {
 }
 
 /// A table of the volumes.
-pub fn volumes(status: &Status) -> Table {
-    let mut table = Table::new(&["VOLUME", "ORIGIN", "POOL", "MODE", "SIZE", "HIT %"]);
+pub fn volumes(status: &Status) -> TextTable {
+    let mut table = TextTable::new(&["VOLUME", "ORIGIN", "POOL", "MODE", "SIZE", "HIT %"]);
     for volume in &status.volumes {
-        let hit = Rates::of(status).show(volume.hit_percent, 1);
+        let hit = SpanFigures::of(status).show(volume.hit_percent, 1);
         table.row([
             volume.name.clone(),
             volume.origin.clone(),
@@ -200,7 +200,7 @@ pub fn volumes(status: &Status) -> Table {
 
 /// A table of the logs of volumes that are write-back; nothing if none is.
 pub fn logs(status: &Status) -> String {
-    let mut table = Table::new(&["WRITE-BACK", "ORDER", "OWED", "LAG", "RATE", "COPIES"]);
+    let mut table = TextTable::new(&["WRITE-BACK", "ORDER", "OWED", "LAG", "RATE", "COPIES"]);
     let mut any = false;
     for volume in &status.volumes {
         let Some(log) = &volume.write_back else {
@@ -224,7 +224,7 @@ pub fn logs(status: &Status) -> String {
 }
 
 /// A table of the pools and their devices.
-pub fn pools(status: &Status) -> Table {
+pub fn pools(status: &Status) -> TextTable {
     let head = [
         "POOL",
         "POLICY",
@@ -236,7 +236,7 @@ pub fn pools(status: &Status) -> Table {
         "SIZE",
         "FAULTS",
     ];
-    let mut table = Table::new(&head);
+    let mut table = TextTable::new(&head);
     for pool in &status.pools {
         let used = 100.0 * f64::from(pool.lines_used) / f64::from(pool.lines.max(1));
         let mut cells = vec![
@@ -264,8 +264,8 @@ pub fn pools(status: &Status) -> Table {
     table
 }
 
-fn devices(devices: &[Device], rates: Rates) -> Table {
-    let mut table = Table::new(&[
+fn devices(devices: &[DeviceActivity], rates: SpanFigures) -> TextTable {
+    let mut table = TextTable::new(&[
         "DEVICE", "ROLE", "r/s", "r MB/s", "r us", "r us p99", "w/s", "w MB/s", "w us", "w us p99",
         "queue", "busy %", "wear %", "errors",
     ]);

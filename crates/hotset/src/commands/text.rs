@@ -2,14 +2,14 @@
 
 use control::address::NbdUri;
 use control::config::Name;
-use control::section::Section;
+use control::section::SectionText;
 
 /// A device, named by an argument.
 pub enum Argument {
     /// A device of the configuration.
     Named(String),
     /// A file, block device or NBD export: its name and the rest of its section.
-    New(String, Section),
+    New(String, SectionText),
 }
 
 /// Reads an argument: text with a slash is a path or an NBD URI.
@@ -24,13 +24,13 @@ pub fn argument(argument: &str, name: Option<&str>) -> Argument {
     if NbdUri::is_uri(argument) {
         let export = NbdUri::parse(argument).map(|uri| uri.export);
         let name = named(&export.unwrap_or_default());
-        let section = Section::default().text("nbd", argument);
+        let section = SectionText::default().text("nbd", argument);
         return Argument::New(name, section);
     }
     // A daemon may run in another directory.
     let path = std::path::absolute(argument).unwrap_or_else(|_| argument.into());
     let last = path.file_name().unwrap_or_default().to_string_lossy();
-    let section = Section::default().text("path", &path.display().to_string());
+    let section = SectionText::default().text("path", &path.display().to_string());
     Argument::New(named(&last), section)
 }
 

@@ -3,50 +3,51 @@
 mod shown;
 mod view;
 
-use crate::Failure;
-use crate::commands::daemon::{Control, interval};
-use control::client::Client;
+use crate::CommandFailure;
+use crate::commands::daemon::{ControlOption, interval};
+use control::client::ControlClient;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
-use shown::Shown;
+use shown::TopShown;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 #[derive(clap::Args)]
 pub struct Top {
     #[command(flatten)]
-    control: Control,
+    control: ControlOption,
     /// The interval, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
 }
 
-pub fn run(command: &Top) -> Result<(), Failure> {
+pub fn run(command: &Top) -> Result<(), CommandFailure> {
     if !std::io::stdout().is_terminal() {
         let what = "`hotset top` needs a terminal; use `hotset status --watch`";
-        return Err(Failure::Runtime(what.into()));
+        return Err(CommandFailure::Runtime(what.into()));
     }
     // A missing daemon is reported as by any command.
-    let client = Client::connect(&command.control.control).map_err(Failure::runtime)?;
-    let mut terminal = ratatui::try_init().map_err(Failure::runtime)?;
+    let client =
+        ControlClient::connect(&command.control.control).map_err(CommandFailure::runtime)?;
+    let mut terminal = ratatui::try_init().map_err(CommandFailure::runtime)?;
     let ended = live(command, client, &mut terminal);
     ratatui::restore();
-    ended.map_err(Failure::runtime)
+    ended.map_err(CommandFailure::runtime)
 }
 
 fn live(
     command: &Top,
-    client: Client,
+    client: ControlClient,
     terminal: &mut ratatui::DefaultTerminal,
 ) -> std::io::Result<()> {
     let mut client = Some(client);
-    let mut shown = Shown::new();
+    let mut shown = TopShown::new();
     let interval = Duration::from_secs_f64(command.interval);
     let mut due = Instant::now();
     loop {
         if due <= Instant::now() {
             let asked = match client.take() {
                 Some(client) => Ok(client),
-                None => Client::connect(&command.control.control),
+                None => ControlClient::connect(&command.control.control),
             };
             match asked.and_then(|mut client| Ok((client.status()?, client))) {
                 Ok((status, connected)) => {

@@ -6,13 +6,13 @@ mod replay;
 
 use super::elsewhere::Elsewhere;
 use super::traces::{OWN, OnDevice};
-use crate::Failure;
+use crate::CommandFailure;
 use clap::Subcommand;
 use command::convert::{self, Convert};
 use std::path::PathBuf;
 
 #[derive(Subcommand)]
-pub enum Trace {
+pub enum TraceCommand {
     /// Import a trace of another tool
     ///
     /// Reads blktrace, as text of blkparse or binary, fio's iolog, CloudPhysics
@@ -26,7 +26,7 @@ pub enum Trace {
     ///
     /// Goes on until SIGINT, SIGTERM or one of its limits; the file is written
     /// in any case.
-    Record(record::Record),
+    Record(record::RecordCommand),
     /// Send a trace to a file, a block device or a served volume
     ///
     /// Sends the reads only, unless --writes says otherwise. The load is open:
@@ -48,15 +48,17 @@ pub enum Trace {
     },
 }
 
-pub fn run(command: Trace) -> Result<(), Failure> {
+pub fn run(command: TraceCommand) -> Result<(), CommandFailure> {
     match command {
-        Trace::Import(convert) | Trace::Convert(convert) => convert::run(&convert, &OWN),
-        Trace::Record(record) => record::run(&record),
-        Trace::Replay(replay) => replay::run(&replay),
-        Trace::Workload(words) => {
+        TraceCommand::Import(convert) | TraceCommand::Convert(convert) => {
+            convert::run(&convert, &OWN)
+        }
+        TraceCommand::Record(record) => record::run(&record),
+        TraceCommand::Replay(replay) => replay::run(&replay),
+        TraceCommand::Workload(words) => {
             Err(words.refused("hotset trace workload", "hotset-lab trace workload"))
         }
-        Trace::Info {
+        TraceCommand::Info {
             traces,
             input,
             json,

@@ -1,7 +1,7 @@
 //! `hotset try`: serves two temporary files.
 
 use super::init::First;
-use crate::{Failure, serve};
+use crate::{CommandFailure, serve};
 use clap::Args;
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -28,12 +28,12 @@ impl Drop for Temporary {
     }
 }
 
-pub fn run(command: &Try) -> Result<(), Failure> {
+pub fn run(command: &Try) -> Result<(), CommandFailure> {
     let usual = || std::env::temp_dir().join(format!("hotset-try-{}", std::process::id()));
     let directory = command.directory.clone().unwrap_or_else(usual);
     let failure = |cause: std::io::Error| {
         let directory = directory.display();
-        Failure::Runtime(format!(
+        CommandFailure::Runtime(format!(
             "{directory}: {cause}; name a new directory with --directory"
         ))
     };

@@ -1,25 +1,25 @@
 //! `hotset volume`.
 
-use super::daemon::{Change, Control};
+use super::daemon::{ChangeOptions, ControlOption};
 use super::status::{listed, volumes};
 use super::table::bytes;
 use super::text::{Argument, argument};
-use crate::Failure;
+use crate::CommandFailure;
 use clap::Subcommand;
-use control::client::Client;
+use control::client::ControlClient;
 use control::config::VolumeMode;
-use control::protocol::{NamedOrNew, Request};
-use control::section::Section;
+use control::protocol::{ControlRequest, NamedOrNew};
+use control::section::SectionText;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 
 #[derive(Subcommand)]
-pub enum Volume {
+pub enum VolumeCommand {
     /// List the volumes
     List {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// Print JSON in the form of `hotset status`
         #[arg(long)]
         json: bool,
@@ -27,7 +27,7 @@ pub enum Volume {
     /// Set the caching mode of a volume
     SetMode {
         #[command(flatten)]
-        change: Change,
+        change: ChangeOptions,
         /// The volume
         volume: String,
         /// The mode
@@ -49,14 +49,14 @@ pub enum Volume {
     /// A write-back volume has its log drained first.
     Off {
         #[command(flatten)]
-        change: Change,
+        change: ChangeOptions,
         /// The volume
         volume: String,
     },
     /// Use the pool again, by the mode that the volume had, write-back with its log too
     On {
         #[command(flatten)]
-        change: Change,
+        change: ChangeOptions,
         /// The volume
         volume: String,
     },
@@ -65,7 +65,7 @@ pub enum Volume {
     /// The log is drained first, with clients served, and begun with the new device.
     ReplaceLog {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// The volume
         volume: String,
         /// The device that leaves
@@ -81,14 +81,14 @@ pub enum Volume {
     /// Reads go on. Clients' writes wait until the volume is resumed.
     Quiesce {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// The volume
         volume: String,
     },
     /// Resume the writes of a quiesced volume
     Resume {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// The volume
         volume: String,
     },
@@ -97,14 +97,14 @@ pub enum Volume {
     /// The cached lines of the volume are forgotten.
     Grow {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// The volume
         volume: String,
     },
     /// Invalidate the cached lines of a volume after others have changed its origin
     Invalidate {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// The volume
         volume: String,
     },
@@ -114,7 +114,7 @@ pub enum Volume {
     /// status is that of COMMAND.
     Snapshot {
         #[command(flatten)]
-        control: Control,
+        control: ControlOption,
         /// COMMAND restores a snapshot: forget the cached lines before the volume goes on
         #[arg(long)]
         restore: bool,
@@ -127,7 +127,7 @@ pub enum Volume {
     /// Add a volume and offer it to clients
     Add {
         #[command(flatten)]
-        change: Change,
+        change: ChangeOptions,
         /// Its name
         volume: String,
         /// A device of the configuration, the path of a file or block device, or an NBD URI
@@ -149,16 +149,17 @@ pub enum Volume {
     /// Remove a volume once its requests in flight have ended; its data stay on the origin
     Remove {
         #[command(flatten)]
-        change: Change,
+        change: ChangeOptions,
         /// The volume
         volume: String,
     },
 }
 
-pub fn run(command: Volume) -> Result<(), Failure> {
+pub fn run(command: VolumeCommand) -> Result<(), CommandFailure> {
+    use ControlRequest::*;
     let (change, request) = match command {
-        Volume::List { control, json } => return list(&control, json),
-        Volume::SetMode {
+        VolumeCommand::List { control, json } => return list(&control, json),
+        VolumeCommand::SetMode {
             change,
             volume,
             mode,
@@ -171,11 +172,11 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             }
             (change, mode_set(volume, mode, &log, journal, controllers)?)
         }
-        Volume::Off { change, volume } => {
-            gives_up_log(change, Request::SetOff { volume, off: true })?
+        VolumeCommand::Off { change, volume } => {
+            gives_up_log(change, SetOff { volume, off: true })?
         }
-        Volume::On { change, volume } => (change, Request::SetOff { volume, off: false }),
-        Volume::ReplaceLog {
+        VolumeCommand::On { change, volume } => (change, SetOff { volume, off: false }),
+        VolumeCommand::ReplaceLog {
             control,
             volume,
             device,
@@ -183,22 +184,19 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             controller,
         } => {
             let by = log_device(&by, &mut controller.into_iter());
-            gives_up_log(
-                control.lasting(),
-                Request::ReplaceLog { volume, device, by },
-            )?
+            gives_up_log(control.lasting(), ReplaceLog { volume, device, by })?
         }
-        Volume::Quiesce { control, volume } => (control.once(), Request::Quiesce { volume }),
-        Volume::Resume { control, volume } => (control.once(), Request::Resume { volume }),
-        Volume::Grow { control, volume } => (control.once(), Request::GrowVolume { volume }),
-        Volume::Invalidate { control, volume } => (control.once(), Request::Invalidate { volume }),
-        Volume::Snapshot {
+        VolumeCommand::Quiesce { control, volume } => (control.once(), Quiesce { volume }),
+        VolumeCommand::Resume { control, volume } => (control.once(), Resume { volume }),
+        VolumeCommand::Grow { control, volume } => (control.once(), GrowVolume { volume }),
+        VolumeCommand::Invalidate { control, volume } => (control.once(), Invalidate { volume }),
+        VolumeCommand::Snapshot {
             control,
             restore,
             volume,
             command,
         } => return snapshot(&control, volume, restore, &command),
-        Volume::Add {
+        VolumeCommand::Add {
             change,
             volume,
             origin,
@@ -208,7 +206,7 @@ pub fn run(command: Volume) -> Result<(), Failure> {
             read_only,
         } => {
             let (origin, device) = origin_of(&origin, read_only);
-            let volume = Section::default()
+            let volume = SectionText::default()
                 .text("name", &volume)
                 .text("origin", &origin)
                 .text("pool", &pool)
@@ -216,18 +214,16 @@ pub fn run(command: Volume) -> Result<(), Failure> {
                 .optional("size", size.as_deref())
                 .flag("read_only", read_only)
                 .finish();
-            (change, Request::AddVolume { volume, device })
+            (change, AddVolume { volume, device })
         }
-        Volume::Remove { change, volume } => {
-            gives_up_log(change, Request::RemoveVolume { volume })?
-        }
+        VolumeCommand::Remove { change, volume } => gives_up_log(change, RemoveVolume { volume })?,
     };
     change.carry_out(&request)
 }
 
-fn list(control: &Control, json: bool) -> Result<(), Failure> {
-    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
-    let status = client.status().map_err(Failure::runtime)?;
+fn list(control: &ControlOption, json: bool) -> Result<(), CommandFailure> {
+    let mut client = ControlClient::connect(&control.control).map_err(CommandFailure::runtime)?;
+    let status = client.status().map_err(CommandFailure::runtime)?;
     listed(json, &status.volumes, &volumes(&status))
 }
 
@@ -243,7 +239,10 @@ fn origin_of(text: &str, read_only: bool) -> (String, Option<String>) {
 }
 
 /// A change for which a volume gives up its log, once its dirty data is printed.
-fn gives_up_log(change: Change, request: Request) -> Result<(Change, Request), Failure> {
+fn gives_up_log(
+    change: ChangeOptions,
+    request: ControlRequest,
+) -> Result<(ChangeOptions, ControlRequest), CommandFailure> {
     if let Some(volume) = request.volume() {
         announce(&change.control, volume)?;
     }
@@ -257,19 +256,19 @@ fn mode_set(
     log: &[String],
     journal: Option<String>,
     controllers: Vec<String>,
-) -> Result<Request, Failure> {
+) -> Result<ControlRequest, CommandFailure> {
     let mut controllers = controllers.into_iter();
     let devices = log.iter().chain(&journal);
     let mut log: Vec<_> = devices
         .map(|device| log_device(device, &mut controllers))
         .collect();
     if let Some(controller) = controllers.next() {
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "no new device is left for --controllers {controller}; leave it out"
         )));
     }
     let journal = journal.and_then(|_| log.pop());
-    Ok(Request::SetMode {
+    Ok(ControlRequest::SetMode {
         volume,
         mode,
         log,
@@ -292,42 +291,42 @@ fn log_device(device: &str, controllers: &mut impl Iterator<Item = String>) -> N
 /// Runs `command` while the daemon holds `volume`. The hold lasts as long as a connection, which
 /// the command inherits: if this process is killed, the volume is held until the command has ended.
 fn snapshot(
-    control: &Control,
+    control: &ControlOption,
     volume: String,
     forget: bool,
     command: &[OsString],
-) -> Result<(), Failure> {
-    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
+) -> Result<(), CommandFailure> {
+    let mut client = ControlClient::connect(&control.control).map_err(CommandFailure::runtime)?;
     client
-        .command(&Request::Hold { volume, forget })
-        .map_err(Failure::runtime)?;
+        .command(&ControlRequest::Hold { volume, forget })
+        .map_err(CommandFailure::runtime)?;
     // SAFETY: the descriptor is open, and no memory is involved.
     let inherited = unsafe { libc::fcntl(client.connection().as_raw_fd(), libc::F_SETFD, 0) };
     if inherited < 0 {
-        return Err(Failure::runtime(std::io::Error::last_os_error()));
+        return Err(CommandFailure::runtime(std::io::Error::last_os_error()));
     }
     let (program, arguments) = command.split_first().expect("clap requires one");
     let ran = std::process::Command::new(program).args(arguments).status();
     client
-        .command(&Request::Release)
-        .map_err(Failure::runtime)?;
+        .command(&ControlRequest::Release)
+        .map_err(CommandFailure::runtime)?;
     let ran = ran.map_err(|error| {
         let program = program.display();
-        Failure::Runtime(format!(
+        CommandFailure::Runtime(format!(
             "{program} cannot be run ({error}); correct COMMAND"
         ))
     })?;
     let killed = |signal: Option<i32>| signal.map_or(1, |signal| 128 + signal);
     match ran.code().unwrap_or_else(|| killed(ran.signal())) {
         0 => Ok(()),
-        status => Err(Failure::Answered(u8::try_from(status).unwrap_or(1))),
+        status => Err(CommandFailure::Answered(u8::try_from(status).unwrap_or(1))),
     }
 }
 
 /// Prints the dirty data of a volume that is to give up its log. The write-back may take hours.
-fn announce(control: &Control, volume: &str) -> Result<(), Failure> {
-    let mut client = Client::connect(&control.control).map_err(Failure::runtime)?;
-    let status = client.status().map_err(Failure::runtime)?;
+fn announce(control: &ControlOption, volume: &str) -> Result<(), CommandFailure> {
+    let mut client = ControlClient::connect(&control.control).map_err(CommandFailure::runtime)?;
+    let status = client.status().map_err(CommandFailure::runtime)?;
     let mut volumes = status.volumes.iter();
     let log = volumes
         .find(|found| found.name == volume)

@@ -1,14 +1,14 @@
 //! `hotset web`.
 
-use crate::Failure;
-use crate::commands::daemon::Control;
+use crate::CommandFailure;
+use crate::commands::daemon::ControlOption;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 #[derive(clap::Args)]
-pub struct Web {
+pub struct WebCommand {
     #[command(flatten)]
-    control: Control,
+    control: ControlOption,
     /// The address to listen on; other than on this machine only with TLS
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8443")]
     listen: SocketAddr,
@@ -40,7 +40,7 @@ pub struct Web {
     sendmail: PathBuf,
 }
 
-pub fn run(command: Web) -> Result<(), Failure> {
+pub fn run(command: WebCommand) -> Result<(), CommandFailure> {
     let prices = command.prices.as_deref();
     let options = web::Options {
         listen: command.listen,
@@ -51,5 +51,5 @@ pub fn run(command: Web) -> Result<(), Failure> {
         webhook: command.webhook,
         mail: command.mail_to.map(|to| (to, command.sendmail)),
     };
-    web::run(options).map_err(Failure::Runtime)
+    web::run(options).map_err(CommandFailure::Runtime)
 }

@@ -13,9 +13,9 @@
 //! A loop device has a lock of its own, and its file has another: the bytes that the device shows
 //! are locked too ([`Behind`]), so that the file is not a second device.
 
-use block::{IoError, IoResult, Kind, Nanos, Timer};
+use block::{IoError, IoErrorKind, IoResult, Nanos, Timer};
 use control::address::NbdUri;
-use control::place::Place;
+use control::place::BasePlace;
 use node::{CLAIM_ATTEMPTS, CLAIM_PAUSE};
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::os::fd::AsRawFd;
@@ -30,7 +30,7 @@ pub const OPEN_MAX: Nanos = Nanos::from_secs(10);
 pub fn wait<T>(mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
     for _ in 1..CLAIM_ATTEMPTS {
         match claim() {
-            Err(error) if error.kind() == Kind::Busy => {}
+            Err(error) if error.kind() == IoErrorKind::Busy => {}
             other => return other,
         }
         std::thread::sleep(std::time::Duration::from_nanos(CLAIM_PAUSE.0));
@@ -42,7 +42,7 @@ pub fn wait<T>(mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
 /// to end.
 pub fn stays_listened(path: &Path) -> bool {
     let free = wait(|| match uring::is_listened(path) {
-        true => Err(IoError::new(Kind::Busy, "is listened on")),
+        true => Err(IoError::new(IoErrorKind::Busy, "is listened on")),
         false => Ok(()),
     });
     free.is_err()
@@ -57,30 +57,31 @@ pub async fn once_left<T>(
     path: &Path,
     open: impl AsyncFnMut() -> IoResult<T>,
 ) -> IoResult<T> {
-    let is_left = |error: &IoError| error.kind() == Kind::Busy && uring::is_left_locked(path);
+    let is_left =
+        |error: &IoError| error.kind() == IoErrorKind::Busy && uring::is_left_locked(path);
     node::retried(timer, LEFT_ATTEMPTS, is_left, open).await
 }
 
 /// Keeps other daemons away from an export until dropped.
-pub struct Claim(#[expect(dead_code, reason = "held for its drop")] File);
+pub struct ExportClaim(#[expect(dead_code, reason = "held for its drop")] File);
 
-impl Claim {
+impl ExportClaim {
     /// Claims the export at `uri`. Refused if a daemon has the export, this one too.
-    pub fn new(uri: &NbdUri) -> IoResult<Claim> {
+    pub fn new(uri: &NbdUri) -> IoResult<ExportClaim> {
         let mut refused = None;
         for folder in folders() {
             match private(&folder) {
-                Ok(()) => return Claim::within(&folder, uri),
+                Ok(()) => return ExportClaim::within(&folder, uri),
                 Err(cause) => refused = refused.or(Some((folder, cause))),
             }
         }
         let (folder, cause) = refused.expect("there is a temporary folder");
         let what = "is not a folder of this user, which claims on exports need; remove it";
-        let error = IoError::new(Kind::Denied, what).on(folder.display().to_string());
+        let error = IoError::new(IoErrorKind::Denied, what).on(folder.display().to_string());
         Err(error.because(cause))
     }
 
-    fn within(folder: &Path, uri: &NbdUri) -> IoResult<Claim> {
+    fn within(folder: &Path, uri: &NbdUri) -> IoResult<ExportClaim> {
         let hash = twox_hash::XxHash3_64::oneshot(uri.place().as_bytes());
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(false);
@@ -91,14 +92,14 @@ impl Claim {
                 return refused.on(uri.to_string());
             }
             let what = "cannot be claimed against other daemons";
-            let error = IoError::new(Kind::Denied, what).on(uri.to_string());
+            let error = IoError::new(IoErrorKind::Denied, what).on(uri.to_string());
             error.because(cause)
         })?;
         match uring::claim(&file) {
-            Ok(()) => Ok(Claim(file)),
-            Err(error) if error.kind() == Kind::Busy => {
+            Ok(()) => Ok(ExportClaim(file)),
+            Err(error) if error.kind() == IoErrorKind::Busy => {
                 let what = "is in use by another hotset; stop that, or give each its own export";
-                Err(IoError::new(Kind::Busy, what).on(uri.to_string()))
+                Err(IoError::new(IoErrorKind::Busy, what).on(uri.to_string()))
             }
             Err(error) => Err(error.on(uri.to_string())),
         }
@@ -142,7 +143,7 @@ impl Behind {
     /// Claims the file behind the device at `path`; `None` for a device that is no loop device, or
     /// with a file out of reach. `Busy` if another has the file.
     pub fn claim(path: &Path) -> IoResult<Option<Behind>> {
-        let place = Place::at(path);
+        let place = BasePlace::at(path);
         let Some(backing) = &place.backing else {
             return Ok(None);
         };
@@ -159,7 +160,7 @@ impl Behind {
                 "is a loop device over {}, which another process uses; stop that first",
                 backing.display()
             );
-            IoError::new(Kind::Busy, what).on(path.display().to_string())
+            IoError::new(IoErrorKind::Busy, what).on(path.display().to_string())
         };
         // Other parts of the file may be devices too.
         if let Err(TryLockError::WouldBlock) = file.try_lock_shared() {
@@ -204,8 +205,8 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
 
-    fn claim(folder: &Path, text: &str) -> IoResult<Claim> {
-        Claim::within(folder, &NbdUri::parse(text).unwrap())
+    fn claim(folder: &Path, text: &str) -> IoResult<ExportClaim> {
+        ExportClaim::within(folder, &NbdUri::parse(text).unwrap())
     }
 
     #[test]
@@ -254,7 +255,7 @@ mod tests {
         let first = claim(uri("s", "a")).unwrap();
         let other_export = claim(uri("s", "b")).unwrap();
         let error = claim(uri("alias", "a")).err().unwrap();
-        assert_eq!(error.kind(), Kind::Busy);
+        assert_eq!(error.kind(), IoErrorKind::Busy);
         assert!(
             error.to_string().contains("in use by another hotset"),
             "{error}"
@@ -285,7 +286,7 @@ mod tests {
         wait(|| uring::claim(&mine)).unwrap();
         holder.join().unwrap();
         let error = wait(|| uring::claim(&open())).unwrap_err();
-        assert_eq!(error.kind(), Kind::Busy);
+        assert_eq!(error.kind(), IoErrorKind::Busy);
         drop(mine);
     }
 

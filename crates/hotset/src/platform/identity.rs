@@ -3,8 +3,8 @@
 //! Not here: conclusions from an identity (`layout::likeness`).
 
 use super::machine::block_device;
-use control::place::Place;
-use layout::{Fact, Identity};
+use control::place::BasePlace;
+use layout::{DeviceIdentity, Fact};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
@@ -14,9 +14,9 @@ use std::path::Path;
 type Facts = BTreeMap<Fact, String>;
 
 /// The identity of `place`, a path or a URI.
-pub fn identity(place: &str) -> Identity {
+pub fn identity(place: &str) -> DeviceIdentity {
     let Ok(meta) = fs::metadata(place) else {
-        return Identity::new(place);
+        return DeviceIdentity::new(place);
     };
     let mut facts = Facts::from([(Fact::Path, place.to_owned())]);
     let former = match block_device(&meta) {
@@ -32,7 +32,7 @@ pub fn identity(place: &str) -> Identity {
         }
     };
     facts.insert(Fact::Former, former);
-    Identity::of(&facts)
+    DeviceIdentity::of(&facts)
 }
 
 /// The text of a file of sysfs, if not empty.
@@ -93,7 +93,7 @@ fn from_udev(known: &str, facts: &mut Facts) {
 
 /// Adds the facts on a loop device: its file, and the part of that file.
 fn loop_device(path: &Path, facts: &mut Facts) {
-    let place = Place::at(path);
+    let place = BasePlace::at(path);
     if let Some(backing) = &place.backing
         && let Ok(meta) = fs::metadata(backing)
         && block_device(&meta).is_none()

@@ -9,16 +9,16 @@ use control::status::Status;
 use control::users;
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::serve::{Listening, Tls};
-use nbd::tls::{Acceptor, Identity, Step};
-use node::{About, Frontend, Later, NbdFrontend, Platform as _, ServedVolume};
+use nbd::tls::{Acceptor, TlsIdentity, TlsStep};
+use node::{Frontend, Later, NbdFrontend, Platform as _, ServedVolume, VolumeAbout};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
-use uring::{Uring, UringDriver, Worker};
+use uring::{AsideWorker, Uring, UringDriver};
 
 /// A socket that is listened on, before it is served.
 #[derive(Clone)]
-pub struct Socket {
+pub struct BoundSocket {
     /// The address, as the configuration names it.
     place: String,
     target: TargetId,
@@ -30,9 +30,9 @@ pub struct Socket {
 /// The contents of the files of a listener's certificate, key and authority.
 type Shown = [Option<Vec<u8>>; 3];
 
-impl Socket {
+impl BoundSocket {
     /// Listens on the address of `listen`; `None` if that is not for NBD.
-    pub fn open(host: &Uring, listen: &Listen) -> IoResult<Option<Socket>> {
+    pub fn open(host: &Uring, listen: &Listen) -> IoResult<Option<BoundSocket>> {
         let address = match (&listen.unix, &listen.tcp) {
             (Some(path), _) => Address::Unix(path.value.display().to_string().into()),
             (None, Some(tcp)) => Address::Tcp(tcp.value.0.to_string().into()),
@@ -43,7 +43,7 @@ impl Socket {
         let (target, bound) = host
             .listen(&address)
             .map_err(|error| named(error, listen))?;
-        Ok(Some(Socket {
+        Ok(Some(BoundSocket {
             place: listen.place(),
             target,
             tls,
@@ -82,19 +82,19 @@ fn tls(shown: &Shown) -> IoResult<Option<Tls>> {
     let [Some(certificates), Some(key), authority] = shown else {
         return Ok(None);
     };
-    let acceptor = Acceptor::new(Identity { certificates, key }, authority.as_deref())?;
+    let acceptor = Acceptor::new(TlsIdentity { certificates, key }, authority.as_deref())?;
     Ok(Some((acceptor, TlsPolicy::Required)))
 }
 
 /// A socket that is served.
-struct Open {
+struct OpenSocket {
     place: String,
     bound: Address,
     shown: Shown,
     listening: Rc<Listening>,
 }
 
-impl Open {
+impl OpenSocket {
     /// The URI of the export `name`, which is plain ASCII; of all exports if `name` is empty.
     fn uri(&self, name: &str) -> String {
         let tls = if self.shown[0].is_some() { "s" } else { "" };
@@ -110,7 +110,7 @@ pub struct NbdSockets {
     platform: UringPlatform,
     host: Uring,
     server: NbdFrontend<ServedVolume<UringDriver>>,
-    open: RefCell<Vec<Open>>,
+    open: RefCell<Vec<OpenSocket>>,
     shakes_aside: Cell<bool>,
 }
 
@@ -140,10 +140,10 @@ impl NbdSockets {
         if self.shakes_aside.get() {
             return Ok(());
         }
-        let thread = Worker::new("tls")?;
+        let thread = AsideWorker::new("tls")?;
         self.server
             .server
-            .shake_hands_by(Rc::new(move |step: Step| {
+            .shake_hands_by(Rc::new(move |step: TlsStep| {
                 let thread = thread.clone();
                 Box::pin(async move { thread.run(move || step.run()).await })
             }));
@@ -152,7 +152,7 @@ impl NbdSockets {
     }
 
     /// Serves the clients of `socket`.
-    pub fn serve(&self, socket: Socket) {
+    pub fn serve(&self, socket: BoundSocket) {
         let listening = Listening::new(socket.tls);
         let listener = self.platform.local().listener(socket.target);
         let (server, shown) = (self.server.server.clone(), listening.clone());
@@ -160,7 +160,7 @@ impl NbdSockets {
         spawn.spawn(async move {
             server.serve_with(listener, shown).await;
         });
-        self.open.borrow_mut().push(Open {
+        self.open.borrow_mut().push(OpenSocket {
             place: socket.place,
             bound: socket.bound,
             shown: socket.shown,
@@ -175,7 +175,12 @@ impl NbdSockets {
 }
 
 impl Frontend<ServedVolume<UringDriver>> for NbdSockets {
-    fn add(&self, name: &str, gate: Gate<ServedVolume<UringDriver>>, about: &About) -> IoResult {
+    fn add(
+        &self,
+        name: &str,
+        gate: Gate<ServedVolume<UringDriver>>,
+        about: &VolumeAbout,
+    ) -> IoResult {
         self.server.add(name, gate, about)
     }
 
@@ -183,7 +188,7 @@ impl Frontend<ServedVolume<UringDriver>> for NbdSockets {
         &'a self,
         name: &'a str,
         gate: &'a Gate<ServedVolume<UringDriver>>,
-        about: &'a About,
+        about: &'a VolumeAbout,
         grace: Nanos,
     ) -> Later<'a, IoResult> {
         self.server.change(name, gate, about, grace)
@@ -198,7 +203,7 @@ impl Frontend<ServedVolume<UringDriver>> for NbdSockets {
     }
 
     fn open(&self, listen: &Listen) -> IoResult {
-        if let Some(socket) = Socket::open(&self.host, listen)? {
+        if let Some(socket) = BoundSocket::open(&self.host, listen)? {
             if socket.tls.is_some() {
                 self.shake_hands_aside()?;
             }

@@ -6,13 +6,13 @@
 
 use super::claim::{OPEN_MAX, once_left};
 use super::ublk::stack::refuse_own;
-use block::{Deadline, IoError, IoResult, Kind, TargetId, Timer};
+use block::{Deadline, IoError, IoErrorKind, IoResult, TargetId, Timer};
 use layout::{
-    Area, BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, SUPERBLOCK_BLOCKS, Superblock,
+    BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, PlannedArea, PoolSuperblock, SUPERBLOCK_BLOCKS,
     SuperblockError, WITNESS_BLOCKS, witness_superblock,
 };
 use node::{LogWitness, Remembered};
-use shard::{Disk, Local};
+use shard::{Local, ShardDisk};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
@@ -39,7 +39,7 @@ fn cannot(path: &Path, cause: std::io::Error) -> IoError {
     }
     let what = "what pools remember cannot be kept here: let this user write it, free some space, \
                 or set `state` of [daemon] to a directory that can be written";
-    let error = IoError::new(Kind::Denied, what).on(path.display().to_string());
+    let error = IoError::new(IoErrorKind::Denied, what).on(path.display().to_string());
     error.because(cause)
 }
 
@@ -49,7 +49,7 @@ pub async fn witness(
     pool: &str,
     host: &Uring,
     local: &Local<UringDriver>,
-) -> IoResult<(TargetId, Disk<UringDriver>)> {
+) -> IoResult<(TargetId, ShardDisk<UringDriver>)> {
     let path = file_of(state, pool);
     let is_ours = |bytes: &[u8]| superblock(bytes).is_ok();
     let whole = WITNESS_BLOCKS * BLOCK_BYTES as u64;
@@ -60,8 +60,8 @@ pub async fn witness(
 }
 
 /// Decodes the superblock of a pool's witness.
-fn superblock(bytes: &[u8]) -> Result<Superblock, SuperblockError> {
-    witness_superblock(|area: Area| {
+fn superblock(bytes: &[u8]) -> Result<PoolSuperblock, SuperblockError> {
+    witness_superblock(|area: PlannedArea| {
         let [start, end] = [area.start, area.end()].map(|block| block as usize * BLOCK_BYTES);
         bytes.get(start..end).map(<[u8]>::to_vec)
     })
@@ -73,7 +73,7 @@ pub async fn log_witness(
     volume: &str,
     host: &Uring,
     local: &Local<UringDriver>,
-) -> IoResult<(TargetId, Disk<UringDriver>)> {
+) -> IoResult<(TargetId, ShardDisk<UringDriver>)> {
     let path = log_file_of(state, volume);
     let is_ours = |bytes: &[u8]| LogSuperblock::decode(&bytes[..BLOCK_BYTES]).is_ok();
     let (state, file) = (state.to_owned(), path.clone());
@@ -96,7 +96,7 @@ fn make(state: &Path, path: &Path, whole: u64, is_ours: fn(&[u8]) -> bool) -> Io
     bytes.resize(whole as usize, 0);
     if bytes.iter().any(|byte| *byte != 0) && !is_ours(&bytes) {
         let what = "is somebody else's, or was cut short; move it away";
-        return Err(IoError::new(Kind::Invalid, what).on(path.display().to_string()));
+        return Err(IoError::new(IoErrorKind::Invalid, what).on(path.display().to_string()));
     }
     let used = bytes
         .iter()
@@ -136,7 +136,7 @@ pub async fn in_time<T>(
     let done = Deadline::new(timer, OPEN_MAX).bound(work).await;
     done.unwrap_or_else(|| {
         let what = "does not answer; see to the file system of `state`";
-        Err(IoError::new(Kind::Timeout, what).on(path.display().to_string()))
+        Err(IoError::new(IoErrorKind::Timeout, what).on(path.display().to_string()))
     })
 }
 
@@ -144,7 +144,7 @@ async fn open(
     path: &Path,
     host: &Uring,
     local: &Local<UringDriver>,
-) -> IoResult<(TargetId, Disk<UringDriver>)> {
+) -> IoResult<(TargetId, ShardDisk<UringDriver>)> {
     let options = DiskOptions {
         buffered: true,
         read_only: false,
@@ -206,7 +206,7 @@ pub fn logs(state: &Path) -> IoResult<Vec<LogWitness>> {
                      {error}; if both devices of its log are there, which say the same, or it is \
                      not hotset's, move it away"
                 );
-                return Err(IoError::new(Kind::Corrupt, what).on(file.display().to_string()));
+                return Err(IoError::new(IoErrorKind::Corrupt, what).on(file.display().to_string()));
             }
         }
     }
@@ -245,7 +245,7 @@ fn unidentified(path: &Path, cause: std::io::Error) -> IoError {
     }
     let what = "which volumes this pool remembers cannot be read: let this user read it, or \
                 remove it to give the pool up";
-    let error = IoError::new(Kind::Denied, what).on(path.display().to_string());
+    let error = IoError::new(IoErrorKind::Denied, what).on(path.display().to_string());
     error.because(cause)
 }
 

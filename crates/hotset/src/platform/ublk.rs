@@ -17,20 +17,22 @@ mod mounts;
 pub mod stack;
 
 use block::{
-    Device, Gate, Geometry, IoError, IoResult, Kind, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors,
+    Device, Gate, Geometry, IoError, IoErrorKind, IoResult, Nanos, PAGE_BYTES, SECTOR_BYTES,
+    Sectors,
 };
 use control::config::Config;
 use control::doors::Queues;
 use control::status::Status;
-use node::{About, Event as NodeEvent, Frontend, Later, Platform, ServedVolume};
-use port::{Options, Server};
-use shard::Queue;
+use node::{Frontend, Later, NodeEvent, Platform, ServedVolume, VolumeAbout};
+use port::{Options, PortServer};
+use shard::ShardPort;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use ublk::uapi::{REQUEST_MAX, block_device};
 use ublk::{
-    Attach, Command, Control, DeviceInfo, Event, Found, Params, Step, Wanted, choose, mark,
+    Attach, AttachEvent, AttachStep, DeviceInfo, Found, Params, UblkCommand, UblkControl,
+    WantedDevice, choose, mark,
 };
 use uring::{Uring, UringDriver};
 
@@ -47,23 +49,23 @@ const PARTITIONS_MAX: Nanos = Nanos::from_secs(5);
 /// Interval of looks at a device that is being made.
 const TICK: Nanos = Nanos::from_millis(10);
 
-type Served = Server<Queue<UringDriver>, ServedVolume<UringDriver>>;
+type Served = PortServer<ShardPort<UringDriver>, ServedVolume<UringDriver>>;
 
 /// Makes a block device of each volume that the configuration attaches.
 #[derive(Clone)]
-pub struct UblkFrontend(Rc<Inner>);
+pub struct UblkFrontend(Rc<UblkShared>);
 
-struct Inner {
+struct UblkShared {
     platform: UringPlatform,
     host: Uring,
     states: RefCell<BTreeMap<String, Entry>>,
 }
 
 /// The state of a volume's device; the same entry for as long as the volume is to have the device.
-type Entry = Rc<RefCell<State>>;
+type Entry = Rc<RefCell<AttachState>>;
 
 #[derive(Clone)]
-enum State {
+enum AttachState {
     Attaching,
     Live(u32, Rc<Served>),
     Failed(String),
@@ -72,13 +74,13 @@ enum State {
 /// The path of a live device.
 fn path(entry: &Entry) -> Option<String> {
     match &*entry.borrow() {
-        State::Live(id, _) => Some(format!("/dev/{}", block_device(*id))),
-        State::Failed(_) | State::Attaching => None,
+        AttachState::Live(id, _) => Some(format!("/dev/{}", block_device(*id))),
+        AttachState::Failed(_) | AttachState::Attaching => None,
     }
 }
 
 /// The device that a volume is to have.
-struct Plan {
+struct DevicePlan {
     name: String,
     mark: u64,
     queues: Queues,
@@ -89,7 +91,7 @@ struct Plan {
 
 /// The progress of making a device.
 #[derive(Default)]
-struct Progress {
+struct AttachProgress {
     served: Option<Rc<Served>>,
     /// The device's number, if made here.
     made: Option<u32>,
@@ -102,7 +104,7 @@ impl UblkFrontend {
         if !config.attachments.is_empty() {
             uring::ublk_available()?;
         }
-        Ok(UblkFrontend(Rc::new(Inner {
+        Ok(UblkFrontend(Rc::new(UblkShared {
             platform: platform.clone(),
             host,
             states: RefCell::default(),
@@ -113,7 +115,7 @@ impl UblkFrontend {
     /// live devices.
     pub async fn settled(&self) -> Vec<String> {
         let timer = self.0.platform.local().env().timer;
-        let is_attaching = |entry: &Entry| matches!(*entry.borrow(), State::Attaching);
+        let is_attaching = |entry: &Entry| matches!(*entry.borrow(), AttachState::Attaching);
         while self.0.states.borrow().values().any(is_attaching) {
             timer.sleep(TICK).await;
         }
@@ -126,15 +128,15 @@ impl UblkFrontend {
     pub fn left(&self, config: &Config) -> Vec<String> {
         let states = self.0.states.borrow();
         let live = states.values().filter_map(|entry| match &*entry.borrow() {
-            State::Live(id, _) => Some(*id),
-            State::Failed(_) | State::Attaching => None,
+            AttachState::Live(id, _) => Some(*id),
+            AttachState::Failed(_) | AttachState::Attaching => None,
         });
         let live: Vec<_> = live.collect();
         let attaches = |name: &str| config.attachments.iter().any(|a| a.ublk.as_str() == name);
         // A process that may not ask the driver has no devices.
         let ours = devices::ours().unwrap_or_default().into_iter();
         let left = ours.filter(|(name, info)| {
-            let waits = info.state != ublk::State::Dead && !devices::is_served(info);
+            let waits = info.state != ublk::UblkState::Dead && !devices::is_served(info);
             waits && !live.contains(&info.id) && !attaches(name)
         });
         left.map(|(name, info)| {
@@ -149,15 +151,15 @@ impl UblkFrontend {
     }
 }
 
-impl Inner {
+impl UblkShared {
     /// Makes the device, again and again until it is there or no longer wanted.
-    async fn attach(self: Rc<Self>, plan: Plan, entry: Entry) {
+    async fn attach(self: Rc<Self>, plan: DevicePlan, entry: Entry) {
         let timer = self.platform.local().env().timer;
         let mut said = String::new();
         loop {
             match self.attempt(&plan).await {
                 Ok((id, served)) => {
-                    *entry.borrow_mut() = State::Live(id, served.clone());
+                    *entry.borrow_mut() = AttachState::Live(id, served.clone());
                     return self.watch(&plan.name, id, served, &entry).await;
                 }
                 Err(why) => {
@@ -166,14 +168,14 @@ impl Inner {
                         self.platform.event(NodeEvent::Frontend { what });
                         said.clone_from(&why);
                     }
-                    *entry.borrow_mut() = State::Failed(why);
+                    *entry.borrow_mut() = AttachState::Failed(why);
                 }
             }
             timer.sleep(AGAIN).await;
             if !self.is_current(&plan.name, &entry) {
                 return;
             }
-            *entry.borrow_mut() = State::Attaching;
+            *entry.borrow_mut() = AttachState::Attaching;
         }
     }
 
@@ -182,8 +184,8 @@ impl Inner {
         states.get(name).is_some_and(|now| Rc::ptr_eq(now, entry))
     }
 
-    async fn attempt(&self, plan: &Plan) -> Result<(u32, Rc<Served>), String> {
-        let mut progress = Progress::default();
+    async fn attempt(&self, plan: &DevicePlan) -> Result<(u32, Rc<Served>), String> {
+        let mut progress = AttachProgress::default();
         let made = self.make(plan, &mut progress).await;
         match (made, progress.served.take()) {
             (Ok(id), Some(served)) => {
@@ -207,7 +209,7 @@ impl Inner {
                     served.close();
                 }
                 if let Some(id) = progress.made {
-                    let _ = self.ask(Control::of(Command::Delete, id)).await;
+                    let _ = self.ask(UblkControl::of(UblkCommand::Delete, id)).await;
                     devices::forget(id);
                 }
                 Err(format!("volume {} cannot be attached: {why}", plan.name))
@@ -216,12 +218,12 @@ impl Inner {
     }
 
     /// Follows the machine of a device to its end. Returns the device's number.
-    async fn make(&self, plan: &Plan, progress: &mut Progress) -> Result<u32, String> {
+    async fn make(&self, plan: &DevicePlan, progress: &mut AttachProgress) -> Result<u32, String> {
         let name = &plan.name;
         let found = self.host.aside(devices::found).await.map_err(to_message)?;
         let found = found.map_err(to_message)?;
         let known = choose(&found, plan.mark, name).map_err(to_message)?;
-        let mut machine = Attach::new(Wanted {
+        let mut machine = Attach::new(WantedDevice {
             mark: plan.mark,
             pid: std::process::id(),
             queues: plan.queues.count as u16,
@@ -229,18 +231,18 @@ impl Inner {
             params: plan.params,
             known,
         });
-        let mut event = Event::Begin;
+        let mut event = AttachEvent::Begin;
         loop {
             event = match machine.step(event) {
-                Step::Control(control) => {
-                    Event::Answer(self.ask(control).await.map_err(to_message)?)
+                AttachStep::Control(control) => {
+                    AttachEvent::Answer(self.ask(control).await.map_err(to_message)?)
                 }
-                Step::Look(pid) => Event::Runs(devices::runs(pid)),
-                Step::Pause(span) => {
+                AttachStep::Look(pid) => AttachEvent::Runs(devices::runs(pid)),
+                AttachStep::Pause(span) => {
                     self.platform.local().env().timer.sleep(span).await;
-                    Event::Paused
+                    AttachEvent::Paused
                 }
-                Step::Begin(info) => {
+                AttachStep::Begin(info) => {
                     progress.made = Some(info.id);
                     // Before the start: udev reads the name once the block device is there.
                     devices::record(info.id, name, true).map_err(to_message)?;
@@ -250,16 +252,16 @@ impl Inner {
                     if begun == Ok(false) {
                         devices::record(info.id, name, false).map_err(to_message)?;
                     }
-                    Event::Answer(begun.map(|_| Vec::new()))
+                    AttachEvent::Answer(begun.map(|_| Vec::new()))
                 }
-                Step::Serve(info) => {
+                AttachStep::Serve(info) => {
                     self.take_name(info.id, name, &found)?;
                     let served = self.serve(&info, plan.gate.clone(), plan.options);
                     progress.served = Some(served.map_err(to_message)?);
-                    Event::Serving
+                    AttachEvent::Serving
                 }
-                Step::Live(id) => return Ok(id),
-                Step::Refused(why, made) => {
+                AttachStep::Live(id) => return Ok(id),
+                AttachStep::Refused(why, made) => {
                     progress.made = made;
                     return Err(why.to_string());
                 }
@@ -268,7 +270,7 @@ impl Inner {
     }
 
     /// Reads the bytes for the start of a device; none if the volume does not answer.
-    async fn edges(&self, plan: &Plan) -> begin::Edges {
+    async fn edges(&self, plan: &DevicePlan) -> begin::Edges {
         let timer = self.platform.local().env().timer;
         let reading = begin::Edges::read(&plan.gate);
         timer.timeout(EDGES_MAX, reading).await.unwrap_or_default()
@@ -299,10 +301,10 @@ impl Inner {
         let target = self.host.open_port(info)?;
         let port = self.platform.local().port(target)?;
         let env = self.platform.local().env();
-        Ok(Server::begin(port, gate, options, env))
+        Ok(PortServer::begin(port, gate, options, env))
     }
 
-    async fn ask(&self, control: Control) -> IoResult<Result<Vec<u8>, i32>> {
+    async fn ask(&self, control: UblkControl) -> IoResult<Result<Vec<u8>, i32>> {
         self.host.ublk_control_aside(control).await
     }
 
@@ -319,13 +321,13 @@ impl Inner {
     }
 
     /// The state of a volume's device, once the device is no longer being made.
-    async fn state(&self, name: &str) -> Option<State> {
+    async fn state(&self, name: &str) -> Option<AttachState> {
         let timer = self.platform.local().env().timer;
         loop {
             let entry = self.states.borrow().get(name).cloned();
             let state = entry.map(|entry| entry.borrow().clone());
             match state {
-                Some(State::Attaching) => timer.sleep(TICK).await,
+                Some(AttachState::Attaching) => timer.sleep(TICK).await,
                 state => return state,
             }
         }
@@ -334,26 +336,31 @@ impl Inner {
     async fn withdraw(&self, name: &str) -> IoResult {
         let state = self.state(name).await;
         self.states.borrow_mut().remove(name);
-        let Some(State::Live(id, served)) = state else {
+        let Some(AttachState::Live(id, served)) = state else {
             return Ok(());
         };
-        let stopped = self.ask(Control::of(Command::Stop, id)).await?;
+        let stopped = self.ask(UblkControl::of(UblkCommand::Stop, id)).await?;
         refused(id, stopped)?;
         served.ended().await;
         served.close();
-        let removed = self.ask(Control::of(Command::Delete, id)).await?;
+        let removed = self.ask(UblkControl::of(UblkCommand::Delete, id)).await?;
         refused(id, removed)
     }
 }
 
 impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
-    fn add(&self, name: &str, gate: Gate<ServedVolume<UringDriver>>, about: &About) -> IoResult {
+    fn add(
+        &self,
+        name: &str,
+        gate: Gate<ServedVolume<UringDriver>>,
+        about: &VolumeAbout,
+    ) -> IoResult {
         let Some(queues) = about.doors.ublk else {
             return Ok(());
         };
         uring::ublk_available()?;
         memory::keep();
-        let plan = Plan {
+        let plan = DevicePlan {
             name: name.to_owned(),
             mark: mark(&about.origin.key()),
             queues,
@@ -364,7 +371,7 @@ impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
                 memory_bytes_max: about.memory_bytes_max,
             },
         };
-        let entry = Rc::new(RefCell::new(State::Attaching));
+        let entry = Rc::new(RefCell::new(AttachState::Attaching));
         let mut states = self.0.states.borrow_mut();
         states.insert(name.into(), entry.clone());
         drop(states);
@@ -377,34 +384,34 @@ impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
         &'a self,
         name: &'a str,
         gate: &'a Gate<ServedVolume<UringDriver>>,
-        about: &'a About,
+        about: &'a VolumeAbout,
         _grace: Nanos,
     ) -> Later<'a, IoResult> {
         Box::pin(async move {
             match (self.0.state(name).await, about.doors.ublk) {
-                (Some(State::Live(id, _)), None) => {
+                (Some(AttachState::Live(id, _)), None) => {
                     let in_use = self.0.host.aside(move || devices::in_use(id)).await?;
                     let unknown = |cause| {
                         let what = "it cannot be found out whether it is in use";
-                        IoError::new(Kind::Other, what).because(cause)
+                        IoError::new(IoErrorKind::Other, what).because(cause)
                     };
                     if in_use.map_err(unknown)? {
                         let what = "is mounted or in use; unmount it first";
                         let device = format!("/dev/{}", block_device(id));
-                        return Err(IoError::new(Kind::Busy, what).on(device));
+                        return Err(IoError::new(IoErrorKind::Busy, what).on(device));
                     }
                     self.0.withdraw(name).await
                 }
-                (Some(State::Failed(_)), None) => {
+                (Some(AttachState::Failed(_)), None) => {
                     self.0.states.borrow_mut().remove(name);
                     Ok(())
                 }
-                (None | Some(State::Failed(_)), Some(_)) => {
+                (None | Some(AttachState::Failed(_)), Some(_)) => {
                     self.add(name, gate.clone(), about)?;
                     match self.0.state(name).await {
-                        Some(State::Failed(why)) => {
+                        Some(AttachState::Failed(why)) => {
                             self.0.states.borrow_mut().remove(name);
-                            Err(IoError::new(Kind::Other, why))
+                            Err(IoError::new(IoErrorKind::Other, why))
                         }
                         _ => Ok(()),
                     }
@@ -423,7 +430,7 @@ impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
             let states = std::mem::take(&mut *self.0.states.borrow_mut());
             for entry in states.into_values() {
                 let state = entry.borrow().clone();
-                if let State::Live(_, served) = state {
+                if let AttachState::Live(_, served) = state {
                     served.stop(grace).await;
                 }
             }
@@ -439,7 +446,7 @@ impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
 }
 
 /// The parameters for the kernel of a device with this geometry.
-fn shape(geometry: &Geometry, about: &About) -> Params {
+fn shape(geometry: &Geometry, about: &VolumeAbout) -> Params {
     let page = Sectors(PAGE_BYTES as u64 / SECTOR_BYTES);
     let physical = page.max(geometry.block);
     let optimal = geometry.optimal;
@@ -463,7 +470,7 @@ fn refused(id: u32, answer: Result<Vec<u8>, i32>) -> IoResult {
     answer.map(drop).map_err(|number| {
         let cause = std::io::Error::from_raw_os_error(number);
         let what = "ublk refused to remove it; see the kernel's log (dmesg)";
-        let error = IoError::new(Kind::Other, what).on(format!("/dev/{}", block_device(id)));
+        let error = IoError::new(IoErrorKind::Other, what).on(format!("/dev/{}", block_device(id)));
         error.because(cause)
     })
 }

@@ -3,18 +3,18 @@
 use super::UringPlatform;
 use crate::log;
 use block::{Device, Env, Gate, IoResult, Nanos, Stream};
-use control::doors::Guest;
+use control::doors::GuestDisk;
 use control::status::Status;
 use futures_util::future::join_all;
-use node::{About, Frontend, Later, Platform, ServedVolume};
-use port::{Options, Server};
+use node::{Frontend, Later, Platform, ServedVolume, VolumeAbout};
+use port::{Options, PortServer};
 use shard::Local;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use uring::{Bell, Uring, UringDriver};
-use virtio::{Bells, Kick, Kicks, Listener, Shape, VirtioPort};
+use virtio::{Bells, GuestDiskShape, GuestListener, Kick, Kicks, VirtioPort};
 
 /// The bytes of a received event.
 const COUNT_BYTES: usize = 8;
@@ -28,16 +28,16 @@ const IDLE_PAUSE: Nanos = Nanos::from_millis(2);
 pub struct VirtioFrontend {
     platform: UringPlatform,
     host: Uring,
-    open: RefCell<BTreeMap<String, Vec<Open>>>,
+    open: RefCell<BTreeMap<String, Vec<OpenListener>>>,
 }
 
-struct Open {
-    guest: Guest,
-    listener: Listener,
-    server: Rc<Server<VirtioPort, ServedVolume<UringDriver>>>,
+struct OpenListener {
+    guest: GuestDisk,
+    listener: GuestListener,
+    server: Rc<PortServer<VirtioPort, ServedVolume<UringDriver>>>,
 }
 
-impl Open {
+impl OpenListener {
     fn address(&self) -> String {
         format!("vhost-user:{}", self.guest.socket.display())
     }
@@ -62,19 +62,19 @@ impl VirtioFrontend {
     /// The sockets that are listened on.
     pub fn sockets(&self) -> Vec<String> {
         let open = self.open.borrow();
-        open.values().flatten().map(Open::address).collect()
+        open.values().flatten().map(OpenListener::address).collect()
     }
 
     fn listen(
         &self,
-        guest: &Guest,
+        guest: &GuestDisk,
         name: &str,
         gate: Gate<ServedVolume<UringDriver>>,
-        about: &About,
-    ) -> IoResult<Open> {
+        about: &VolumeAbout,
+    ) -> IoResult<OpenListener> {
         let mut geometry = gate.device().geometry().clone();
         geometry.block = about.block;
-        let shape = Shape {
+        let shape = GuestDiskShape {
             geometry,
             read_only: about.read_only,
             name: name.to_owned(),
@@ -86,7 +86,7 @@ impl VirtioFrontend {
             let mut bell = Bell::new(event)?;
             Ok(Box::new(move || bell.raise()))
         });
-        let (listener, port, kicks) = Listener::begin(&guest.socket, shape, bells, log)?;
+        let (listener, port, kicks) = GuestListener::begin(&guest.socket, shape, bells, log)?;
         let options = Options {
             read_only: about.read_only,
             memory_bytes_max: about.memory_bytes_max,
@@ -95,17 +95,17 @@ impl VirtioFrontend {
         let env = local.env();
         let waiting = follow(kicks, local.clone(), self.host.clone());
         env.spawn.spawn(waiting);
-        Ok(Open {
+        Ok(OpenListener {
             guest: guest.clone(),
             listener,
-            server: Server::begin(port, gate, options, env),
+            server: PortServer::begin(port, gate, options, env),
         })
     }
 }
 
 /// Waits for the events of a disk's rings until the disk is no longer offered.
 async fn follow(mut kicks: Kicks, local: Local<UringDriver>, host: Uring) {
-    let mut rings: BTreeMap<_, Rc<shard::Socket<UringDriver>>> = BTreeMap::new();
+    let mut rings: BTreeMap<_, Rc<shard::ShardSocket<UringDriver>>> = BTreeMap::new();
     while let Some(kick) = kicks.next().await {
         let (ring, event) = match kick {
             Kick::Of(ring, event) => (ring, event),
@@ -153,7 +153,12 @@ async fn listen(event: Rc<impl Stream>, raised: impl Fn() -> bool, env: Env) {
 }
 
 impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
-    fn add(&self, name: &str, gate: Gate<ServedVolume<UringDriver>>, about: &About) -> IoResult {
+    fn add(
+        &self,
+        name: &str,
+        gate: Gate<ServedVolume<UringDriver>>,
+        about: &VolumeAbout,
+    ) -> IoResult {
         let listen = |guest| self.listen(guest, name, gate.clone(), about);
         let opened = about.doors.guests.iter().map(listen);
         let opened = opened.collect::<IoResult<_>>()?;
@@ -165,18 +170,18 @@ impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
         &'a self,
         name: &'a str,
         gate: &'a Gate<ServedVolume<UringDriver>>,
-        about: &'a About,
+        about: &'a VolumeAbout,
         grace: Nanos,
     ) -> Later<'a, IoResult> {
         Box::pin(async move {
             let open = self.open.borrow_mut().remove(name).unwrap_or_default();
             let wanted = &about.doors.guests;
-            let stays = |open: &Open| wanted.contains(&open.guest);
+            let stays = |open: &OpenListener| wanted.contains(&open.guest);
             let (mut open, gone): (Vec<_>, Vec<_>) = open.into_iter().partition(stays);
             join_all(gone.into_iter().map(|gone| gone.end(grace))).await;
-            let is_open = |guest: &&Guest| open.iter().any(|open| open.guest == **guest);
+            let is_open = |guest: &&GuestDisk| open.iter().any(|open| open.guest == **guest);
             let new: Vec<_> = wanted.iter().filter(|guest| !is_open(guest)).collect();
-            let listen = |guest: &Guest| self.listen(guest, name, gate.clone(), about);
+            let listen = |guest: &GuestDisk| self.listen(guest, name, gate.clone(), about);
             let opened = new.into_iter().map(listen).collect::<IoResult<Vec<_>>>();
             let done = opened.map(|opened| open.extend(opened));
             self.open.borrow_mut().insert(name.to_owned(), open);
@@ -203,7 +208,7 @@ impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
     fn addresses(&self, name: &str) -> Vec<String> {
         let open = self.open.borrow();
         let its = open.get(name).into_iter().flatten();
-        its.map(Open::address).collect()
+        its.map(OpenListener::address).collect()
     }
 
     fn stats(&self, _status: &mut Status) {}

@@ -4,7 +4,7 @@
 //! Not here: SATA and SAS, of which each maker counts wear in attributes of its own.
 
 use super::machine;
-use control::status::Wear;
+use control::status::WearReport;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -23,7 +23,7 @@ const UNIT_BYTES: u128 = 512_000;
 /// `struct nvme_admin_cmd`.
 #[repr(C)]
 #[derive(Default)]
-struct Command {
+struct NvmeAdminCommand {
     opcode: u8,
     flags: u8,
     reserved: u16,
@@ -38,7 +38,7 @@ struct Command {
     result: u32,
 }
 
-const _: () = assert!(size_of::<Command>() == 72);
+const _: () = assert!(size_of::<NvmeAdminCommand>() == 72);
 
 /// True if `place` is an NVMe device, or a part of one.
 pub fn is_nvme(place: &str) -> bool {
@@ -48,7 +48,7 @@ pub fn is_nvme(place: &str) -> bool {
 }
 
 /// Asks the device at `place`, which may take some time.
-pub fn ask(place: &str) -> io::Result<Wear> {
+pub fn ask(place: &str) -> io::Result<WearReport> {
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -59,14 +59,14 @@ pub fn ask(place: &str) -> io::Result<Wear> {
 fn smart(file: &File) -> io::Result<[u8; SMART_BYTES]> {
     let mut log = [0; SMART_BYTES];
     let words = SMART_BYTES as u32 / 4 - 1;
-    let mut command = Command {
+    let mut command = NvmeAdminCommand {
         opcode: GET_LOG_PAGE,
         namespace: ALL_NAMESPACES,
         data: log.as_mut_ptr() as u64,
         data_bytes: SMART_BYTES as u32,
         words_10_15: [SMART | words << 16, 0, 0, 0, 0, 0],
         timeout_ms: ANSWER_MAX_MS,
-        ..Command::default()
+        ..NvmeAdminCommand::default()
     };
     // SAFETY: the command says how many bytes of `log` the device may write, and both outlive it.
     match unsafe { libc::ioctl(file.as_raw_fd(), ADMIN_COMMAND, &raw mut command) } {
@@ -76,10 +76,10 @@ fn smart(file: &File) -> io::Result<[u8; SMART_BYTES]> {
     }
 }
 
-fn parse(log: &[u8; SMART_BYTES]) -> Wear {
+fn parse(log: &[u8; SMART_BYTES]) -> WearReport {
     let written = log[48..64].try_into().expect("16 bytes");
     let written = u128::from_le_bytes(written).saturating_mul(UNIT_BYTES);
-    Wear {
+    WearReport {
         used_percent: log[5],
         written_bytes: u64::try_from(written).unwrap_or(u64::MAX),
     }

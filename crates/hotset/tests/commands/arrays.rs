@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use testbed::attached::Attached;
+use testbed::attached::AttachedDevice;
 
 const MIB: u64 = 36;
 /// The size of the volume, which every test array has room for.
@@ -29,7 +29,7 @@ use Kind::*;
 
 /// The server of a member's device, and the device, as long as both run.
 struct Served {
-    attached: Option<(Attached, PathBuf)>,
+    attached: Option<(AttachedDevice, PathBuf)>,
     _server: Process,
 }
 
@@ -66,7 +66,7 @@ fn serve(place: &Place, name: &str, kind: Kind) -> Served {
         let uri = format!("nbd+unix:///?socket={}", socket.display());
         let fuse = place.path(&format!("{name}.fuse"));
         // After the device is pulled nothing may be answered from the page cache.
-        let attached = Attached::new(&uri, &fuse, &["--direct-io=on"]).unwrap();
+        let attached = AttachedDevice::new(&uri, &fuse, &["--direct-io=on"]).unwrap();
         let link = place.path(&format!("{name}.device"));
         symlink(attached.device(), &link).unwrap();
         (attached, link)

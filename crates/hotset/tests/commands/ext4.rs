@@ -7,18 +7,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::JoinHandle;
-use testbed::attached::Attached;
+use testbed::attached::AttachedDevice;
 use testbed::killed::until_ended;
-use testbed::mounted::Mounted;
+use testbed::mounted::MountedFileSystem;
 
-fn attach(daemon: &Daemon<'_>) -> Attached {
+fn attach(daemon: &Daemon<'_>) -> AttachedDevice {
     // The kernel may still be ending the I/O of a daemon that was killed.
     until("the volume to be served", || {
         let status = daemon.status();
         eprintln!("waiting: {}", status["waiting"]);
         status["volumes"][0]["name"] == "vol"
     });
-    Attached::new(&daemon.uri("vol"), &daemon.place.path("fuse"), &[]).unwrap()
+    AttachedDevice::new(&daemon.uri("vol"), &daemon.place.path("fuse"), &[]).unwrap()
 }
 
 /// Files of all sizes, in directories, written, some of them over and deleted. Returns the required
@@ -91,7 +91,7 @@ fn files_survive_the_daemons_death() {
     run(tool("mkfs.ext4", "e2fsprogs")
         .args(["-q", "-F"])
         .arg(attached.device()));
-    let mounted = Mounted::new(attached.device(), &place.path("mount")).unwrap();
+    let mounted = MountedFileSystem::new(attached.device(), &place.path("mount")).unwrap();
     let files = write_files(mounted.at());
     run(Command::new("sync").arg("--file-system").arg(mounted.at()));
     compare(&files);
@@ -107,7 +107,7 @@ fn files_survive_the_daemons_death() {
     let daemon = place.serve();
     let attached = attach(&daemon);
     check(attached.device());
-    let mounted = Mounted::new(attached.device(), &place.path("mount")).unwrap();
+    let mounted = MountedFileSystem::new(attached.device(), &place.path("mount")).unwrap();
     compare(&files);
     // Again, from the pool as far as possible.
     fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
@@ -161,7 +161,7 @@ fn destroy(round: u64, order: &str, and_state: bool) {
     run(tool("mkfs.ext4", "e2fsprogs")
         .args(["-q", "-F"])
         .arg(attached.device()));
-    let mounted = Mounted::new(attached.device(), &place.path("mount")).unwrap();
+    let mounted = MountedFileSystem::new(attached.device(), &place.path("mount")).unwrap();
     let files = write_files(mounted.at());
     run(Command::new("sync").arg("--file-system").arg(mounted.at()));
     compare(&files);
@@ -197,7 +197,7 @@ fn destroy(round: u64, order: &str, and_state: bool) {
     place.config(USUAL);
     let daemon = place.serve();
     let attached = attach(&daemon);
-    let mounted = Mounted::new(attached.device(), &place.path("mount")).unwrap();
+    let mounted = MountedFileSystem::new(attached.device(), &place.path("mount")).unwrap();
     compare(&files);
     mounted.unmount().unwrap();
     drop(attached);

@@ -415,7 +415,7 @@ fn counters_and_requests_are_listed() {
         "renew it with `hotset reference counters`"
     );
     let page = fs::read_to_string(docs("commands/control.md")).unwrap();
-    let wrong = serde_json::from_str::<control::protocol::Request>("{\"request\":\"?\"}");
+    let wrong = serde_json::from_str::<control::protocol::ControlRequest>("{\"request\":\"?\"}");
     let known = wrong.map(drop).unwrap_err().to_string();
     let (_, known) = known.split_once("expected one of ").unwrap();
     for request in known.split('`').skip(1).step_by(2) {

@@ -3,7 +3,7 @@
 use crate::common::{
     Daemon, Place, USUAL, all, copy_out, faultless, fio, hotset, noise, refused, run, tool, until,
 };
-use layout::{BLOCK_BYTES, Superblock};
+use layout::{BLOCK_BYTES, PoolSuperblock};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
@@ -305,7 +305,7 @@ fn a_pool_that_names_another_host_is_left_alone() {
     let place = place();
     place.serve().stop();
     let mut bytes = fs::read(place.path("pool")).unwrap();
-    let mut superblock = Superblock::decode(&bytes, &[]).unwrap();
+    let mut superblock = PoolSuperblock::decode(&bytes, &[]).unwrap();
     superblock.host = "another".into();
     let plan = superblock.plan().unwrap();
     for copy in plan.superblocks {

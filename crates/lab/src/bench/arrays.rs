@@ -1,9 +1,9 @@
 //! Cost that an array adds to a request: 4 KiB on members that complete at once.
 
 use super::nop::{Nop, drive, instructions};
-use super::{Goal, Row, alone};
+use super::{BenchRow, Goal, alone};
 use block::{BoxDevice, Device, Env, Fua, Lba, Sectors, TargetId};
-use raid::{Array, Candidate, Level, Options, Plan, Uuid, create};
+use raid::{Array, ArrayPlan, Level, MemberCandidate, Options, Uuid, create};
 use shard::Local;
 use std::io;
 use std::path::Path;
@@ -16,8 +16,8 @@ const BLOCKS: u64 = 16384;
 
 /// Creates an array of `level` over members, which are overwritten.
 pub(super) async fn over(env: &Env, level: Level, members: Vec<BoxDevice>) -> Array {
-    let candidate = |device| Candidate::new(device, "controller");
-    let plan = Plan {
+    let candidate = |device| MemberCandidate::new(device, "controller");
+    let plan = ArrayPlan {
         name: "array".into(),
         level,
         chunk: CHUNK,
@@ -67,7 +67,7 @@ pub fn requests(ops: u64, members: Option<(Level, u32)>, write: bool) {
 
 /// Instructions of a request beyond those of its members' operations; `arrays`
 /// is the program of that name.
-pub fn rows(arrays: &Path) -> io::Result<Vec<Row>> {
+pub fn rows(arrays: &Path) -> io::Result<Vec<BenchRow>> {
     let mut rows = Vec::new();
     for verb in ["read", "write"] {
         let disk = instructions(arrays, &["disk", verb])?;

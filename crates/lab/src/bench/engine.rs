@@ -1,13 +1,13 @@
 //! The engine on a real disk, without NBD: 4 KiB hits beside fio's io_uring engine on the very file
 //! of the pool, and under one policy beside another.
 
-use super::fio::{self, Load};
+use super::fio::{self, FioLoad};
 use super::hits::POLICIES;
 use super::reads::{cpu_time, make_file, random_reads};
-use super::{Goal, Row, alone, paired};
+use super::{BenchRow, Goal, alone, paired};
 use block::{BoxDevice, Device, IoResult, Lba, Nanos, Sectors};
-use cache::{Cache, Config, Counter, Mode, PoolDevice, Volume, VolumeConfig};
-use shard::{Disk, Local, run_alone};
+use cache::{Cache, CacheMode, Config, Counter, NewPoolDevice, Volume, VolumeConfig};
+use shard::{Local, ShardDisk, run_alone};
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,23 +26,26 @@ const WARM_BYTES: usize = 256 << 10;
 
 /// Result of one run.
 #[derive(Clone, Copy)]
-struct Ours {
+struct EngineRun {
     iops: f64,
     cpu_us_per_hit: f64,
 }
 
 /// Runs that follow each other: one under each of the policies, and fio's IOPS.
 struct Round {
-    ours: [Ours; POLICIES.len()],
+    ours: [EngineRun; POLICIES.len()],
     fio: f64,
 }
 
 /// A cache and its volume.
-type Subject = (Cache<Disk<UringDriver>>, Rc<Volume<Disk<UringDriver>>>);
+type Subject = (
+    Cache<ShardDisk<UringDriver>>,
+    Rc<Volume<ShardDisk<UringDriver>>>,
+);
 
 /// Plan of every run.
 #[derive(Clone)]
-struct Plan {
+struct HitsPlan {
     pools: [PathBuf; POLICIES.len()],
     depths: Vec<u64>,
     runs: usize,
@@ -51,7 +54,7 @@ struct Plan {
 
 /// Measures hits beside fio, and under one policy beside the other. `origin` is a file of at least
 /// 256 MiB. The pools are made: `pool` with each policy's name at its end.
-pub fn rows(origin: &Path, pool: &Path, runs: usize, span: Duration) -> io::Result<Vec<Row>> {
+pub fn rows(origin: &Path, pool: &Path, runs: usize, span: Duration) -> io::Result<Vec<BenchRow>> {
     let pools = POLICIES.map(|policy| pool.with_extension(policy));
     for pool in &pools {
         if fs::metadata(pool).is_ok_and(|m| m.len() == POOL_SPARSE_BYTES) {
@@ -63,7 +66,7 @@ pub fn rows(origin: &Path, pool: &Path, runs: usize, span: Duration) -> io::Resu
             .open(pool)?
             .set_len(POOL_SPARSE_BYTES)?;
     }
-    let plan = Plan {
+    let plan = HitsPlan {
         pools,
         depths: vec![1, 32],
         runs,
@@ -98,7 +101,7 @@ pub fn rows(origin: &Path, pool: &Path, runs: usize, span: Duration) -> io::Resu
     let [policy, peer] = POLICIES;
     for (depth, rounds) in [(32, deep), (1, shallow)] {
         let name = format!("hits of the engine on a file under {policy}, depth {depth}");
-        let pairs = |of: fn(&Ours) -> f64| {
+        let pairs = |of: fn(&EngineRun) -> f64| {
             let pair = |round: &Round| (of(&round.ours[0]), of(&round.ours[1]));
             rounds.iter().map(pair).collect::<Vec<_>>()
         };
@@ -121,7 +124,7 @@ pub fn rows(origin: &Path, pool: &Path, runs: usize, span: Duration) -> io::Resu
 }
 
 /// The rounds of each depth of the plan.
-fn measure(origin: &Path, plan: Plan) -> io::Result<Vec<Vec<Round>>> {
+fn measure(origin: &Path, plan: HitsPlan) -> io::Result<Vec<Vec<Round>>> {
     let mut host = Uring::new(Options::default()).map_err(io::Error::other)?;
     let open = |path: &Path| {
         let opened = host.open_disk(path, &DiskOptions::default());
@@ -146,21 +149,24 @@ fn measure(origin: &Path, plan: Plan) -> io::Result<Vec<Vec<Round>>> {
 /// A cache with its whole volume resident.
 async fn warm(
     local: &Local<UringDriver>,
-    pool: Disk<UringDriver>,
-    origin: Disk<UringDriver>,
+    pool: ShardDisk<UringDriver>,
+    origin: ShardDisk<UringDriver>,
     policy: &str,
-) -> IoResult<(Cache<Disk<UringDriver>>, Volume<Disk<UringDriver>>)> {
+) -> IoResult<(
+    Cache<ShardDisk<UringDriver>>,
+    Volume<ShardDisk<UringDriver>>,
+)> {
     let policy = policy::registry::build(policy, 0, 1).expect("registered");
     let config = Config {
         sequential_bytes: None,
         ..Config::default()
     };
     let cache = Cache::new(config, policy, local.env())?;
-    cache.add_device(PoolDevice::whole(pool, "controller"))?;
+    cache.add_device(NewPoolDevice::whole(pool, "controller"))?;
     let config = VolumeConfig {
         name: "volume".into(),
         sectors: Some(Sectors(VOLUME_BYTES / 512)),
-        mode: Mode::WriteThrough,
+        mode: CacheMode::WriteThrough,
     };
     let volume = cache.add_volume(config, BoxDevice::new(origin))?;
     let step = WARM_BYTES as u64 / 512;
@@ -175,7 +181,7 @@ async fn warm(
 async fn compare(
     local: &Local<UringDriver>,
     subjects: &[Subject],
-    plan: &Plan,
+    plan: &HitsPlan,
 ) -> io::Result<Vec<Vec<Round>>> {
     let mut all = Vec::new();
     for &depth in &plan.depths {
@@ -188,13 +194,13 @@ async fn compare(
                 let hits = cache.counters().get(Counter::ReadsHit) - before.0;
                 assert_eq!(hits, reads.count, "every read is a hit");
                 let cpu = cpu_time() - before.1;
-                ours.push(Ours {
+                ours.push(EngineRun {
                     iops: reads.per_second(),
                     cpu_us_per_hit: cpu.as_secs_f64() * 1e6 / hits as f64,
                 });
             }
             // The shard has nothing in flight, so its thread may wait.
-            let mut load = Load::random_reads(depth, plan.span);
+            let mut load = FioLoad::random_reads(depth, plan.span);
             load.options.push(format!("--size={POOL_BYTES}"));
             let fio = fio::run(&plan.pools[0], &load)?;
             rounds.push(Round {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Load for fio.
 #[derive(Clone, Debug)]
-pub struct Load {
+pub struct FioLoad {
     /// Operations in flight.
     pub depth: u64,
     /// Duration; zero means once over everything.
@@ -20,7 +20,7 @@ pub struct Load {
 
 /// Results of fio's reads, or of its writes if there were no reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Measured {
+pub struct FioMeasured {
     /// Operations.
     pub ops: u64,
     /// Operations a second.
@@ -35,16 +35,16 @@ pub struct Measured {
     pub latency_ms_max: f64,
 }
 
-impl Load {
+impl FioLoad {
     /// 4 KiB direct random reads by io_uring with everything registered. The
     /// offsets differ from run to run, so that no cache has seen them.
-    pub fn random_reads(depth: u64, span: Duration) -> Load {
-        Load::direct_requests(("randread", 4096), depth, span)
+    pub fn random_reads(depth: u64, span: Duration) -> FioLoad {
+        FioLoad::direct_requests(("randread", 4096), depth, span)
     }
 
-    /// Direct requests of `block` bytes to a file or device, as [`Load::random_reads`]; `rw` is
+    /// Direct requests of `block` bytes to a file or device, as [`FioLoad::random_reads`]; `rw` is
     /// fio's word for their kind.
-    pub fn direct_requests((rw, block): (&str, u64), depth: u64, span: Duration) -> Load {
+    pub fn direct_requests((rw, block): (&str, u64), depth: u64, span: Duration) -> FioLoad {
         let options = [
             "--ioengine=io_uring",
             "--direct=1",
@@ -54,7 +54,7 @@ impl Load {
             &format!("--bs={block}"),
             "--norandommap",
         ];
-        Load {
+        FioLoad {
             depth,
             span,
             options: options.map(String::from).to_vec(),
@@ -62,8 +62,8 @@ impl Load {
     }
 
     /// 4 KiB random reads of the first `bytes` of an NBD export.
-    pub fn nbd_random_reads(uri: &str, bytes: u64, depth: u64, span: Duration) -> Load {
-        Load::nbd_requests(uri, bytes, ("randread", 4096), depth, span)
+    pub fn nbd_random_reads(uri: &str, bytes: u64, depth: u64, span: Duration) -> FioLoad {
+        FioLoad::nbd_requests(uri, bytes, ("randread", 4096), depth, span)
     }
 
     /// Requests of `block` bytes on the first `bytes` of an NBD export; `rw` is fio's word for
@@ -74,8 +74,8 @@ impl Load {
         (rw, block): (&str, u64),
         depth: u64,
         span: Duration,
-    ) -> Load {
-        let mut load = Load::nbd(uri, bytes, depth);
+    ) -> FioLoad {
+        let mut load = FioLoad::nbd(uri, bytes, depth);
         load.span = span;
         load.options
             .extend([format!("--rw={rw}"), format!("--bs={block}")]);
@@ -84,15 +84,15 @@ impl Load {
     }
 
     /// The first `bytes` of an NBD export in order, once.
-    pub fn nbd_sweep(uri: &str, bytes: u64, rw: &str) -> Load {
-        let mut load = Load::nbd(uri, bytes, 8);
+    pub fn nbd_sweep(uri: &str, bytes: u64, rw: &str) -> FioLoad {
+        let mut load = FioLoad::nbd(uri, bytes, 8);
         load.options
             .extend([format!("--rw={rw}"), "--bs=64k".into()]);
         load
     }
 
-    fn nbd(uri: &str, bytes: u64, depth: u64) -> Load {
-        Load {
+    fn nbd(uri: &str, bytes: u64, depth: u64) -> FioLoad {
+        FioLoad {
             depth,
             span: Duration::ZERO,
             options: vec![
@@ -105,14 +105,14 @@ impl Load {
 }
 
 /// Runs fio on the file or device at `path`.
-pub fn run(path: &Path, load: &Load) -> io::Result<Measured> {
+pub fn run(path: &Path, load: &FioLoad) -> io::Result<FioMeasured> {
     let mut load = load.clone();
     load.options.push(format!("--filename={}", path.display()));
     run_load(&load)
 }
 
 /// Runs fio on the target named in the options of `load`; a failed operation is an error.
-pub fn run_load(load: &Load) -> io::Result<Measured> {
+pub fn run_load(load: &FioLoad) -> io::Result<FioMeasured> {
     let mut command = Command::new("fio");
     command
         .args(["--name=peer", "--thread", "--randrepeat=0"])
@@ -145,7 +145,7 @@ pub fn run_load(load: &Load) -> io::Result<Measured> {
     )?)
 }
 
-fn measured(report: &Value) -> io::Result<Measured> {
+fn measured(report: &Value) -> io::Result<FioMeasured> {
     let job = &report["jobs"][0];
     let number = |value: &Value| {
         let missing = || io::Error::other("fio's report lacks a figure");
@@ -156,7 +156,7 @@ fn measured(report: &Value) -> io::Result<Measured> {
     let cpu_share = (number(&job["usr_cpu"])? + number(&job["sys_cpu"])?) / 100.0;
     let seconds = number(&side["runtime"])? / 1e3;
     let ops = number(&side["total_ios"])?;
-    Ok(Measured {
+    Ok(FioMeasured {
         ops: ops as u64,
         iops: number(&side["iops"])?,
         cpu_us_per_op: cpu_share * seconds * 1e6 / ops,

@@ -1,12 +1,12 @@
 //! Measurements of the guest of `vm/`: hotset beside the caches of its kernel.
 
-use super::Row;
+use super::BenchRow;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Runs `script`, which prints a row a line, with the program `hotset`.
-pub fn rows(script: &Path, hotset: &Path) -> io::Result<Vec<Row>> {
+pub fn rows(script: &Path, hotset: &Path) -> io::Result<Vec<BenchRow>> {
     let explain = |what: String| io::Error::other(format!("{}: {what}", script.display()));
     let output = Command::new(script)
         .arg("--binary")
@@ -20,7 +20,7 @@ pub fn rows(script: &Path, hotset: &Path) -> io::Result<Vec<Row>> {
     let text = String::from_utf8_lossy(&output.stdout);
     // The packages that the script installs are listed there too.
     let lines = text.lines().filter(|line| line.starts_with('{'));
-    let rows: Result<Vec<Row>, _> = lines.map(serde_json::from_str).collect();
+    let rows: Result<Vec<BenchRow>, _> = lines.map(serde_json::from_str).collect();
     match rows {
         Ok(rows) if rows.is_empty() => Err(explain("it printed no row".into())),
         Ok(rows) => Ok(rows),

@@ -2,9 +2,9 @@
 //! once.
 
 use super::nop::{Nop, drive, instructions};
-use super::{Goal, Row, alone, paired};
+use super::{BenchRow, Goal, alone, paired};
 use block::{BoxDevice, Device, Lba, Sectors, TargetId};
-use cache::{Cache, Config, Counter, Mode, PoolDevice, Volume, VolumeConfig};
+use cache::{Cache, CacheMode, Config, Counter, NewPoolDevice, Volume, VolumeConfig};
 use shard::Local;
 use std::hint::black_box;
 use std::io;
@@ -31,13 +31,13 @@ pub(super) async fn warm<P: Device>(
         ..Config::default()
     };
     let cache = Cache::new(config, policy, local.env()).expect("sound");
-    let mut device = PoolDevice::whole(leaf, "controller");
+    let mut device = NewPoolDevice::whole(leaf, "controller");
     device.extent.len = POOL;
     cache.add_device(device).expect("room for lines");
     let config = VolumeConfig {
         name: "volume".into(),
         sectors: None,
-        mode: Mode::WriteThrough,
+        mode: CacheMode::WriteThrough,
     };
     let origin = local.disk(TargetId(1)).expect("nop is a disk");
     let volume = cache.add_volume(config, BoxDevice::new(origin));
@@ -96,7 +96,7 @@ pub fn checksums(ops: u64) {
 
 /// Measures a checksum of 4 KiB, in turn beside the crate that uses the SSE4.2 instruction for the
 /// same checksum.
-fn checksum_beside_sse42() -> Row {
+fn checksum_beside_sse42() -> BenchRow {
     const BATCH: u32 = 100_000;
     let block = vec![0u8; 4096];
     let time_ns = |checksum: fn(&[u8]) -> u32| {
@@ -115,7 +115,7 @@ fn checksum_beside_sse42() -> Row {
 
 /// Instructions of a hit beyond the executor's, and its checksum apart; `hits`
 /// and `nop` are the programs of those names.
-pub fn rows(hits: &Path, nop: &Path) -> io::Result<Vec<Row>> {
+pub fn rows(hits: &Path, nop: &Path) -> io::Result<Vec<BenchRow>> {
     let checksum = instructions(hits, &["checksum"])?;
     let mut rows = vec![alone(
         "checksum of 4 KiB: instructions, without AVX-512",

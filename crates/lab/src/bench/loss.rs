@@ -1,21 +1,21 @@
 //! The pool's only device dies under reads: its NBD server is killed.
 
-use super::fio::{self, Load};
+use super::fio::{self, FioLoad};
 use super::reads::make_file;
-use super::server::{Hotset, Setup, direct, nbd};
-use super::{Goal, Row, alone};
+use super::server::{DaemonSetup, Hotset, direct, nbd};
+use super::{BenchRow, Goal, alone};
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
-use testbed::server::Server;
+use testbed::server::ServerProcess;
 
 const HOT_BYTES: u64 = 64 << 20;
 const DEPTH: u64 = 16;
 
 /// Errors at the client and its longest wait, over `runs` kills; `dir` is on a
 /// file system with direct I/O.
-pub fn rows(hotset: &Path, dir: &Path, runs: usize, span: Duration) -> io::Result<Vec<Row>> {
+pub fn rows(hotset: &Path, dir: &Path, runs: usize, span: Duration) -> io::Result<Vec<BenchRow>> {
     fs::create_dir_all(dir)?;
     let origin = dir.join("loss-origin");
     make_file(&origin, HOT_BYTES)?;
@@ -40,15 +40,15 @@ pub fn rows(hotset: &Path, dir: &Path, runs: usize, span: Duration) -> io::Resul
 
 fn lose(hotset: &Path, dir: &Path, origin: &Path, span: Duration) -> io::Result<(f64, f64)> {
     let size = (2 * HOT_BYTES).to_string();
-    let pool = Server::nbdkit("nbdkit memory", dir, &["memory", &size])?;
-    let setup = Setup {
+    let pool = ServerProcess::nbdkit("nbdkit memory", dir, &["memory", &size])?;
+    let setup = DaemonSetup {
         dir,
         origin: direct(origin),
         pool: nbd(&pool),
     };
     let daemon = Hotset::start(hotset, &setup)?;
-    fio::run_load(&Load::nbd_sweep(&daemon.server.uri, HOT_BYTES, "read"))?;
-    let load = Load::nbd_random_reads(&daemon.server.uri, HOT_BYTES, DEPTH, span);
+    fio::run_load(&FioLoad::nbd_sweep(&daemon.server.uri, HOT_BYTES, "read"))?;
+    let load = FioLoad::nbd_random_reads(&daemon.server.uri, HOT_BYTES, DEPTH, span);
     let client = std::thread::spawn(move || fio::run_load(&load));
     std::thread::sleep(span / 2);
     let hits = daemon.counter("blocks_hit")?;

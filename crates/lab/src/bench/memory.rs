@@ -6,9 +6,9 @@
 //! resident bytes of the process, not the computed sizes of tables.
 
 use super::nop::drive;
-use super::{Goal, Row, alone};
+use super::{BenchRow, Goal, alone};
 use block::{BoxDevice, Device, Lba, SECTOR_BYTES, Sectors, TargetId};
-use cache::{Cache, Config, Counter, Mode, PoolDevice, VolumeConfig};
+use cache::{Cache, CacheMode, Config, Counter, NewPoolDevice, VolumeConfig};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -29,7 +29,7 @@ const WARMING: Sectors = Sectors::from_mib(1);
 
 /// Measurements of one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Measured {
+pub struct MemoryMeasured {
     /// Size of the pool.
     pub pool_bytes: u64,
     /// Bytes that could be hits in the full pool.
@@ -48,7 +48,7 @@ pub struct Measured {
 
 /// Plan of a measurement.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct MemoryPlan {
     /// Bytes of a line.
     pub line_bytes: u32,
     /// Size of the pool.
@@ -70,7 +70,7 @@ pub fn default_policy() -> &'static str {
 
 /// Runs `plan` with the default policy; `allocated` returns the bytes that the allocator has given
 /// out.
-pub fn measure(plan: Plan, allocated: fn() -> i64) -> Measured {
+pub fn measure(plan: MemoryPlan, allocated: fn() -> i64) -> MemoryMeasured {
     let result = Arc::new(Mutex::new(None));
     let outcome = result.clone();
     drive(move |local| async move {
@@ -85,13 +85,13 @@ pub fn measure(plan: Plan, allocated: fn() -> i64) -> Measured {
         let config = VolumeConfig {
             name: "volume".into(),
             sectors: Some(Sectors(VOLUME_BLOCKS * BLOCK_SECTORS)),
-            mode: Mode::WriteThrough,
+            mode: CacheMode::WriteThrough,
         };
         let origin = BoxDevice::new(disk(1));
         let volume = cache.add_volume(config, origin).expect("sound");
         let env = local.env();
         let put = |sectors| {
-            let mut device = PoolDevice::whole(disk(0), "controller");
+            let mut device = NewPoolDevice::whole(disk(0), "controller");
             device.extent.len = sectors;
             cache.add_device(device).expect("room for lines")
         };
@@ -135,7 +135,7 @@ pub fn measure(plan: Plan, allocated: fn() -> i64) -> Measured {
             cache.settle().await;
         }
         let hits = cache.counters().get(Counter::ReadsHit) - hits_before;
-        *outcome.lock().expect("no panic under this lock") = Some(Measured {
+        *outcome.lock().expect("no panic under this lock") = Some(MemoryMeasured {
             pool_bytes: plan.pool.bytes(),
             full_bytes,
             allocated_bytes: allocated,
@@ -176,7 +176,7 @@ fn resident_bytes() -> i64 {
 
 /// Rows for the default length of a line and for 4 KiB; `program` is the
 /// example `memory`. Both run at once: nothing here is timed.
-pub fn rows(program: &Path, quick: bool) -> io::Result<Vec<Row>> {
+pub fn rows(program: &Path, quick: bool) -> io::Result<Vec<BenchRow>> {
     let lines = [Config::default().line_bytes, BLOCK_BYTES as u32];
     let start = |line: &u32| {
         let mut command = Command::new(program);
@@ -192,13 +192,13 @@ pub fn rows(program: &Path, quick: bool) -> io::Result<Vec<Row>> {
             let what = format!("{} {line}: {}", program.display(), output.status);
             return Err(io::Error::other(what));
         }
-        let measured: Measured = serde_json::from_slice(&output.stdout)?;
+        let measured: MemoryMeasured = serde_json::from_slice(&output.stdout)?;
         rows.extend(rows_of(*line, &measured));
     }
     Ok(rows)
 }
 
-fn rows_of(line_bytes: u32, measured: &Measured) -> Vec<Row> {
+fn rows_of(line_bytes: u32, measured: &MemoryMeasured) -> Vec<BenchRow> {
     let name = format!(
         "full pool of {} MiB, {}, lines of {} KiB",
         measured.pool_bytes >> 20,
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_small_pool_is_filled_and_counted() {
-        let plan = Plan {
+        let plan = MemoryPlan {
             line_bytes: 65536,
             pool: Sectors::from_mib(64),
             warming: 2000,

@@ -1,6 +1,6 @@
 //! The round trip of a call from one shard to another and back.
 
-use super::{Row, paired};
+use super::{BenchRow, paired};
 use block::{Host, IoResult, ShardId};
 use futures_channel::oneshot;
 use shard::{Config, Mesh, Shard};
@@ -74,7 +74,7 @@ pub fn channels() -> f64 {
 }
 
 /// The round trip beside standard channels.
-pub fn rows(runs: usize) -> IoResult<Vec<Row>> {
+pub fn rows(runs: usize) -> IoResult<Vec<BenchRow>> {
     let mut pairs = Vec::new();
     for _ in 0..runs {
         pairs.push((ours()?, channels()));

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 /// One line of the benchmark report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Row {
+pub struct BenchRow {
     /// Name of the measurement.
     pub name: String,
     /// The unit of `ours` and `peer`.
@@ -100,11 +100,11 @@ pub fn paired(
     peer: &str,
     goal: Option<Goal>,
     pairs: &[(f64, f64)],
-) -> Row {
+) -> BenchRow {
     let ratios: Vec<f64> = pairs.iter().map(|(a, b)| a / b).collect();
     let ours = median(pairs.iter().map(|p| p.0));
     let ratio = median(ratios.iter().copied());
-    Row {
+    BenchRow {
         name: name.into(),
         unit: unit.into(),
         ours,
@@ -120,9 +120,14 @@ pub fn paired(
 }
 
 /// A row without a peer.
-pub fn alone(name: impl Into<String>, unit: &'static str, goal: Option<Goal>, runs: &[f64]) -> Row {
+pub fn alone(
+    name: impl Into<String>,
+    unit: &'static str,
+    goal: Option<Goal>,
+    runs: &[f64],
+) -> BenchRow {
     let ours = median(runs.iter().copied());
-    Row {
+    BenchRow {
         name: name.into(),
         unit: unit.into(),
         ours,

@@ -7,14 +7,14 @@
 //! sending.
 
 use super::nop::{drive, instructions};
-use super::{Goal, Row, alone, hits};
-use block::{Buf, Gate, IoResult, Nanos, Pool, Shared, Stream, TargetId};
+use super::{BenchRow, Goal, alone, hits};
+use block::{Buf, Gate, IoResult, Nanos, Pool, SharedBuf, Stream, TargetId};
 use cache::Counter;
 use filter::Metered;
 use futures_channel::oneshot;
-use nbd::protocol::request::Request;
+use nbd::protocol::request::WireRequest;
 use nbd::protocol::wire::{CHUNK_BYTES, IHAVEOPT, REQUEST_BYTES, cmd, handshake_flag, option};
-use nbd::serve::{ExportOptions, Limits, Server};
+use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -27,7 +27,7 @@ const READ_BYTES: usize = 4096;
 const REPLY_BYTES: usize = CHUNK_BYTES + 8 + READ_BYTES;
 
 /// A client at a constant depth: as many requests as were answered come next.
-struct Client {
+struct HitsClient {
     /// The bytes of the client's handshake, until received.
     hello: Cell<Option<Vec<u8>>>,
     /// Requests that the server may receive now.
@@ -40,7 +40,7 @@ struct Client {
     pool: Cell<Option<Pool>>,
     /// The server's part of the handshake. No driver here writes to a read buffer, so a buffer with
     /// any other content than zeroes must not come back: its checksum would be wrong.
-    heard: RefCell<Vec<Shared>>,
+    heard: RefCell<Vec<SharedBuf>>,
     done: RefCell<Option<oneshot::Sender<()>>>,
 }
 
@@ -56,9 +56,9 @@ fn hello() -> Vec<u8> {
     wire
 }
 
-impl Client {
-    fn new(requests: u64, depth: u64, pool: Pool, done: oneshot::Sender<()>) -> Client {
-        Client {
+impl HitsClient {
+    fn new(requests: u64, depth: u64, pool: Pool, done: oneshot::Sender<()>) -> HitsClient {
+        HitsClient {
             hello: Cell::new(Some(hello())),
             owed: Cell::new(depth),
             left: Cell::new(requests),
@@ -76,7 +76,7 @@ impl Client {
         let n = self.owed.get().min(self.left.get()).min(room);
         for (i, place) in (0..n).zip(wire.chunks_exact_mut(REQUEST_BYTES)) {
             let number = self.left.get() - i;
-            let request = Request {
+            let request = WireRequest {
                 flags: 0,
                 cmd: cmd::READ,
                 cookie: number,
@@ -91,7 +91,7 @@ impl Client {
     }
 }
 
-impl Stream for Client {
+impl Stream for HitsClient {
     async fn recv(&self, mut buf: Buf) -> (Buf, IoResult<usize>) {
         if let Some(hello) = self.hello.take() {
             buf[..hello.len()].copy_from_slice(&hello);
@@ -112,7 +112,7 @@ impl Stream for Client {
         (buf, Ok(n))
     }
 
-    async fn send(&self, mut parts: Vec<Shared>) -> (Vec<Shared>, IoResult) {
+    async fn send(&self, mut parts: Vec<SharedBuf>) -> (Vec<SharedBuf>, IoResult) {
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
         if bytes < REPLY_BYTES {
             self.heard.borrow_mut().append(&mut parts);
@@ -150,19 +150,19 @@ pub fn reads(ops: u64, depth: u64) {
         let leaf = Metered::meter(disk, env.timer.clone());
         let (cache, volume) = hits::warm(&local, leaf, hits::POLICIES[0]).await;
         let log = Rc::new(|line: &str| panic!("{line}"));
-        let limits = Limits {
+        let limits = ServerLimits {
             connections_max: 1,
             memory_bytes_max: env.pool.total_bytes() / 2,
-            ..Limits::default()
+            ..ServerLimits::default()
         };
         let pool = env.pool.clone();
         let gate = Gate::new(volume, env.clone());
-        let server = Server::new(env, limits, None, log).expect("sound");
+        let server = NbdServer::new(env, limits, None, log).expect("sound");
         server
             .add("", gate, &ExportOptions::default())
             .expect("the first export");
         let (done, ended) = oneshot::channel();
-        server.admit(Client::new(ops, depth, pool, done));
+        server.admit(HitsClient::new(ops, depth, pool, done));
         ended.await.expect("the connection lasts");
         let hits = cache.counters().get(Counter::ReadsHit);
         assert_eq!(hits, ops, "every read is a hit");
@@ -171,7 +171,7 @@ pub fn reads(ops: u64, depth: u64) {
 }
 
 /// Instructions of a hit, its checksum apart; `hits` is the program of that name.
-pub fn rows(program: &Path) -> io::Result<Vec<Row>> {
+pub fn rows(program: &Path) -> io::Result<Vec<BenchRow>> {
     let checksum = instructions(program, &["checksum"])?;
     let mut rows = Vec::new();
     for depth in ["1", "32"] {

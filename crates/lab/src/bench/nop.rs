@@ -1,9 +1,9 @@
 //! Cost of the executor itself: operations on a driver that completes at once.
 
-use super::{Goal, Row, alone};
+use super::{BenchRow, Goal, alone};
 use block::{
-    Completion, Device, Driver, Geometry, Lba, Nanos, Op, Pool, Progress, Sectors, ShardId,
-    TargetId, Token, Unpark,
+    Completion, Device, Driver, DriverOp, Geometry, Lba, Nanos, Pool, Sectors, ShardId, TargetId,
+    Token, TurnProgress, Unpark,
 };
 use shard::{Config, Mesh, Shard};
 use std::io;
@@ -41,7 +41,7 @@ impl Driver for Nop {
     fn pool(&self) -> &Pool {
         &self.pool
     }
-    fn submit(&mut self, token: Token, _: TargetId, op: Op) {
+    fn submit(&mut self, token: Token, _: TargetId, op: DriverOp) {
         self.due.push(Completion {
             token,
             result: Ok(0),
@@ -100,14 +100,14 @@ where
 {
     let config = Config::default();
     let mut shard = Shard::boot(ShardId(0), Nop::new(), Mesh::new(1), config, main);
-    while shard.turn() != Progress::Done {
+    while shard.turn() != TurnProgress::Done {
         shard.park(Nanos::MAX);
     }
 }
 
 /// Nanoseconds an operation, and instructions where valgrind is installed;
 /// `example` is the program `nop`, for the latter.
-pub fn rows(runs: usize, example: &Path) -> io::Result<Vec<Row>> {
+pub fn rows(runs: usize, example: &Path) -> io::Result<Vec<BenchRow>> {
     const OPS: u64 = 2_000_000;
     let mut rows = Vec::new();
     for depth in [1, 32] {

@@ -7,9 +7,9 @@
 
 use super::nop::collected;
 use super::reads::cpu_time;
-use super::{Goal, Row, alone, median, paired};
+use super::{BenchRow, Goal, alone, median, paired};
 use baselines::registry;
-use policy::{Instruction, Key, Policy, Request, Unpinned};
+use policy::{Instruction, LineKey, Policy, PolicyRequest, Unpinned};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
@@ -25,14 +25,14 @@ const PEERS: [&str; 2] = ["lru", "s3-fifo"];
 const POLICY: &str = "auto";
 
 /// A full pool under its policy.
-pub struct Subject {
+pub struct PolicySubject {
     policy: Box<dyn Policy>,
     rng: fastrand::Rng,
 }
 
 /// Cost of some accesses.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Cost {
+pub struct AccessCost {
     /// Accesses to resident lines.
     pub hits: u64,
     /// Accesses to lines that were not resident.
@@ -45,38 +45,39 @@ pub struct Cost {
     pub misses_ns: f64,
 }
 
-impl Subject {
+impl PolicySubject {
     /// The policy called `name` after its pool has been filled, and then used by
     /// `warming` accesses.
-    pub fn new(name: &str, warming: u64) -> Subject {
-        let mut subject = Subject {
+    pub fn new(name: &str, warming: u64) -> PolicySubject {
+        let mut subject = PolicySubject {
             policy: registry::build(name, SLOTS, 1).expect("a policy's name"),
             rng: fastrand::Rng::with_seed(1),
         };
-        let lines = (0..u64::from(SLOTS)).map(|line| Key((line * LINES_PER_SLOT) << 3));
+        let lines = (0..u64::from(SLOTS)).map(|line| LineKey((line * LINES_PER_SLOT) << 3));
         access(&mut *subject.policy, &lines.collect::<Vec<_>>());
         for _ in 0..warming / BATCH as u64 {
-            let keys: Vec<Key> = subject.draw().collect();
+            let keys: Vec<LineKey> = subject.draw().collect();
             access(&mut *subject.policy, &keys);
         }
         subject
     }
 
-    fn draw(&mut self) -> impl Iterator<Item = Key> {
+    fn draw(&mut self) -> impl Iterator<Item = LineKey> {
         let lines = (u64::from(SLOTS) * LINES_PER_SLOT) as f64;
         (0..BATCH).map(move |_| {
             let u = self.rng.f64();
-            Key(((u * u * u * lines) as u64) << 3)
+            LineKey(((u * u * u * lines) as u64) << 3)
         })
     }
 
     /// Makes at least so many accesses.
-    pub fn access(&mut self, accesses: u64) -> Cost {
-        let mut cost = Cost::default();
+    pub fn access(&mut self, accesses: u64) -> AccessCost {
+        let mut cost = AccessCost::default();
         while cost.hits + cost.misses < accesses {
-            let drawn: Vec<Key> = self.draw().collect();
-            let is_resident = |key: &Key| self.policy.peek(*key).is_some();
-            let (resident, absent): (Vec<Key>, Vec<Key>) = drawn.into_iter().partition(is_resident);
+            let drawn: Vec<LineKey> = self.draw().collect();
+            let is_resident = |key: &LineKey| self.policy.peek(*key).is_some();
+            let (resident, absent): (Vec<LineKey>, Vec<LineKey>) =
+                drawn.into_iter().partition(is_resident);
             let start = cpu_time();
             batch_of_hits(&mut *self.policy, &resident);
             let between = cpu_time();
@@ -92,21 +93,21 @@ impl Subject {
 
 /// Apart by name, for the counter of instructions.
 #[inline(never)]
-fn batch_of_hits(policy: &mut dyn Policy, keys: &[Key]) {
+fn batch_of_hits(policy: &mut dyn Policy, keys: &[LineKey]) {
     access(policy, keys);
 }
 
 /// The same.
 #[inline(never)]
-fn batch_of_misses(policy: &mut dyn Policy, keys: &[Key]) -> u64 {
+fn batch_of_misses(policy: &mut dyn Policy, keys: &[LineKey]) -> u64 {
     access(policy, keys)
 }
 
 #[inline(always)]
-fn access(policy: &mut dyn Policy, keys: &[Key]) -> u64 {
-    let request = Request {
+fn access(policy: &mut dyn Policy, keys: &[LineKey]) -> u64 {
+    let request = PolicyRequest {
         len_bytes: 4096,
-        ..Request::default()
+        ..PolicyRequest::default()
     };
     let mut replaced = 0;
     for key in keys {
@@ -129,12 +130,13 @@ pub fn bytes_per_line(name: &str, allocated: fn() -> i64) -> f64 {
 
 /// Time, instructions and memory, `auto` beside others; `example` is the program
 /// `policy_cost`.
-pub fn rows(runs: usize, accesses: u64, example: &Path) -> io::Result<Vec<Row>> {
+pub fn rows(runs: usize, accesses: u64, example: &Path) -> io::Result<Vec<BenchRow>> {
     let mut rows = Vec::new();
     let pool = format!("pool of {SLOTS} lines");
     for peer in PEERS {
         let (mut hits, mut misses, mut replaced) = (Vec::new(), Vec::new(), Vec::new());
-        let mut subjects = [POLICY, peer].map(|name| Subject::new(name, 4 * u64::from(SLOTS)));
+        let mut subjects =
+            [POLICY, peer].map(|name| PolicySubject::new(name, 4 * u64::from(SLOTS)));
         for _ in 0..runs {
             let [ours, theirs] = subjects.each_mut().map(|subject| subject.access(accesses));
             let each = |ns: f64, n: u64| ns / n.max(1) as f64;
@@ -158,7 +160,7 @@ pub fn rows(runs: usize, accesses: u64, example: &Path) -> io::Result<Vec<Row>> 
         rows.push(paired(what, "ns", peer, goal, &misses));
     }
     for name in [POLICY].into_iter().chain(PEERS) {
-        let cost: Cost = serde_json::from_str(&run(example, &["accesses", name])?)?;
+        let cost: AccessCost = serde_json::from_str(&run(example, &["accesses", name])?)?;
         let instructions = |function: &str, accesses: u64| {
             let toggle = format!("--toggle-collect=*{function}*");
             let collected = collected(&[&toggle], example, &["accesses", name])?;

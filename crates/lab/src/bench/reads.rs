@@ -1,7 +1,7 @@
 //! 4 KiB direct random reads through the executor and `uring`.
 
-use super::fio::{self, Load};
-use super::{Goal, Row, paired};
+use super::fio::{self, FioLoad};
+use super::{BenchRow, Goal, paired};
 use block::{Device, Driver, Lba, Nanos};
 use shard::{Local, run_alone};
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use uring::{DiskOptions, Options, Uring};
 
 /// Result of a run of reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Reads {
+pub struct ReadsRun {
     /// Reads a second.
     pub iops: f64,
     /// CPU time of the process, user and system, for each read.
@@ -22,7 +22,7 @@ pub struct Reads {
 const BLOCK_SECTORS: u64 = 8;
 
 /// Reads `path` at random for `span` with `depth` in flight.
-pub fn ours(path: &Path, depth: u64, span: Duration, seed: u64) -> io::Result<Reads> {
+pub fn ours(path: &Path, depth: u64, span: Duration, seed: u64) -> io::Result<ReadsRun> {
     let mut host = Uring::new(Options::default()).map_err(io::Error::other)?;
     let (disk, _) = host
         .open_disk(path, &DiskOptions::default())
@@ -34,19 +34,19 @@ pub fn ours(path: &Path, depth: u64, span: Duration, seed: u64) -> io::Result<Re
     });
     let cpu = cpu_time() - before;
     let done = done.expect("nothing cuts its power");
-    Ok(Reads {
+    Ok(ReadsRun {
         iops: done.per_second(),
         cpu_us_per_read: cpu.as_secs_f64() * 1e6 / done.count as f64,
     })
 }
 
 /// Number of reads done, and their time.
-pub(super) struct Done {
+pub(super) struct ReadsDone {
     pub(super) count: u64,
     pub(super) took: Nanos,
 }
 
-impl Done {
+impl ReadsDone {
     pub(super) fn per_second(&self) -> f64 {
         self.count as f64 / self.took.as_secs_f64()
     }
@@ -59,7 +59,7 @@ pub(super) async fn random_reads<R: Driver, D: Device>(
     depth: u64,
     span: Duration,
     seed: u64,
-) -> Done {
+) -> ReadsDone {
     let blocks = device.geometry().sectors.0 / BLOCK_SECTORS;
     let start = local.env().timer.now();
     let end = start + Nanos(span.as_nanos() as u64);
@@ -89,7 +89,7 @@ pub(super) async fn random_reads<R: Driver, D: Device>(
         count += ended.await.expect("the task ends");
     }
     let took = local.env().timer.now() - start;
-    Done { count, took }
+    ReadsDone { count, took }
 }
 
 /// User and system time of this process so far.
@@ -122,14 +122,14 @@ pub fn make_file(path: &Path, bytes: u64) -> io::Result<()> {
 }
 
 /// Rows of IOPS and CPU beside fio, at each depth.
-pub fn rows(path: &Path, runs: usize, span: Duration) -> io::Result<Vec<Row>> {
+pub fn rows(path: &Path, runs: usize, span: Duration) -> io::Result<Vec<BenchRow>> {
     let mut rows = Vec::new();
     for depth in [1, 32] {
         let mut iops = Vec::new();
         let mut cpu = Vec::new();
         for run in 0..runs {
             let a = ours(path, depth, span, run as u64)?;
-            let b = fio::run(path, &Load::random_reads(depth, span))?;
+            let b = fio::run(path, &FioLoad::random_reads(depth, span))?;
             iops.push((a.iops, b.iops));
             cpu.push((a.cpu_us_per_read, b.cpu_us_per_op));
         }

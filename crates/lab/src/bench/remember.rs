@@ -3,13 +3,13 @@
 //!
 //! All in the simulator's time, so that no other load of the machine counts.
 
-use super::{Goal, Row, alone};
+use super::{BenchRow, Goal, alone};
 use block::{BoxDevice, Fua, Gate, Geometry, IoResult, Nanos, Sectors, ShardId, TargetId};
-use cache::{Cache, Config, Counter, Durability, Mode, PoolDevice, Volume, VolumeConfig};
+use cache::{Cache, CacheMode, Config, Counter, Durability, NewPoolDevice, Volume, VolumeConfig};
 use futures_util::future::join_all;
-use shard::{Disk, Local};
-use sim::{DiskSpec, Domain, Keep, Outcome, Plan, Point, PowerCut};
-use sim::{Rng, Service, Sim, SimDriver, Span, World};
+use shard::{Local, ShardDisk};
+use sim::{DiskSpec, Domain, FaultPlan, Keep, PowerCut, RunMoment, RunOutcome};
+use sim::{ServiceSpan, ServiceTime, SimDriver, SimHost, SimRng, SimWorld};
 use simnode::run_alone;
 use std::cell::Cell;
 
@@ -34,24 +34,24 @@ const WARMING: Nanos = Nanos::from_secs(180);
 /// Interval of looks at the share of hits.
 const WINDOW: Nanos = Nanos::from_millis(250);
 
-const DISK: Span = Span {
+const DISK: ServiceSpan = ServiceSpan {
     min: Nanos::from_millis(2),
     max: Nanos::from_millis(8),
 };
-const ARRAY: Span = Span {
+const ARRAY: ServiceSpan = ServiceSpan {
     min: Nanos::from_micros(200),
     max: Nanos::from_micros(600),
 };
-const SSD: Span = Span {
+const SSD: ServiceSpan = ServiceSpan {
     min: Nanos::from_micros(20),
     max: Nanos::from_micros(80),
 };
 
-type Leaf = Disk<SimDriver>;
+type Leaf = ShardDisk<SimDriver>;
 
 /// Start of a life of the cache.
 #[derive(Clone, Copy, PartialEq)]
-enum Start {
+enum LifeStart {
     /// A cache that remembers nothing, and writes nothing to remember.
     Forgetful,
     /// A cache with the state that the pool remembers.
@@ -61,15 +61,15 @@ enum Start {
 }
 
 /// Disks that outlive the lives of a cache.
-struct Bench {
-    sim: Sim,
+struct RememberBench {
+    sim: SimHost,
     origin: TargetId,
     pool: TargetId,
     witness: TargetId,
 }
 
 /// A cache that is open, and its volume.
-struct Life {
+struct CacheLife {
     local: Local<SimDriver>,
     cache: Cache<Leaf>,
     gate: Gate<Volume<Leaf>>,
@@ -77,21 +77,21 @@ struct Life {
     began: Nanos,
 }
 
-impl Bench {
-    fn new(pool: Sectors, volume: Sectors, origin: Span) -> IoResult<Bench> {
-        let mut world = World::new(1);
+impl RememberBench {
+    fn new(pool: Sectors, volume: Sectors, origin: ServiceSpan) -> IoResult<RememberBench> {
+        let mut world = SimWorld::new(1);
         world.place(ShardId(0), DAEMON);
         let mut add = |name: &str, sectors, service, keep| {
             let mut spec = DiskSpec::new(Geometry::new(name, sectors, Sectors(8)));
-            spec.service = Service::uniform(service);
+            spec.service = ServiceTime::uniform(service);
             spec.keep = keep;
             world.add_disk(spec)
         };
-        Ok(Bench {
+        Ok(RememberBench {
             origin: add("origin", volume, origin, Keep::Nothing)?,
             pool: add("pool", pool, SSD, Keep::Bytes)?,
             witness: add("witness", WITNESS, SSD, Keep::Bytes)?,
-            sim: Sim::new(world),
+            sim: SimHost::new(world),
         })
     }
 
@@ -99,18 +99,18 @@ impl Bench {
     /// unless the kill cut it off.
     fn run<T: 'static, F: Future<Output = IoResult<T>>>(
         &mut self,
-        start: Start,
+        start: LifeStart,
         killed: Option<Nanos>,
-        work: impl FnOnce(Life) -> F + 'static,
+        work: impl FnOnce(CacheLife) -> F + 'static,
     ) -> IoResult<Option<T>> {
         let now = self.sim.world().now();
         let cuts = killed.map(|span| PowerCut {
             domain: Some(DAEMON),
-            at: Point::At(now + span),
+            at: RunMoment::At(now + span),
         });
-        let plan = Plan {
+        let plan = FaultPlan {
             cuts: cuts.into_iter().collect(),
-            ..Plan::default()
+            ..FaultPlan::default()
         };
         self.sim.world_mut().set_plan(plan)?;
         let disks = [self.origin, self.pool, self.witness];
@@ -118,15 +118,19 @@ impl Bench {
             work(open(local, disks, start).await?).await
         });
         let expected = match killed {
-            Some(_) => Outcome::PowerCut,
-            None => Outcome::Done,
+            Some(_) => RunOutcome::PowerCut,
+            None => RunOutcome::Done,
         };
         assert_eq!(outcome, expected, "the cache's life");
         came.transpose()
     }
 }
 
-async fn open(local: Local<SimDriver>, disks: [TargetId; 3], start: Start) -> IoResult<Life> {
+async fn open(
+    local: Local<SimDriver>,
+    disks: [TargetId; 3],
+    start: LifeStart,
+) -> IoResult<CacheLife> {
     let began = local.env().timer.now();
     let [origin, pool, witness] = disks;
     let config = Config {
@@ -134,21 +138,21 @@ async fn open(local: Local<SimDriver>, disks: [TargetId; 3], start: Start) -> Io
         ..Config::default()
     };
     let policy = policy::registry::build("auto", 0, 1).expect("registered");
-    let device = PoolDevice::whole(local.disk(pool)?, "controller".to_owned());
+    let device = NewPoolDevice::whole(local.disk(pool)?, "controller".to_owned());
     let env = local.env().clone();
-    let cache = if start == Start::Forgetful {
+    let cache = if start == LifeStart::Forgetful {
         let cache = Cache::new(config, policy, env.clone())?;
         cache.add_device(device)?;
         cache
     } else {
-        let mut names = Rng::new(began.0 + 1);
+        let mut names = SimRng::new(began.0 + 1);
         let durability = Durability {
             label: "pool".into(),
             host: "bench".into(),
             witness: Some(BoxDevice::new(local.disk(witness)?)),
             uuids: Box::new(move || names.bits().into()),
             overwrite: false,
-            cold: start == Start::Cold,
+            cold: start == LifeStart::Cold,
         };
         let opened = Cache::open(config, policy, env.clone(), durability, vec![device]);
         opened.await?.0
@@ -156,10 +160,10 @@ async fn open(local: Local<SimDriver>, disks: [TargetId; 3], start: Start) -> Io
     let volume = VolumeConfig {
         name: "volume".into(),
         sectors: None,
-        mode: Mode::WriteThrough,
+        mode: CacheMode::WriteThrough,
     };
     let volume = cache.add_volume(volume, BoxDevice::new(local.disk(origin)?))?;
-    Ok(Life {
+    Ok(CacheLife {
         gate: Gate::new(volume, env),
         cache,
         local,
@@ -167,7 +171,7 @@ async fn open(local: Local<SimDriver>, disks: [TargetId; 3], start: Start) -> Io
     })
 }
 
-impl Life {
+impl CacheLife {
     fn now(&self) -> Nanos {
         self.local.env().timer.now()
     }
@@ -184,7 +188,7 @@ impl Life {
 
     /// Writes all over the volume with a flush now and then: writes a second.
     async fn write_all_over(self) -> IoResult<f64> {
-        let (mut rng, began) = (Rng::new(2), self.now());
+        let (mut rng, began) = (SimRng::new(2), self.now());
         for _ in 0..WRITES / WRITES_PER_FLUSH {
             let blocks = WIDE.bytes() / BLOCK;
             let places: Vec<u64> = (0..WRITES_PER_FLUSH).map(|_| rng.below(blocks)).collect();
@@ -201,7 +205,7 @@ impl Life {
 
     /// A tenth of the operations write, in a tenth of the hot part; the rest reads.
     async fn client(&self, number: u64, ended: &Cell<bool>) -> IoResult {
-        let mut rng = Rng::fork(3, number);
+        let mut rng = SimRng::fork(3, number);
         let blocks = |sectors: Sectors| sectors.bytes() / BLOCK;
         while !ended.get() {
             match rng.below(10) {
@@ -258,14 +262,18 @@ impl Life {
 
 /// Cost of the bitmap for random writes, cost of admitted bytes, and the time until a cache is as
 /// warm as before.
-pub fn rows() -> IoResult<Vec<Row>> {
+pub fn rows() -> IoResult<Vec<BenchRow>> {
     let mut rows = Vec::new();
     for (name, origin) in [("a disk", DISK), ("an array", ARRAY)] {
         let rate = |start| -> IoResult<f64> {
-            let run = Bench::new(POOL, WIDE, origin)?.run(start, None, Life::write_all_over)?;
+            let run = RememberBench::new(POOL, WIDE, origin)?.run(
+                start,
+                None,
+                CacheLife::write_all_over,
+            )?;
             Ok(run.expect("it was not killed"))
         };
-        let lost = 100.0 * (1.0 - rate(Start::Warm)? / rate(Start::Forgetful)?);
+        let lost = 100.0 * (1.0 - rate(LifeStart::Warm)? / rate(LifeStart::Forgetful)?);
         let name = format!("4 KiB random writes over 64 GiB on {name}, a flush every 32");
         let goal = Some(Goal::AtMost(5.0));
         rows.push(alone(
@@ -279,16 +287,16 @@ pub fn rows() -> IoResult<Vec<Row>> {
     Ok(rows)
 }
 
-fn warmth() -> IoResult<Vec<Row>> {
-    let mut bench = Bench::new(POOL, VOLUME, DISK)?;
-    let warming = |life: Life| async move {
+fn warmth() -> IoResult<Vec<BenchRow>> {
+    let mut bench = RememberBench::new(POOL, VOLUME, DISK)?;
+    let warming = |life: CacheLife| async move {
         let seen = life.load(|_, since| since >= WARMING).await?;
         let per_byte = life.written_per_byte();
         life.close().await;
         Ok((seen, per_byte))
     };
     let (seen, per_byte) = bench
-        .run(Start::Warm, None, warming)?
+        .run(LifeStart::Warm, None, warming)?
         .expect("it was not killed");
     let last = &seen[seen.len() * 9 / 10..];
     let usual = last.iter().map(|(_, share)| share).sum::<f64>() / last.len() as f64;
@@ -298,8 +306,8 @@ fn warmth() -> IoResult<Vec<Row>> {
         reached.expect("it was loaded until then").0.as_secs_f64()
     };
     let cold = first(seen);
-    let again = |bench: &mut Bench, start| -> IoResult<f64> {
-        let work = move |life: Life| async move {
+    let again = |bench: &mut RememberBench, start| -> IoResult<f64> {
+        let work = move |life: CacheLife| async move {
             let seen = life.load(|share, _| share >= goal).await?;
             life.close().await;
             Ok(seen)
@@ -307,12 +315,14 @@ fn warmth() -> IoResult<Vec<Row>> {
         let seen = bench.run(start, None, work)?;
         Ok(first(seen.expect("it was not killed")))
     };
-    let clean = again(&mut bench, Start::Warm)?;
-    let refused = again(&mut bench, Start::Cold)?;
-    bench.run(Start::Warm, Some(WARMING), |life: Life| async move {
-        life.load(|_, _| false).await
-    })?;
-    let crashed = again(&mut bench, Start::Warm)?;
+    let clean = again(&mut bench, LifeStart::Warm)?;
+    let refused = again(&mut bench, LifeStart::Cold)?;
+    bench.run(
+        LifeStart::Warm,
+        Some(WARMING),
+        |life: CacheLife| async move { life.load(|_, _| false).await },
+    )?;
+    let crashed = again(&mut bench, LifeStart::Warm)?;
     let name = "from opening to 90% of the hit ratio before";
     let s = |what: &str, seconds| alone(format!("{name}, {what}"), "s", None, &[seconds]);
     Ok(vec![

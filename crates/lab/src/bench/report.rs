@@ -1,6 +1,6 @@
 //! The report: JSON for programs, a table for `docs/performance.md`.
 
-use super::Row;
+use super::BenchRow;
 use std::fmt::Write;
 use std::path::Path;
 use std::{fs, io};
@@ -9,7 +9,7 @@ const BEGIN: &str = "<!-- measured: begin -->";
 const END: &str = "<!-- measured: end -->";
 
 /// The rows as a table, under the line that names their origin.
-pub fn table(rows: &[Row], made_by: &str) -> String {
+pub fn table(rows: &[BenchRow], made_by: &str) -> String {
     let mut out = format!("{made_by}\n\n");
     out += "| what | ours | peer | ratio (least to greatest) | runs | goal | met |\n";
     out += "|---|---|---|---|---|---|---|\n";
@@ -51,7 +51,7 @@ fn figure(value: f64) -> String {
 
 /// Writes the rows as JSON to `json`, and as a table between the marks of the page at `page`. A
 /// page without the marks is left alone.
-pub fn write(rows: &[Row], made_by: &str, json: &Path, page: &Path) -> io::Result<()> {
+pub fn write(rows: &[BenchRow], made_by: &str, json: &Path, page: &Path) -> io::Result<()> {
     fs::write(json, serde_json::to_string_pretty(rows)? + "\n")?;
     let text = fs::read_to_string(page)?;
     let parts = text

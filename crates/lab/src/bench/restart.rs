@@ -6,10 +6,10 @@
 //! counters of the next daemon show that all of the checkpoint was trusted. That daemon rewrites
 //! the map as daemons do, before anything is measured.
 
-use super::server::{Hotset, Setup, direct};
-use super::{Goal, Row, alone};
+use super::server::{DaemonSetup, Hotset, direct};
+use super::{BenchRow, Goal, alone};
 use layout::{
-    BLOCK_BYTES, Entry, LINE_BITS, MapPage, SUPERBLOCK_BLOCKS, Superblock, entries_per_page,
+    BLOCK_BYTES, LINE_BITS, MapEntry, MapPage, PoolSuperblock, SUPERBLOCK_BLOCKS, entries_per_page,
 };
 use std::fs::{self, File};
 use std::io;
@@ -24,7 +24,7 @@ const SECONDS: Option<Goal> = Some(Goal::AtMost(2.0));
 
 /// Times of one start of a daemon, in seconds.
 #[derive(Clone, Copy)]
-struct Opened {
+struct StartTimes {
     serving: f64,
     serving_cpu: f64,
     warm: f64,
@@ -32,7 +32,7 @@ struct Opened {
 }
 
 /// Opens, closes, kills and drops pools of `sizes` GiB, with files in `dir`.
-pub fn rows(hotset: &Path, dir: &Path, sizes: &[u64]) -> io::Result<Vec<Row>> {
+pub fn rows(hotset: &Path, dir: &Path, sizes: &[u64]) -> io::Result<Vec<BenchRow>> {
     fs::create_dir_all(dir)?;
     let mut rows = Vec::new();
     for gib in sizes {
@@ -41,12 +41,12 @@ pub fn rows(hotset: &Path, dir: &Path, sizes: &[u64]) -> io::Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn restart(hotset: &Path, dir: &Path, gib: u64) -> io::Result<Vec<Row>> {
+fn restart(hotset: &Path, dir: &Path, gib: u64) -> io::Result<Vec<BenchRow>> {
     let (origin, pool) = (dir.join("restart-origin"), dir.join("restart-pool"));
     for file in [&origin, &pool] {
         File::create(file)?.set_len(gib * GIB)?;
     }
-    let setup = Setup {
+    let setup = DaemonSetup {
         dir,
         origin: direct(&origin),
         pool: direct(&pool),
@@ -105,7 +105,7 @@ fn timed(work: impl FnOnce() -> io::Result<()>) -> io::Result<f64> {
 }
 
 /// Starts a daemon on the files of an earlier one, and waits for its lines.
-fn open(hotset: &Path, setup: &Setup, lines: u64) -> io::Result<(Hotset, Opened)> {
+fn open(hotset: &Path, setup: &DaemonSetup, lines: u64) -> io::Result<(Hotset, StartTimes)> {
     let begin = Instant::now();
     let daemon = Hotset::resume(hotset, setup)?;
     let serving = begin.elapsed().as_secs_f64();
@@ -122,7 +122,7 @@ fn open(hotset: &Path, setup: &Setup, lines: u64) -> io::Result<(Hotset, Opened)
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    let opened = Opened {
+    let opened = StartTimes {
         serving,
         serving_cpu,
         warm: begin.elapsed().as_secs_f64(),
@@ -139,7 +139,7 @@ fn fill(pool: &Path) -> io::Result<u64> {
     file.read_exact_at(&mut bytes, 0)?;
     let wrong = |what: String| io::Error::other(format!("the pool's superblock: {what}"));
     let mut superblock =
-        Superblock::decode(&bytes, &[]).map_err(|error| wrong(error.to_string()))?;
+        PoolSuperblock::decode(&bytes, &[]).map_err(|error| wrong(error.to_string()))?;
     let plan = superblock
         .plan()
         .ok_or_else(|| wrong("of no member".into()))?;
@@ -158,15 +158,15 @@ fn fill(pool: &Path) -> io::Result<u64> {
     for number in 0..plan.pages() {
         let slots = number * each..((number + 1) * each).min(plan.slots.into());
         let entry = |slot| match slot < lines {
-            true => Entry {
+            true => MapEntry {
                 key: key | slot,
                 valid,
                 crcs: crcs.clone(),
-                ..Entry::default()
+                ..MapEntry::default()
             },
-            false => Entry {
+            false => MapEntry {
                 crcs: vec![0; plan.line_blocks as usize],
-                ..Entry::default()
+                ..MapEntry::default()
             },
         };
         let page = MapPage {

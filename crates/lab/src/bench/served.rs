@@ -3,21 +3,21 @@
 //!
 //! Every run of hotset's hits proves by its counters that all reads were hits.
 
-use super::fio::{self, Load, Measured};
-use super::server::{self, Hotset, Setup};
-use super::{Goal, Row, paired, reads};
+use super::fio::{self, FioLoad, FioMeasured};
+use super::server::{self, DaemonSetup, Hotset};
+use super::{BenchRow, Goal, paired, reads};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use testbed::server::Server;
+use testbed::server::ServerProcess;
 
 /// Passes over the hot set until no block is missed.
 const WARMING_PASSES_MAX: u32 = 20;
 
 /// Size and places of the measurements.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ServedPlan {
     /// The program `hotset`.
     pub hotset: PathBuf,
     /// A file with direct I/O, of noise.
@@ -36,7 +36,7 @@ pub struct Plan {
 
 /// Result of a run, for the client and for the server.
 #[derive(Clone, Copy)]
-struct Run {
+struct ServedRun {
     iops: f64,
     cpu_us_per_op: f64,
 }
@@ -49,12 +49,16 @@ fn blank(file: &Path, bytes: u64) -> io::Result<()> {
 }
 
 /// One fio on `server`.
-fn measure(server: &Server, plan: &Plan, depth: u64) -> io::Result<(Run, Measured)> {
-    let load = Load::nbd_random_reads(&server.uri, plan.hot_bytes, depth, plan.span);
+fn measure(
+    server: &ServerProcess,
+    plan: &ServedPlan,
+    depth: u64,
+) -> io::Result<(ServedRun, FioMeasured)> {
+    let load = FioLoad::nbd_random_reads(&server.uri, plan.hot_bytes, depth, plan.span);
     let before = server.cpu()?;
     let measured = fio::run_load(&load)?;
     let cpu = server.cpu()? - before;
-    let run = Run {
+    let run = ServedRun {
         iops: measured.iops,
         cpu_us_per_op: cpu.as_secs_f64() * 1e6 / measured.ops as f64,
     };
@@ -62,7 +66,7 @@ fn measure(server: &Server, plan: &Plan, depth: u64) -> io::Result<(Run, Measure
 }
 
 /// The same on a warm hotset; an error if a single block was not a hit.
-fn measure_hits(hotset: &Hotset, plan: &Plan, depth: u64) -> io::Result<Run> {
+fn measure_hits(hotset: &Hotset, plan: &ServedPlan, depth: u64) -> io::Result<ServedRun> {
     let before = (
         hotset.counter("blocks_hit")?,
         hotset.counter("blocks_missed")?,
@@ -80,10 +84,14 @@ fn measure_hits(hotset: &Hotset, plan: &Plan, depth: u64) -> io::Result<Run> {
 }
 
 /// Reads the hot set in order until every block is a hit.
-fn warm(hotset: &Hotset, plan: &Plan) -> io::Result<()> {
+fn warm(hotset: &Hotset, plan: &ServedPlan) -> io::Result<()> {
     for _ in 0..WARMING_PASSES_MAX {
         let before = hotset.counter("blocks_missed")?;
-        fio::run_load(&Load::nbd_sweep(&hotset.server.uri, plan.hot_bytes, "read"))?;
+        fio::run_load(&FioLoad::nbd_sweep(
+            &hotset.server.uri,
+            plan.hot_bytes,
+            "read",
+        ))?;
         if hotset.counter("blocks_missed")? == before {
             return Ok(());
         }
@@ -96,7 +104,7 @@ fn warm(hotset: &Hotset, plan: &Plan) -> io::Result<()> {
 }
 
 /// Name and goal of a pair of rows.
-struct Case<'a> {
+struct ServedCase<'a> {
     name: &'a str,
     depths: &'a [u64],
     iops: Option<Goal>,
@@ -105,11 +113,11 @@ struct Case<'a> {
 
 /// Runs ours and each of `peers` in turn; two rows a depth and peer.
 fn compare(
-    plan: &Plan,
-    case: &Case,
-    peers: &[&Server],
-    mut ours: impl FnMut(u64) -> io::Result<Run>,
-) -> io::Result<Vec<Row>> {
+    plan: &ServedPlan,
+    case: &ServedCase,
+    peers: &[&ServerProcess],
+    mut ours: impl FnMut(u64) -> io::Result<ServedRun>,
+) -> io::Result<Vec<BenchRow>> {
     let mut rows = Vec::new();
     for &depth in case.depths {
         let mut iops = vec![Vec::new(); peers.len()];
@@ -136,10 +144,10 @@ fn compare(
 
 /// The pool and the origin are files with direct I/O; the peer serves the same
 /// files.
-fn direct(plan: &Plan) -> io::Result<Vec<Row>> {
+fn direct(plan: &ServedPlan) -> io::Result<Vec<BenchRow>> {
     let pool = plan.disk_dir.join("pool");
     blank(&pool, 2 * plan.hot_bytes)?;
-    let setup = Setup {
+    let setup = DaemonSetup {
         dir: &plan.disk_dir,
         origin: server::direct(&plan.data),
         pool: server::direct(&pool),
@@ -148,7 +156,7 @@ fn direct(plan: &Plan) -> io::Result<Vec<Row>> {
     let options = ["--cache=none", "--aio=io_uring"];
     let on_pool = server::qemu_nbd(&pool, &plan.disk_dir, &options)?;
     warm(&hotset, plan)?;
-    let case = Case {
+    let case = ServedCase {
         name: "hits over NBD, pool on a direct file",
         depths: &[1, 8, 32],
         iops: Some(Goal::RatioAtLeast(1.0)),
@@ -158,7 +166,7 @@ fn direct(plan: &Plan) -> io::Result<Vec<Row>> {
     let mut rows = compare(plan, &case, &[&on_pool], ours)?;
     let on_origin = server::qemu_nbd(&plan.data, &plan.disk_dir, &options)?;
     hotset.set_mode("pass-through")?;
-    let case = Case {
+    let case = ServedCase {
         name: "pass-through over NBD, beside the same origin served directly",
         depths: &[1, 32],
         iops: None,
@@ -171,12 +179,12 @@ fn direct(plan: &Plan) -> io::Result<Vec<Row>> {
 }
 
 /// Everything on one tmpfs, so that only the protocol and the program cost.
-fn in_memory(plan: &Plan) -> io::Result<Vec<Row>> {
+fn in_memory(plan: &ServedPlan) -> io::Result<Vec<BenchRow>> {
     let dir = &plan.memory_dir;
     let (origin, pool) = (dir.join("origin"), dir.join("pool"));
     reads::make_file(&origin, plan.hot_bytes)?;
     blank(&pool, 2 * plan.hot_bytes)?;
-    let setup = Setup {
+    let setup = DaemonSetup {
         dir,
         origin: server::buffered(&origin),
         pool: server::buffered(&pool),
@@ -184,16 +192,16 @@ fn in_memory(plan: &Plan) -> io::Result<Vec<Row>> {
     let hotset = Hotset::start(&plan.hotset, &setup)?;
     warm(&hotset, plan)?;
     let qemu = server::qemu_nbd(&pool, dir, &["--cache=writeback", "--aio=io_uring"])?;
-    let file = Server::nbdkit(
+    let file = ServerProcess::nbdkit(
         "nbdkit file",
         dir,
         &["--readonly", "file", &pool.display().to_string()],
     )?;
     let size = plan.hot_bytes.to_string();
-    let memory = Server::nbdkit("nbdkit memory", dir, &["memory", &size])?;
+    let memory = ServerProcess::nbdkit("nbdkit memory", dir, &["memory", &size])?;
     // Blocks never written would be read without touching memory.
-    fio::run_load(&Load::nbd_sweep(&memory.uri, plan.hot_bytes, "write"))?;
-    let case = Case {
+    fio::run_load(&FioLoad::nbd_sweep(&memory.uri, plan.hot_bytes, "write"))?;
+    let case = ServedCase {
         name: "hits over NBD, everything on one tmpfs",
         depths: &[1, 8, 32],
         iops: Some(Goal::RatioAtLeast(1.2)),
@@ -204,7 +212,7 @@ fn in_memory(plan: &Plan) -> io::Result<Vec<Row>> {
 }
 
 /// Compares two warm caches, on an origin that takes 2 ms a read, through NBD.
-fn beside_a_cache(plan: &Plan) -> io::Result<Vec<Row>> {
+fn beside_a_cache(plan: &ServedPlan) -> io::Result<Vec<BenchRow>> {
     let dir = &plan.memory_dir;
     let (origin, pool) = (dir.join("origin"), dir.join("pool"));
     let origin = origin.display().to_string();
@@ -215,9 +223,9 @@ fn beside_a_cache(plan: &Plan) -> io::Result<Vec<Row>> {
         &origin,
         "rdelay=2ms",
     ];
-    let slow = Server::nbdkit("slow origin", dir, &arguments)?;
+    let slow = ServerProcess::nbdkit("slow origin", dir, &arguments)?;
     blank(&pool, 2 * plan.hot_bytes)?;
-    let setup = Setup {
+    let setup = DaemonSetup {
         dir,
         origin: server::nbd(&slow),
         pool: server::buffered(&pool),
@@ -226,10 +234,10 @@ fn beside_a_cache(plan: &Plan) -> io::Result<Vec<Row>> {
     warm(&hotset, plan)?;
     let uri = format!("uri={}", slow.uri);
     let arguments = ["--filter=cache", "nbd", &uri, "cache-on-read=true"];
-    let cached = Server::nbdkit("nbdkit --filter=cache", dir, &arguments)?;
-    fio::run_load(&Load::nbd_sweep(&cached.uri, plan.hot_bytes, "read"))?;
+    let cached = ServerProcess::nbdkit("nbdkit --filter=cache", dir, &arguments)?;
+    fio::run_load(&FioLoad::nbd_sweep(&cached.uri, plan.hot_bytes, "read"))?;
     let origin_read_before = slow.bytes_read()?;
-    let case = Case {
+    let case = ServedCase {
         name: "warm, before an origin of 2 ms",
         depths: &[1, 8, 32],
         iops: None,
@@ -247,7 +255,7 @@ fn beside_a_cache(plan: &Plan) -> io::Result<Vec<Row>> {
 }
 
 /// Every row of this file.
-pub fn rows(plan: &Plan) -> io::Result<Vec<Row>> {
+pub fn rows(plan: &ServedPlan) -> io::Result<Vec<BenchRow>> {
     for dir in [&plan.disk_dir, &plan.memory_dir] {
         fs::create_dir_all(dir)?;
     }

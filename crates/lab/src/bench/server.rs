@@ -5,10 +5,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use testbed::server::{Server, uri};
+use testbed::server::{ServerProcess, uri};
 
 /// qemu-nbd on `file`, read-only, with `options`.
-pub fn qemu_nbd(file: &Path, dir: &Path, options: &[&str]) -> io::Result<Server> {
+pub fn qemu_nbd(file: &Path, dir: &Path, options: &[&str]) -> io::Result<ServerProcess> {
     let socket = dir.join(format!("qemu-nbd-{}", stem(file)));
     let mut command = Command::new("qemu-nbd");
     command
@@ -17,17 +17,17 @@ pub fn qemu_nbd(file: &Path, dir: &Path, options: &[&str]) -> io::Result<Server>
         .arg(format!("--socket={}", socket.display()))
         .arg(file);
     let name = format!("qemu-nbd {}", options.join(" "));
-    Server::start(&name, command, &socket, uri(&socket, ""), "qemu-utils")
+    ServerProcess::start(&name, command, &socket, uri(&socket, ""), "qemu-utils")
 }
 
 /// `binary`, a hotset, on a configuration that serves `export` on the socket
 /// `hotset` of `dir`.
-pub fn hotset(binary: &Path, config: &Path, dir: &Path, export: &str) -> io::Result<Server> {
+pub fn hotset(binary: &Path, config: &Path, dir: &Path, export: &str) -> io::Result<ServerProcess> {
     let socket = dir.join("hotset");
     let mut command = Command::new(binary);
     command.arg("serve").arg("--config").arg(config);
     let uri = uri(&socket, export);
-    Server::start("hotset", command, &socket, uri, "none; build it")
+    ServerProcess::start("hotset", command, &socket, uri, "none; build it")
 }
 
 fn stem(file: &Path) -> String {
@@ -38,13 +38,13 @@ fn stem(file: &Path) -> String {
 /// A daemon of hotset with one volume, `volume`.
 pub struct Hotset {
     /// Process of the daemon.
-    pub server: Server,
+    pub server: ServerProcess,
     binary: PathBuf,
     control: PathBuf,
 }
 
 /// Origin and pool of a daemon of hotset.
-pub struct Setup<'a> {
+pub struct DaemonSetup<'a> {
     /// Directory of the daemon's sockets and configuration.
     pub dir: &'a Path,
     /// Configuration lines of the origin's place.
@@ -64,21 +64,21 @@ pub fn buffered(file: &Path) -> String {
 }
 
 /// A server's export, in a configuration.
-pub fn nbd(server: &Server) -> String {
+pub fn nbd(server: &ServerProcess) -> String {
     format!("nbd = \"{}\"", server.uri)
 }
 
 impl Hotset {
     /// Starts `binary`. Sequential streams are promoted too, so that the pool can be warmed in
     /// order; all other settings are the defaults.
-    pub fn start(binary: &Path, setup: &Setup) -> io::Result<Hotset> {
+    pub fn start(binary: &Path, setup: &DaemonSetup) -> io::Result<Hotset> {
         // The state of an earlier run's pool does not belong to this one.
         let _ = fs::remove_dir_all(setup.dir.join("state"));
         Hotset::resume(binary, setup)
     }
 
     /// Starts `binary` on the files of an earlier daemon.
-    pub fn resume(binary: &Path, setup: &Setup) -> io::Result<Hotset> {
+    pub fn resume(binary: &Path, setup: &DaemonSetup) -> io::Result<Hotset> {
         let dir = setup.dir;
         let control = dir.join("control");
         let state = dir.join("state");

@@ -1,11 +1,13 @@
 //! Speed of the simulated world: reads at depth 32 straight on its driver, on disks that keep no
 //! contents.
 
-use super::{Goal, Row, alone};
-use block::{Buf, Driver, Geometry, IoResult, Lba, Nanos, Op, Payload, Sectors, TargetId, Token};
+use super::{BenchRow, Goal, alone};
+use block::{
+    Buf, Driver, DriverOp, Geometry, IoResult, Lba, Nanos, Payload, Sectors, TargetId, Token,
+};
 use drives::Hdd;
 use drives::catalogue::hdd::SAS15K;
-use sim::{DiskSpec, Keep, Service, Sim, World};
+use sim::{DiskSpec, Keep, ServiceTime, SimHost, SimWorld};
 use std::time::Instant;
 
 const DEPTH: u64 = 32;
@@ -22,26 +24,26 @@ fn spec(sectors: Sectors) -> DiskSpec {
     spec
 }
 
-fn plain(world: &mut World) -> IoResult<Vec<TargetId>> {
+fn plain(world: &mut SimWorld) -> IoResult<Vec<TargetId>> {
     let spec = spec(Sectors::from_mib(1 << 20));
     (0..8).map(|_| world.add_disk(spec.clone())).collect()
 }
 
-fn hard_disks(world: &mut World) -> IoResult<Vec<TargetId>> {
+fn hard_disks(world: &mut SimWorld) -> IoResult<Vec<TargetId>> {
     let disk = |index| {
         let model = world.add_model(Hdd::new(&SAS15K, f64::from(index) / 16.0)?);
         let mut spec = spec(Sectors(SAS15K.capacity().0 / 8 * 8));
-        spec.service = Service::Model { model, unit: 0 };
+        spec.service = ServiceTime::Model { model, unit: 0 };
         world.add_disk(spec)
     };
     (0..16).map(disk).collect()
 }
 
-fn run(disks: impl Fn(&mut World) -> IoResult<Vec<TargetId>>, reads: u64) -> IoResult<Speed> {
-    let mut world = World::new(1);
+fn run(disks: impl Fn(&mut SimWorld) -> IoResult<Vec<TargetId>>, reads: u64) -> IoResult<Speed> {
+    let mut world = SimWorld::new(1);
     let disks = disks(&mut world)?;
     let blocks = world.geometry(disks[0]).expect("a disk").sectors.0 / 8;
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let mut driver = sim.driver();
     let mut rng = fastrand::Rng::with_seed(2);
     let mut submit = |driver: &mut sim::SimDriver, slot: u64, buf: Buf| {
@@ -49,7 +51,7 @@ fn run(disks: impl Fn(&mut World) -> IoResult<Vec<TargetId>>, reads: u64) -> IoR
         driver.submit(
             Token(slot),
             disk,
-            Op::Read(Lba(rng.u64(0..blocks) * 8), buf),
+            DriverOp::Read(Lba(rng.u64(0..blocks) * 8), buf),
         );
     };
     let start = Instant::now();
@@ -78,7 +80,7 @@ fn run(disks: impl Fn(&mut World) -> IoResult<Vec<TargetId>>, reads: u64) -> IoR
 }
 
 /// Events a second, and how much faster than time sixteen hard disks run.
-pub fn rows(runs: usize, reads: u64) -> IoResult<Vec<Row>> {
+pub fn rows(runs: usize, reads: u64) -> IoResult<Vec<BenchRow>> {
     let (mut events, mut seconds) = (Vec::new(), Vec::new());
     for _ in 0..runs {
         events.push(run(plain, reads)?.events_per_s / 1e6);

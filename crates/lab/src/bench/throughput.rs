@@ -5,8 +5,8 @@
 //! parity count, for the members move them. All of an array is written before: a file system does
 //! not read blocks that it knows to be zeroes.
 
-use super::fio::{self, Load};
-use super::{Goal, Row, arrays, paired, reads};
+use super::fio::{self, FioLoad};
+use super::{BenchRow, Goal, arrays, paired, reads};
 use block::{BoxDevice, Device, Env, Fua, Lba, Nanos, TargetId};
 use raid::{Array, Level};
 use shard::{Local, run_alone};
@@ -28,7 +28,7 @@ const STRIPES: u64 = 16;
 const FILL_BYTES: u64 = 1 << 20;
 
 #[derive(Clone, Copy, PartialEq)]
-enum Work {
+enum ThroughputWork {
     RandomReads,
     StripeReads,
     StripeWrites,
@@ -40,7 +40,7 @@ struct Trial {
     name: &'static str,
     level: Level,
     members: u64,
-    work: Work,
+    work: ThroughputWork,
 }
 
 const TRIALS: [Trial; 7] = [
@@ -48,48 +48,48 @@ const TRIALS: [Trial; 7] = [
         "RAID 0 of 2, random reads of 4 KiB",
         Level::Raid0,
         2,
-        Work::RandomReads,
+        ThroughputWork::RandomReads,
     ),
     Trial::new(
         "RAID 1 of 2, random reads of 4 KiB",
         Level::Raid1,
         2,
-        Work::RandomReads,
+        ThroughputWork::RandomReads,
     ),
     Trial::new(
         "RAID 5 of 4, random reads of 4 KiB",
         Level::Raid5,
         4,
-        Work::RandomReads,
+        ThroughputWork::RandomReads,
     ),
     Trial::new(
         "RAID 0 of 2, reads of whole stripes",
         Level::Raid0,
         2,
-        Work::StripeReads,
+        ThroughputWork::StripeReads,
     ),
     Trial::new(
         "RAID 0 of 2, writes of whole stripes",
         Level::Raid0,
         2,
-        Work::StripeWrites,
+        ThroughputWork::StripeWrites,
     ),
     Trial::new(
         "RAID 1 of 2, mirrored writes",
         Level::Raid1,
         2,
-        Work::StripeWrites,
+        ThroughputWork::StripeWrites,
     ),
     Trial::new(
         "RAID 5 of 4, writes of whole stripes",
         Level::Raid5,
         4,
-        Work::StripeWrites,
+        ThroughputWork::StripeWrites,
     ),
 ];
 
 impl Trial {
-    const fn new(name: &'static str, level: Level, members: u64, work: Work) -> Trial {
+    const fn new(name: &'static str, level: Level, members: u64, work: ThroughputWork) -> Trial {
         Trial {
             name,
             level,
@@ -106,34 +106,34 @@ impl Trial {
             _ => self.members,
         };
         match self.work {
-            Work::RandomReads => BLOCK_BYTES,
-            Work::StripeReads | Work::StripeWrites => data * CHUNK_BYTES,
+            ThroughputWork::RandomReads => BLOCK_BYTES,
+            ThroughputWork::StripeReads | ThroughputWork::StripeWrites => data * CHUNK_BYTES,
         }
     }
 
     /// Bytes that the members move for a request.
     fn moved(&self) -> u64 {
         match self.work {
-            Work::StripeWrites => self.members * CHUNK_BYTES,
-            Work::RandomReads | Work::StripeReads => self.request(),
+            ThroughputWork::StripeWrites => self.members * CHUNK_BYTES,
+            ThroughputWork::RandomReads | ThroughputWork::StripeReads => self.request(),
         }
     }
 
     fn depth(&self) -> u64 {
         match self.work {
-            Work::RandomReads => READS,
-            Work::StripeReads | Work::StripeWrites => STRIPES,
+            ThroughputWork::RandomReads => READS,
+            ThroughputWork::StripeReads | ThroughputWork::StripeWrites => STRIPES,
         }
     }
 
     /// Runs fio on the members meanwhile; returns its bytes a second.
     fn fio(&self, files: &[PathBuf], span: Duration) -> io::Result<f64> {
         let (rw, block, depth) = match self.work {
-            Work::RandomReads => ("randread", BLOCK_BYTES, READS),
-            Work::StripeReads => ("read", CHUNK_BYTES, STRIPES * self.members),
-            Work::StripeWrites => ("write", CHUNK_BYTES, STRIPES * self.members),
+            ThroughputWork::RandomReads => ("randread", BLOCK_BYTES, READS),
+            ThroughputWork::StripeReads => ("read", CHUNK_BYTES, STRIPES * self.members),
+            ThroughputWork::StripeWrites => ("write", CHUNK_BYTES, STRIPES * self.members),
         };
-        let mut load = Load::direct_requests((rw, block), depth, span);
+        let mut load = FioLoad::direct_requests((rw, block), depth, span);
         let names: Vec<String> = files.iter().map(|f| f.display().to_string()).collect();
         load.options.push(format!("--filename={}", names.join(":")));
         Ok(fio::run_load(&load)?.iops * block as f64)
@@ -172,12 +172,12 @@ async fn run(local: &Local<UringDriver>, array: Rc<Array>, trial: Trial, span: D
             while env.timer.now() < end {
                 let turn = next.replace(next.get() + 1) % places;
                 let place = match trial.work {
-                    Work::RandomReads => rng.u64(0..places),
-                    Work::StripeReads | Work::StripeWrites => turn,
+                    ThroughputWork::RandomReads => rng.u64(0..places),
+                    ThroughputWork::StripeReads | ThroughputWork::StripeWrites => turn,
                 };
                 let at = Lba(place * trial.request() / 512);
                 let result;
-                if trial.work == Work::StripeWrites {
+                if trial.work == ThroughputWork::StripeWrites {
                     result = array.write(at, data.clone(), Fua::No).await;
                 } else {
                     (buf, result) = array.read(at, buf).await;
@@ -230,7 +230,7 @@ fn measure(trial: Trial, files: &[PathBuf], runs: usize, span: Duration) -> io::
 type Pairs = Vec<(f64, f64)>;
 
 /// A row for each trial, on files in `dir` that are made there.
-pub fn rows(dir: &Path, runs: usize, span: Duration) -> io::Result<Vec<Row>> {
+pub fn rows(dir: &Path, runs: usize, span: Duration) -> io::Result<Vec<BenchRow>> {
     std::fs::create_dir_all(dir)?;
     let mut rows = Vec::new();
     for trial in TRIALS {

@@ -1,8 +1,8 @@
 //! The sweep and the loss as pictures.
 
-use super::loss::{Loss, Rates};
+use super::loss::{ControllerLoss, SideRates};
 use super::scale::WORKLOADS;
-use super::sweep::Point;
+use super::sweep::SweepPoint;
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -18,7 +18,7 @@ type Drawn = Result<String, Box<dyn Error>>;
 type Curve = Vec<(f64, f64)>;
 
 /// Two curves over one axis.
-struct Panel<'a> {
+struct CurvePanel<'a> {
     title: &'a str,
     /// Names of the axes.
     axes: (&'a str, &'a str),
@@ -32,16 +32,16 @@ struct Panel<'a> {
 }
 
 /// Requests a second over threads, a panel a workload.
-pub fn rates(points: &[Point]) -> Drawn {
+pub fn rates(points: &[SweepPoint]) -> Drawn {
     sweep(points, "requests/s", |point| point.iops)
 }
 
 /// Latency over threads, a panel a workload.
-pub fn latencies(points: &[Point]) -> Drawn {
+pub fn latencies(points: &[SweepPoint]) -> Drawn {
     sweep(points, "mean latency, ms", |point| point.latency_ms_mean)
 }
 
-fn sweep(points: &[Point], unit: &str, value: impl Fn(&Point) -> f64) -> Drawn {
+fn sweep(points: &[SweepPoint], unit: &str, value: impl Fn(&SweepPoint) -> f64) -> Drawn {
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
@@ -58,7 +58,7 @@ fn sweep(points: &[Point], unit: &str, value: impl Fn(&Point) -> f64) -> Drawn {
             let all = || curves.iter().flat_map(|(_, curve)| curve);
             let end = all().map(|point| point.0).fold(1.0, f64::max);
             let most = all().map(|point| point.1).fold(0.0, f64::max);
-            let panel = Panel {
+            let panel = CurvePanel {
                 title: &format!("{}s", workload.name),
                 axes: ("threads", unit),
                 ends: (end, most * 1.1),
@@ -75,7 +75,7 @@ fn sweep(points: &[Point], unit: &str, value: impl Fn(&Point) -> f64) -> Drawn {
 }
 
 /// Reads and writes of both sides over the loss of a drive.
-pub fn loss(loss: &Loss) -> Drawn {
+pub fn loss(loss: &ControllerLoss) -> Drawn {
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, LOSS_SIZE).into_drawing_area();
@@ -85,13 +85,13 @@ pub fn loss(loss: &Loss) -> Drawn {
         let most = most.fold(1.0, f64::max);
         let titles = ["the side that loses a drive", "the survivor"];
         for (side, area) in root.split_evenly((1, 2)).iter().enumerate() {
-            let line = |which: fn(&Rates) -> f64| -> Curve {
+            let line = |which: fn(&SideRates) -> f64| -> Curve {
                 let seconds = loss.seconds.iter().enumerate();
                 seconds
                     .map(|(i, rates)| (i as f64 + 0.5, which(&rates[side])))
                     .collect()
             };
-            let panel = Panel {
+            let panel = CurvePanel {
                 title: titles[side],
                 axes: ("seconds", "a second"),
                 ends: (loss.seconds.len() as f64, most * 1.4),
@@ -110,7 +110,7 @@ pub fn loss(loss: &Loss) -> Drawn {
     Ok(svg)
 }
 
-fn draw(area: &Area<'_>, panel: Panel<'_>) -> Result<(), Box<dyn Error>> {
+fn draw(area: &Area<'_>, panel: CurvePanel<'_>) -> Result<(), Box<dyn Error>> {
     let (end, most) = panel.ends;
     let mut chart = ChartBuilder::on(area)
         .caption(panel.title, TITLE.into_font().color(&INK))

@@ -4,14 +4,14 @@
 //! fitted to, *calibrated* ones with a figure that one was. *Shape* rows compare the change of a
 //! quantity.
 
-use super::loss::Loss;
+use super::loss::ControllerLoss;
 use super::scale::RATE_OUTER_MB_S;
-use super::sweep::Point;
+use super::sweep::SweepPoint;
 use serde::Serialize;
 
 /// A parameter that was fitted.
 #[derive(Clone, Debug, Serialize)]
-pub struct Fitted {
+pub struct FittedGain {
     /// Name of the parameter.
     pub what: &'static str,
     /// Fitted value.
@@ -37,7 +37,7 @@ const SHAPE: &str = "shape";
 
 /// One comparison.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub struct ComparisonRow {
     /// Compared quantity.
     pub what: String,
     /// `blind`, `shape`, or `calibrated` with the figure.
@@ -57,25 +57,25 @@ pub struct Row {
 }
 
 /// One against two controllers, at one point.
-struct Pair<'a> {
-    one: &'a Point,
-    two: &'a Point,
+struct ControllerPair<'a> {
+    one: &'a SweepPoint,
+    two: &'a SweepPoint,
 }
 
-impl Pair<'_> {
+impl ControllerPair<'_> {
     fn ratio(&self) -> f64 {
         self.two.iops / self.one.iops
     }
 }
 
-fn pairs<'a>(points: &'a [Point], workload: &str) -> Vec<Pair<'a>> {
+fn pairs<'a>(points: &'a [SweepPoint], workload: &str) -> Vec<ControllerPair<'a>> {
     let of = |controllers: usize| {
-        let ours = move |p: &&Point| p.controllers == controllers && p.workload == workload;
+        let ours = move |p: &&SweepPoint| p.controllers == controllers && p.workload == workload;
         points.iter().filter(ours)
     };
     of(1)
         .zip(of(2))
-        .map(|(one, two)| Pair { one, two })
+        .map(|(one, two)| ControllerPair { one, two })
         .collect()
 }
 
@@ -92,8 +92,8 @@ fn join(parts: impl Iterator<Item = String>) -> String {
 }
 
 /// The fitted parameters, each with its figure.
-pub fn fitted() -> Vec<Fitted> {
-    vec![Fitted {
+pub fn fitted() -> Vec<FittedGain> {
+    vec![FittedGain {
         what: "media rate of a drive's outer cylinder, MB/s",
         value: RATE_OUTER_MB_S,
         on: "1045 MiB/s of sequential writes: a seventh of it is 156.6 MB/s",
@@ -101,7 +101,7 @@ pub fn fitted() -> Vec<Fitted> {
 }
 
 /// Every row.
-pub fn rows(points: &[Point], loss: &Loss) -> Vec<Row> {
+pub fn rows(points: &[SweepPoint], loss: &ControllerLoss) -> Vec<ComparisonRow> {
     let mut rows = random_reads(points);
     rows.push(sequential_reads(points));
     rows.extend(writes(points));
@@ -110,20 +110,21 @@ pub fn rows(points: &[Point], loss: &Loss) -> Vec<Row> {
     rows
 }
 
-fn random_reads(points: &[Point]) -> Vec<Row> {
+fn random_reads(points: &[SweepPoint]) -> Vec<ComparisonRow> {
     let pairs = pairs(points, "random read");
     let last = pairs.iter().find(|pair| pair.one.threads == THREADS_MAX);
     let gain = last.map_or(f64::NAN, |pair| (pair.ratio() - 1.0) * 100.0);
     let deep = pairs.iter().filter(|pair| pair.one.threads >= 4);
-    let deep: Vec<f64> = deep.map(Pair::ratio).collect();
+    let deep: Vec<f64> = deep.map(ControllerPair::ratio).collect();
     let grows = deep.windows(2).all(|pair| pair[0] < pair[1]);
     let latency = pairs
         .iter()
         .map(|pair| 1.0 - pair.two.latency_ms_mean / pair.one.latency_ms_mean);
     let latency = latency.fold(f64::NEG_INFINITY, f64::max) * 100.0;
-    let each = |pair: &Pair<'_>| format!("{} at {}", percent(pair.ratio()), pair.one.threads);
+    let each =
+        |pair: &ControllerPair<'_>| format!("{} at {}", percent(pair.ratio()), pair.one.threads);
     vec![
-        Row {
+        ComparisonRow {
             what: "random reads: gain of a second controller at 256 threads".into(),
             label: NOT_FITTED,
             value: (RANDOM_GAIN, gain),
@@ -133,7 +134,7 @@ fn random_reads(points: &[Point]) -> Vec<Row> {
             within: Some((gain - RANDOM_GAIN).abs() <= POINTS),
             note: "",
         },
-        Row {
+        ComparisonRow {
             what: "random reads: the gain grows with depth".into(),
             label: SHAPE,
             value: (1.0, truth(grows)),
@@ -143,7 +144,7 @@ fn random_reads(points: &[Point]) -> Vec<Row> {
             within: Some(grows),
             note: "with one thread or two the mirror gains by choosing the nearer head",
         },
-        Row {
+        ComparisonRow {
             what: "random reads: the largest reduction of the mean latency".into(),
             label: NOT_FITTED,
             value: (RANDOM_LATENCY, latency),
@@ -157,13 +158,13 @@ fn random_reads(points: &[Point]) -> Vec<Row> {
     ]
 }
 
-fn sequential_reads(points: &[Point]) -> Row {
+fn sequential_reads(points: &[SweepPoint]) -> ComparisonRow {
     let pairs = pairs(points, "sequential read");
     let deep = pairs.iter().filter(|pair| pair.one.threads >= 64);
-    let deep: Vec<&Pair<'_>> = deep.collect();
-    let each = |pair: &&Pair<'_>| format!("{:.2} at {}", pair.ratio(), pair.one.threads);
-    let within = |pair: &&Pair<'_>| (1.3..=2.0).contains(&pair.ratio());
-    Row {
+    let deep: Vec<&ControllerPair<'_>> = deep.collect();
+    let each = |pair: &&ControllerPair<'_>| format!("{:.2} at {}", pair.ratio(), pair.one.threads);
+    let within = |pair: &&ControllerPair<'_>| (1.3..=2.0).contains(&pair.ratio());
+    ComparisonRow {
         what: "sequential reads: two controllers against one at 64 threads and more, times".into(),
         label: SHAPE,
         value: (
@@ -178,7 +179,7 @@ fn sequential_reads(points: &[Point]) -> Row {
     }
 }
 
-fn writes(points: &[Point]) -> Vec<Row> {
+fn writes(points: &[SweepPoint]) -> Vec<ComparisonRow> {
     let mut rows = Vec::new();
     let sweeps = "a point is less than one sweep of a cache over its drives, and the sweeps of two \
                   controllers are not in step";
@@ -186,14 +187,14 @@ fn writes(points: &[Point]) -> Vec<Row> {
         let pairs = pairs(points, workload);
         let operations: u64 = pairs.iter().map(|pair| pair.one.operations).sum();
         let least = pairs.iter().map(|pair| pair.one.operations).min();
-        let spent = |point: &Point| point.operations as f64 / point.iops;
+        let spent = |point: &SweepPoint| point.operations as f64 / point.iops;
         let (one, two) = pairs.iter().fold((0.0, 0.0), |(one, two), pair| {
             (one + spent(pair.one), two + spent(pair.two))
         });
         let all = one / two - 1.0;
         let worst = pairs.iter().map(|pair| pair.ratio() - 1.0);
         let worst = worst.fold(0.0, |a: f64, b| if b.abs() > a.abs() { b } else { a });
-        let row = |what: String, operations: u64, difference: f64, note| Row {
+        let row = |what: String, operations: u64, difference: f64, note| ComparisonRow {
             what,
             label: NOT_FITTED,
             value: (WRITE_DIFFERENCE, difference.abs() * 100.0),
@@ -220,7 +221,7 @@ fn writes(points: &[Point]) -> Vec<Row> {
     rows
 }
 
-fn peaks(points: &[Point]) -> Vec<Row> {
+fn peaks(points: &[SweepPoint]) -> Vec<ComparisonRow> {
     let best = |workload: &str| {
         let ours = points.iter().filter(|p| p.workload == workload);
         ours.map(|p| p.iops).fold(0.0, f64::max)
@@ -234,7 +235,7 @@ fn peaks(points: &[Point]) -> Vec<Row> {
     let highest = others.iter().all(|(_, iops)| *iops <= writes);
     let each = |(workload, iops): &(&str, f64)| format!("{workload} {iops:.0}");
     vec![
-        Row {
+        ComparisonRow {
             what: "sequential writes: the highest throughput, MiB/s".into(),
             label: "calibrated (the media rate)",
             value: (THROUGHPUT, mib_s),
@@ -244,7 +245,7 @@ fn peaks(points: &[Point]) -> Vec<Row> {
             within: long.then_some((mib_s / THROUGHPUT - 1.0).abs() <= 0.02),
             note: "printed as MB/s; 4181 requests of 256 KiB are MiB",
         },
-        Row {
+        ComparisonRow {
             what: "sequential writes have the most requests a second of all".into(),
             label: NOT_FITTED,
             value: (1.0, truth(highest)),
@@ -261,12 +262,12 @@ fn peaks(points: &[Point]) -> Vec<Row> {
     ]
 }
 
-fn survivor(loss: &Loss) -> Vec<Row> {
+fn survivor(loss: &ControllerLoss) -> Vec<ComparisonRow> {
     let (was, is) = (loss.before[1], loss.after[1]);
     let reads = is.reads_per_s / is.writes_per_s;
     let writes = is.writes_per_s / was.writes_per_s;
     vec![
-        Row {
+        ComparisonRow {
             what: "after the loss of a drive: the survivor's reads against its writes".into(),
             label: SHAPE,
             value: (1.0, reads),
@@ -282,7 +283,7 @@ fn survivor(loss: &Loss) -> Vec<Row> {
             within: Some((reads - 1.0).abs() <= 0.05),
             note: "open loop, half reads and half writes",
         },
-        Row {
+        ComparisonRow {
             what: "after the loss of a drive: the survivor's writes".into(),
             label: SHAPE,
             value: (1.0, writes),
@@ -297,7 +298,7 @@ fn survivor(loss: &Loss) -> Vec<Row> {
             within: Some((writes - 1.0).abs() <= 0.05),
             note: "",
         },
-        Row {
+        ComparisonRow {
             what: "after the loss of a drive: requests that failed".into(),
             label: SHAPE,
             value: (0.0, loss.errors as f64),
@@ -315,14 +316,14 @@ fn survivor(loss: &Loss) -> Vec<Row> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::loss::Rates;
+    use super::super::loss::SideRates;
     use super::super::scale::WORKLOADS;
     use super::*;
 
-    type Change<'a> = &'a dyn Fn(&mut Point);
+    type Change<'a> = &'a dyn Fn(&mut SweepPoint);
 
     /// A sweep in which every row is within its tolerance.
-    fn sweep() -> Vec<Point> {
+    fn sweep() -> Vec<SweepPoint> {
         let mut points = Vec::new();
         for workload in WORKLOADS {
             for controllers in 1..=2 {
@@ -334,7 +335,7 @@ mod tests {
                     };
                     let rate = if workload.random { 1000.0 } else { 2000.0 };
                     let rate = if workload.write { 2.0 * rate } else { rate };
-                    points.push(Point {
+                    points.push(SweepPoint {
                         workload: workload.name,
                         controllers,
                         threads: 1 << power,
@@ -367,12 +368,12 @@ mod tests {
         points
     }
 
-    fn lost() -> Loss {
-        let rates = |reads_per_s, writes_per_s| Rates {
+    fn lost() -> ControllerLoss {
+        let rates = |reads_per_s, writes_per_s| SideRates {
             reads_per_s,
             writes_per_s,
         };
-        Loss {
+        ControllerLoss {
             arrivals_per_s: 600.0,
             requests: 72_000,
             errors: 0,
@@ -384,7 +385,7 @@ mod tests {
         }
     }
 
-    fn missed(points: &[Point], loss: &Loss) -> Vec<String> {
+    fn missed(points: &[SweepPoint], loss: &ControllerLoss) -> Vec<String> {
         let rows = rows(points, loss).into_iter();
         rows.filter(|row| row.within != Some(true))
             .map(|row| row.what)
@@ -403,7 +404,7 @@ mod tests {
             points.iter_mut().for_each(change);
             missed(&points, &lost())
         };
-        let two = |p: &Point, workload: &str, from: u64| {
+        let two = |p: &SweepPoint, workload: &str, from: u64| {
             p.controllers == 2 && p.workload == workload && p.threads >= from
         };
         let cases: [(&str, Change<'_>); 7] = [

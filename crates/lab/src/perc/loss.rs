@@ -1,12 +1,12 @@
 //! The loss of a drive under a load that does not wait for answers: half reads,
 //! half writes, 4 KiB, at random moments and places.
 
-use super::rig::{self, Rig, Setup};
-use super::scale::Scale;
+use super::rig::{self, PercRig, PercSetup};
+use super::scale::PercScale;
 use block::{Fua, Nanos};
 use experiment::controllers::SIDES;
 use serde::Serialize;
-use sim::Rng;
+use sim::SimRng;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ const APART: u64 = 4096;
 
 /// Reads and writes a second of a side.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Rates {
+pub struct SideRates {
     /// Reads a second.
     pub reads_per_s: f64,
     /// Writes a second.
@@ -34,7 +34,7 @@ pub struct Rates {
 
 /// Observations of the loss.
 #[derive(Clone, Debug, Serialize)]
-pub struct Loss {
+pub struct ControllerLoss {
     /// Requests a second that arrived.
     pub arrivals_per_s: f64,
     /// Requests in all.
@@ -46,23 +46,23 @@ pub struct Loss {
     /// Second in which the drive was pulled.
     pub pulled_s: usize,
     /// Rates of both sides before the loss; the first one loses a drive.
-    pub before: [Rates; 2],
+    pub before: [SideRates; 2],
     /// Rates of both sides after the loss.
-    pub after: [Rates; 2],
+    pub after: [SideRates; 2],
     /// Rates of both sides, second by second.
-    pub seconds: Vec<[Rates; 2]>,
+    pub seconds: Vec<[SideRates; 2]>,
 }
 
 /// Runs the load on the mirror, and pulls a drive in the middle.
-pub fn run(seed: u64, scale: Scale) -> Result<Loss, String> {
-    let setup = Setup {
+pub fn run(seed: u64, scale: PercScale) -> Result<ControllerLoss, String> {
+    let setup = PercSetup {
         seed,
         sides: SIDES.len(),
         cache_mb: scale.cache_mb,
     };
     rig::run(setup, async move |rig| {
         let half = scale.loss_s / 2;
-        let load = Load::start(&rig, seed, Nanos::from_secs(scale.loss_s as u64));
+        let load = LossLoad::start(&rig, seed, Nanos::from_secs(scale.loss_s as u64));
         let mut counted = vec![counts(&rig).await?];
         for second in 0..scale.loss_s {
             if second == half {
@@ -76,7 +76,7 @@ pub fn run(seed: u64, scale: Scale) -> Result<Loss, String> {
         }
         let pairs = counted.windows(2);
         let requests = load.begun.get();
-        Ok(Loss {
+        Ok(ControllerLoss {
             arrivals_per_s: requests as f64 / scale.loss_s as f64,
             requests,
             errors: load.errors.get(),
@@ -96,33 +96,33 @@ pub fn run(seed: u64, scale: Scale) -> Result<Loss, String> {
 /// Reads and writes of both sides so far.
 type Counts = [(u64, u64); 2];
 
-async fn counts(rig: &Rig) -> Result<Counts, String> {
+async fn counts(rig: &PercRig) -> Result<Counts, String> {
     let legs = rig.legs().await?;
     Ok([0, 1].map(|role| (legs[role].reads, legs[role].writes)))
 }
 
-fn rates(from: &Counts, to: &Counts, seconds: usize) -> [Rates; 2] {
+fn rates(from: &Counts, to: &Counts, seconds: usize) -> [SideRates; 2] {
     let rate = |from: u64, to: u64| (to - from) as f64 / seconds as f64;
-    [0, 1].map(|side| Rates {
+    [0, 1].map(|side| SideRates {
         reads_per_s: rate(from[side].0, to[side].0),
         writes_per_s: rate(from[side].1, to[side].1),
     })
 }
 
 #[derive(Default)]
-struct Load {
+struct LossLoad {
     begun: Cell<u64>,
     flying: Cell<u64>,
     errors: Cell<u64>,
     longest: Cell<Nanos>,
 }
 
-impl Load {
+impl LossLoad {
     /// Lets requests arrive for `span` from now on.
-    fn start(rig: &Rig, seed: u64, span: Nanos) -> Rc<Load> {
-        let load = Rc::new(Load::default());
+    fn start(rig: &PercRig, seed: u64, span: Nanos) -> Rc<LossLoad> {
+        let load = Rc::new(LossLoad::default());
         let (ours, env, volume) = (load.clone(), rig.env.clone(), rig.volume.clone());
-        let rng = RefCell::new(Rng::fork(seed, LOAD));
+        let rng = RefCell::new(SimRng::fork(seed, LOAD));
         env.spawn.clone().spawn(async move {
             let end = env.timer.now() + span;
             let blocks = volume.bytes() / BYTES;

@@ -19,37 +19,41 @@ mod rig;
 mod scale;
 mod sweep;
 
-pub use compare::{Fitted, Row};
-pub use loss::{Loss, Rates};
+pub use compare::{ComparisonRow, FittedGain};
+pub use loss::{ControllerLoss, SideRates};
 pub use page::{POINT_HEAD, cells, charts, figures, write};
-pub use real::{Place, RealReport, real};
-pub use scale::{WORKLOADS, Workload};
-pub use sweep::Point;
+pub use real::{RealReport, SweepPlace, real};
+pub use scale::{ThreadWorkload, WORKLOADS};
+pub use sweep::SweepPoint;
 
 use experiment::controllers::SIDES;
-use scale::Scale;
+use scale::PercScale;
 use serde::Serialize;
 
 /// All that came out.
 #[derive(Clone, Debug, Serialize)]
-pub struct Report {
+pub struct PercReport {
     /// Seed of places, phases and arrivals.
     pub seed: u64,
     /// True if less was measured than was published.
     pub quick: bool,
     /// Fitted parameters; all others are those of the catalogue of drives.
-    pub fitted: Vec<Fitted>,
+    pub fitted: Vec<FittedGain>,
     /// Published against ours.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ComparisonRow>,
     /// Every point of the sweep.
-    pub points: Vec<Point>,
+    pub points: Vec<SweepPoint>,
     /// The loss of a drive.
-    pub loss: Loss,
+    pub loss: ControllerLoss,
 }
 
 /// Runs the experiment; calls `done` after each part.
-pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<Report, String> {
-    let scale = if quick { Scale::QUICK } else { Scale::FULL };
+pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<PercReport, String> {
+    let scale = if quick {
+        PercScale::QUICK
+    } else {
+        PercScale::FULL
+    };
     let mut points = Vec::new();
     for workload in WORKLOADS {
         for controllers in 1..=SIDES.len() {
@@ -63,7 +67,7 @@ pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<Report, String
     }
     let loss = loss::run(seed, scale)?;
     done("loss of a drive");
-    Ok(Report {
+    Ok(PercReport {
         seed,
         quick,
         fitted: compare::fitted(),

@@ -1,16 +1,16 @@
 //! The report as files: JSON, a page of one file, and its charts by themselves.
 
-use super::compare::Row;
-use super::sweep::Point;
-use super::{Report, chart};
-use advise::page::{Page, standalone, table, themed};
+use super::compare::ComparisonRow;
+use super::sweep::SweepPoint;
+use super::{PercReport, chart};
+use advise::page::{HtmlPage, standalone, table, themed};
 use std::error::Error;
 use std::fs;
 use std::path::Path;
 
 type Charts = [(&'static str, &'static str, String); 3];
 
-fn drawn(report: &Report) -> Result<Charts, Box<dyn Error>> {
+fn drawn(report: &PercReport) -> Result<Charts, Box<dyn Error>> {
     let latencies = chart::latencies(&report.points)?;
     Ok([
         ("rates", "Requests a second", chart::rates(&report.points)?),
@@ -20,13 +20,13 @@ fn drawn(report: &Report) -> Result<Charts, Box<dyn Error>> {
 }
 
 /// Charts of the report: titles and drawings, with the page's stand-ins for colours.
-pub fn charts(report: &Report) -> Result<Vec<(String, String)>, Box<dyn Error>> {
+pub fn charts(report: &PercReport) -> Result<Vec<(String, String)>, Box<dyn Error>> {
     let all = drawn(report)?.into_iter();
     Ok(all.map(|(_, title, svg)| (title.to_owned(), svg)).collect())
 }
 
 /// Writes `perc.html` and the charts into `directory`, made if missing.
-pub fn write(report: &Report, directory: &Path) -> Result<(), Box<dyn Error>> {
+pub fn write(report: &PercReport, directory: &Path) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(directory)?;
     let charts = drawn(report)?;
     fs::write(directory.join("perc.html"), page(report, &charts))?;
@@ -36,8 +36,8 @@ pub fn write(report: &Report, directory: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn page(report: &Report, charts: &[(&str, &str, String)]) -> String {
-    let mut page = Page::new(
+fn page(report: &PercReport, charts: &[(&str, &str, String)]) -> String {
+    let mut page = HtmlPage::new(
         "Two mirrored controllers",
         "4 KiB random and 256 KiB sequential requests on one controller with a stripe of seven drives, and \
          on two that are mirrored, in virtual time.",
@@ -89,7 +89,7 @@ fn page(report: &Report, charts: &[(&str, &str, String)]) -> String {
 }
 
 /// A row's cells, as pages and terminals show them.
-pub fn cells(row: &Row) -> [String; 7] {
+pub fn cells(row: &ComparisonRow) -> [String; 7] {
     let within = match row.within {
         Some(true) => "yes",
         Some(false) => "NO",
@@ -121,7 +121,7 @@ pub const POINT_HEAD: [&str; 10] = [
 ];
 
 /// A point's cells.
-pub fn figures(point: &Point) -> [String; 10] {
+pub fn figures(point: &SweepPoint) -> [String; 10] {
     let cpu = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.0}"));
     [
         point.workload.into(),

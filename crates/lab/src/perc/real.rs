@@ -4,10 +4,10 @@
 //! Files on one disk are no controllers: this measures the software, and the cost of the software,
 //! not the gain of a second controller.
 
-use super::scale::{Scale, to_message};
-use super::scale::{WORKLOADS, Workload};
-use super::sweep::Point;
-use crate::bench::fio::{self, Load, Measured};
+use super::scale::{PercScale, to_message};
+use super::scale::{ThreadWorkload, WORKLOADS};
+use super::sweep::SweepPoint;
+use crate::bench::fio::{self, FioLoad, FioMeasured};
 use crate::bench::server;
 use experiment::controllers::{DRIVES, SIDES};
 use serde::Serialize;
@@ -15,7 +15,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-use testbed::server::Server;
+use testbed::server::ServerProcess;
 
 /// The size of a file that stands for a drive.
 const DRIVE_MIB: u64 = 128;
@@ -24,7 +24,7 @@ const ASIDE_MIB: u64 = 4;
 
 /// Place of the sweep.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum SweepPlace {
     /// A daemon with drives that are files in this directory.
     Files(PathBuf),
     /// A device or file, which is read and never written.
@@ -39,27 +39,27 @@ pub struct RealReport {
     /// Seconds of each point.
     pub span_s: f64,
     /// Every point; a device counts as one controller.
-    pub points: Vec<Point>,
+    pub points: Vec<SweepPoint>,
 }
 
 /// Runs the sweep; `program` is hotset. Calls `done` after each part.
 pub fn real(
     program: &Path,
-    place: &Place,
+    place: &SweepPlace,
     quick: bool,
     done: &dyn Fn(&str),
 ) -> Result<RealReport, String> {
     let (span, scale) = match quick {
-        true => (Duration::from_millis(250), Scale::QUICK),
-        false => (Duration::from_secs(2), Scale::FULL),
+        true => (Duration::from_millis(250), PercScale::QUICK),
+        false => (Duration::from_secs(2), PercScale::FULL),
     };
     let mut points = Vec::new();
     match place {
-        Place::Files(directory) => {
+        SweepPlace::Files(directory) => {
             fs::create_dir_all(directory).map_err(to_message)?;
             let directory = directory.canonicalize().map_err(to_message)?;
             for sides in 1..=SIDES.len() {
-                let stage = Stage::new(program, &directory, sides)?;
+                let stage = SweepStage::new(program, &directory, sides)?;
                 for workload in WORKLOADS {
                     for threads in scale.threads() {
                         points.push(stage.point(workload, threads, span)?);
@@ -68,12 +68,12 @@ pub fn real(
                 }
             }
         }
-        Place::Device(path) => {
+        SweepPlace::Device(path) => {
             for workload in WORKLOADS.into_iter().filter(|workload| !workload.write) {
                 for threads in scale.threads() {
                     let load =
-                        Load::direct_requests((verb(workload), workload.bytes), threads, span);
-                    let clock = Clock::start(None)?;
+                        FioLoad::direct_requests((verb(workload), workload.bytes), threads, span);
+                    let clock = CpuClock::start(None)?;
                     let measured = fio::run(path, &load).map_err(to_message)?;
                     points.push(clock.point(workload, 1, threads, measured)?);
                 }
@@ -81,7 +81,7 @@ pub fn real(
             }
         }
     }
-    let (Place::Files(path) | Place::Device(path)) = place;
+    let (SweepPlace::Files(path) | SweepPlace::Device(path)) = place;
     Ok(RealReport {
         place: path.display().to_string(),
         span_s: span.as_secs_f64(),
@@ -90,7 +90,7 @@ pub fn real(
 }
 
 /// fio's word for a workload.
-fn verb(workload: Workload) -> &'static str {
+fn verb(workload: ThreadWorkload) -> &'static str {
     match (workload.random, workload.write) {
         (true, false) => "randread",
         (true, true) => "randwrite",
@@ -100,8 +100,8 @@ fn verb(workload: Workload) -> &'static str {
 }
 
 /// A daemon, and its number of controllers.
-struct Stage {
-    server: Server,
+struct SweepStage {
+    server: ServerProcess,
     sides: usize,
 }
 
@@ -142,8 +142,8 @@ fn origin(sides: usize) -> &'static str {
     if sides > 1 { "mirror" } else { "stripe-a" }
 }
 
-impl Stage {
-    fn new(program: &Path, directory: &Path, sides: usize) -> Result<Stage, String> {
+impl SweepStage {
+    fn new(program: &Path, directory: &Path, sides: usize) -> Result<SweepStage, String> {
         // An array of an earlier run is not this one's.
         let _ = fs::remove_dir_all(directory.join("state"));
         let mut arrays = Vec::new();
@@ -171,14 +171,19 @@ impl Stage {
         }
         let server = server::hotset(program, &config, directory, "volume").map_err(to_message)?;
         // Reads of files that hold nothing reach no disk.
-        fio::run_load(&Load::nbd_sweep(&server.uri, bytes(), "write")).map_err(to_message)?;
-        Ok(Stage { server, sides })
+        fio::run_load(&FioLoad::nbd_sweep(&server.uri, bytes(), "write")).map_err(to_message)?;
+        Ok(SweepStage { server, sides })
     }
 
-    fn point(&self, workload: Workload, threads: u64, span: Duration) -> Result<Point, String> {
+    fn point(
+        &self,
+        workload: ThreadWorkload,
+        threads: u64,
+        span: Duration,
+    ) -> Result<SweepPoint, String> {
         let kind = (verb(workload), workload.bytes);
-        let load = Load::nbd_requests(&self.server.uri, bytes(), kind, threads, span);
-        let clock = Clock::start(Some(&self.server))?;
+        let load = FioLoad::nbd_requests(&self.server.uri, bytes(), kind, threads, span);
+        let clock = CpuClock::start(Some(&self.server))?;
         let measured = fio::run_load(&load).map_err(to_message)?;
         clock.point(workload, self.sides, threads, measured)
     }
@@ -190,16 +195,17 @@ fn bytes() -> u64 {
 }
 
 /// CPU over a point.
-struct Clock<'a> {
+struct CpuClock<'a> {
     began: Instant,
-    daemon: Option<(&'a Server, Duration)>,
+    daemon: Option<(&'a ServerProcess, Duration)>,
     host: (u64, u64),
 }
 
-impl<'a> Clock<'a> {
-    fn start(daemon: Option<&'a Server>) -> Result<Clock<'a>, String> {
-        let so_far = |server: &'a Server| server.cpu().map(|cpu| (server, cpu)).map_err(to_message);
-        Ok(Clock {
+impl<'a> CpuClock<'a> {
+    fn start(daemon: Option<&'a ServerProcess>) -> Result<CpuClock<'a>, String> {
+        let so_far =
+            |server: &'a ServerProcess| server.cpu().map(|cpu| (server, cpu)).map_err(to_message);
+        Ok(CpuClock {
             daemon: daemon.map(so_far).transpose()?,
             host: host_ticks()?,
             began: Instant::now(),
@@ -208,11 +214,11 @@ impl<'a> Clock<'a> {
 
     fn point(
         self,
-        workload: Workload,
+        workload: ThreadWorkload,
         controllers: usize,
         threads: u64,
-        measured: Measured,
-    ) -> Result<Point, String> {
+        measured: FioMeasured,
+    ) -> Result<SweepPoint, String> {
         let took = self.began.elapsed().as_secs_f64();
         let daemon = match self.daemon {
             Some((server, before)) => {
@@ -223,7 +229,7 @@ impl<'a> Clock<'a> {
         };
         let (busy, all) = host_ticks()?;
         let (busy, all) = (busy - self.host.0, all - self.host.1);
-        Ok(Point {
+        Ok(SweepPoint {
             workload: workload.name,
             controllers,
             threads,

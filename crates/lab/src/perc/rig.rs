@@ -5,19 +5,19 @@
 
 use super::scale::DRIVE;
 use block::Env;
-use control::status::Member;
+use control::status::MemberStatus;
 use drives::catalogue::controller::H710P;
 use drives::{ControllerParameters, Figure};
 use experiment::controllers::{SIDES, TOPOLOGY, VOLUME, machine};
-use experiment::rig::{Rig as Node, Volume, run_on, topology};
-use sim::World;
+use experiment::rig::{NodeRig as Node, Volume, run_on, topology};
+use sim::SimWorld;
 
 /// The array over both controllers.
 const MIRROR: &str = "mirror";
 
 /// Machine to build.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup {
+pub struct PercSetup {
     /// Draws the spindles' phases, alike for one controller and for two.
     pub seed: u64,
     /// Controllers: 1 or 2.
@@ -27,14 +27,14 @@ pub struct Setup {
 }
 
 /// The machine, running.
-pub struct Rig {
+pub struct PercRig {
     pub env: Env,
     /// The volume of the requests: the stripe, or the mirror.
     pub volume: Volume,
     node: Node,
 }
 
-impl Rig {
+impl PercRig {
     /// Pulls the drive of this number of a controller.
     pub fn pull(&self, side: usize, number: usize) -> Result<(), String> {
         let name = format!("{}{number}", SIDES[side]);
@@ -45,7 +45,7 @@ impl Rig {
     }
 
     /// The legs of the mirror, as `hotset status` has them.
-    pub async fn legs(&self) -> Result<Vec<Member>, String> {
+    pub async fn legs(&self) -> Result<Vec<MemberStatus>, String> {
         let arrays = self.node.watch().status().await?.arrays.into_iter();
         let mut mirrors = arrays.filter(|array| array.name == MIRROR);
         let mirror = mirrors.next().ok_or("one controller has no other")?;
@@ -55,10 +55,10 @@ impl Rig {
 
 /// Builds the machine, runs `test` on it, and returns the result of `test`.
 pub fn run<T: 'static>(
-    setup: Setup,
-    test: impl AsyncFnOnce(Rig) -> Result<T, String> + 'static,
+    setup: PercSetup,
+    test: impl AsyncFnOnce(PercRig) -> Result<T, String> + 'static,
 ) -> Result<T, String> {
-    let mut world = World::new(setup.seed);
+    let mut world = SimWorld::new(setup.seed);
     let controller = ControllerParameters {
         cache_mb: Figure {
             value: setup.cache_mb,
@@ -70,7 +70,7 @@ pub fn run<T: 'static>(
     let below = machine(setup.seed, sides, &controller, &DRIVE, &mut world)?;
     let config = topology(&configuration(sides))?;
     let run = run_on(world, config, &below, async move |mut node: Node| {
-        let rig = Rig {
+        let rig = PercRig {
             env: node.env.clone(),
             volume: node.volume(VOLUME)?,
             node,

@@ -16,7 +16,7 @@ pub(super) const DRIVE: HddParameters = HddParameters {
 
 /// Amount of measurement.
 #[derive(Clone, Copy, Debug)]
-pub struct Scale {
+pub struct PercScale {
     /// Reads of a point.
     pub(super) reads: u64,
     /// Writes of a point.
@@ -29,9 +29,9 @@ pub struct Scale {
     pub(super) loss_s: usize,
 }
 
-impl Scale {
+impl PercScale {
     /// The published size.
-    pub const FULL: Scale = Scale {
+    pub const FULL: PercScale = PercScale {
         reads: 50_000,
         writes: 300_000,
         step: 2,
@@ -39,7 +39,7 @@ impl Scale {
         loss_s: 120,
     };
     /// A hundredth of the published size, with caches to match, at the printed numbers of threads.
-    pub const QUICK: Scale = Scale {
+    pub const QUICK: PercScale = PercScale {
         reads: 2_000,
         writes: 3_000,
         step: 4,
@@ -47,7 +47,7 @@ impl Scale {
         loss_s: 20,
     };
 
-    pub(super) fn operations(&self, workload: Workload) -> u64 {
+    pub(super) fn operations(&self, workload: ThreadWorkload) -> u64 {
         if workload.write {
             self.writes
         } else {
@@ -68,7 +68,7 @@ pub(super) fn to_message(error: impl ToString) -> String {
 
 /// Requests of threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Workload {
+pub struct ThreadWorkload {
     /// Name in reports.
     pub name: &'static str,
     /// Bytes of a request.
@@ -80,26 +80,26 @@ pub struct Workload {
 }
 
 /// The published workloads.
-pub const WORKLOADS: [Workload; 4] = [
-    Workload {
+pub const WORKLOADS: [ThreadWorkload; 4] = [
+    ThreadWorkload {
         name: "random read",
         bytes: 4096,
         random: true,
         write: false,
     },
-    Workload {
+    ThreadWorkload {
         name: "random write",
         bytes: 4096,
         random: true,
         write: true,
     },
-    Workload {
+    ThreadWorkload {
         name: "sequential read",
         bytes: 256 << 10,
         random: false,
         write: false,
     },
-    Workload {
+    ThreadWorkload {
         name: "sequential write",
         bytes: 256 << 10,
         random: false,

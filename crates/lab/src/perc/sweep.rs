@@ -5,13 +5,13 @@
 //! Random threads have blocks of their own, so that no two writes of one block are ever in flight
 //! together.
 
-use super::rig::{self, Rig, Setup};
-use super::scale::{Scale, Workload, to_message};
-use block::{Fua, Nanos, Shared};
+use super::rig::{self, PercRig, PercSetup};
+use super::scale::{PercScale, ThreadWorkload, to_message};
+use block::{Fua, Nanos, SharedBuf};
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use sim::Rng;
+use sim::SimRng;
 use std::cell::{Cell, RefCell};
 
 /// Draws places.
@@ -21,7 +21,7 @@ const FILLERS: u64 = 64;
 
 /// One point of a curve.
 #[derive(Clone, Debug, Serialize)]
-pub struct Point {
+pub struct SweepPoint {
     /// Name of the workload.
     pub workload: &'static str,
     /// 1, or 2 that are mirrored.
@@ -47,11 +47,11 @@ pub struct Point {
 /// Measures one workload on one or two controllers, at every number of threads.
 pub fn curve(
     seed: u64,
-    scale: Scale,
+    scale: PercScale,
     controllers: usize,
-    workload: Workload,
-) -> Result<Vec<Point>, String> {
-    let setup = Setup {
+    workload: ThreadWorkload,
+) -> Result<Vec<SweepPoint>, String> {
+    let setup = PercSetup {
         seed,
         sides: controllers,
         cache_mb: scale.cache_mb,
@@ -60,23 +60,23 @@ pub fn curve(
         if workload.write {
             // The writes that first fit into the cache do not show the speed of the drives.
             let fill = 2 * (scale.cache_mb * 1e6) as u64 / workload.bytes;
-            Load::new(&rig, workload, FILLERS, 0, fill, seed)
+            SweepLoad::new(&rig, workload, FILLERS, 0, fill, seed)
                 .run()
                 .await?;
         }
         let operations = scale.operations(workload);
         let mut points = Vec::new();
         for threads in scale.threads() {
-            let load = Load::new(&rig, workload, threads, 4 * threads, operations, seed);
+            let load = SweepLoad::new(&rig, workload, threads, 4 * threads, operations, seed);
             points.push(load.run().await?.point(controllers));
         }
         Ok(points)
     })
 }
 
-struct Load<'a> {
-    rig: &'a Rig,
-    workload: Workload,
+struct SweepLoad<'a> {
+    rig: &'a PercRig,
+    workload: ThreadWorkload,
     threads: u64,
     /// Requests before those that count.
     before: u64,
@@ -84,23 +84,23 @@ struct Load<'a> {
     /// Requests that have begun, and ended.
     begun: Cell<u64>,
     ended: Cell<u64>,
-    rng: RefCell<Rng>,
+    rng: RefCell<SimRng>,
     /// Times at which counting began and ended.
     from: Cell<Nanos>,
     to: Cell<Nanos>,
     latencies: RefCell<Histogram<u64>>,
 }
 
-impl<'a> Load<'a> {
+impl<'a> SweepLoad<'a> {
     fn new(
-        rig: &'a Rig,
-        workload: Workload,
+        rig: &'a PercRig,
+        workload: ThreadWorkload,
         threads: u64,
         before: u64,
         operations: u64,
         seed: u64,
-    ) -> Load<'a> {
-        Load {
+    ) -> SweepLoad<'a> {
+        SweepLoad {
             rig,
             workload,
             threads,
@@ -108,14 +108,14 @@ impl<'a> Load<'a> {
             operations,
             begun: Cell::new(0),
             ended: Cell::new(0),
-            rng: RefCell::new(Rng::fork(seed, PLACES + threads)),
+            rng: RefCell::new(SimRng::fork(seed, PLACES + threads)),
             from: Cell::new(rig.env.timer.now()),
             to: Cell::new(Nanos::ZERO),
             latencies: RefCell::new(Histogram::new(3).expect("three digits")),
         }
     }
 
-    async fn run(self) -> Result<Load<'a>, String> {
+    async fn run(self) -> Result<SweepLoad<'a>, String> {
         let mut data = self.rig.env.pool.get(self.workload.bytes as usize).await;
         data.fill(0);
         let data = data.share();
@@ -136,7 +136,7 @@ impl<'a> Load<'a> {
         place * self.workload.bytes
     }
 
-    async fn thread(&self, thread: u64, data: Shared) -> Result<(), String> {
+    async fn thread(&self, thread: u64, data: SharedBuf) -> Result<(), String> {
         let (timer, volume) = (&self.rig.env.timer, &self.rig.volume);
         let bytes = self.workload.bytes as usize;
         while self.ended.get() < self.before + self.operations {
@@ -163,10 +163,10 @@ impl<'a> Load<'a> {
         }
     }
 
-    fn point(self, controllers: usize) -> Point {
+    fn point(self, controllers: usize) -> SweepPoint {
         let latencies = self.latencies.into_inner();
         let iops = self.operations as f64 / (self.to.get() - self.from.get()).as_secs_f64();
-        Point {
+        SweepPoint {
             workload: self.workload.name,
             controllers,
             threads: self.threads,

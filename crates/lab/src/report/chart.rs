@@ -8,9 +8,9 @@ use advise::page::{FIRST, INK, MARK, SECOND};
 use drawn::Drawn;
 use experiment::finished::Finished;
 use experiment::registry::named;
-use experiment::verdict::Row;
-use experiment::visitors::{Curve, Tally};
-use lines::{Series, lines};
+use experiment::verdict::FigureRow;
+use experiment::visitors::{VisitCurve, VisitTally};
+use lines::{ChartSeries, lines};
 use plotters::style::RGBColor;
 use rows::{agreement, beside, ratio, units};
 use std::error::Error;
@@ -28,22 +28,22 @@ pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> 
         .map(|(_, curve)| curve.points.len())
         .max();
     if longest.is_some_and(|points| points >= POINTS_MIN) {
-        let mbit = |point: &Tally, s: f64| point.bytes as f64 * 8e-6 / s;
+        let mbit = |point: &VisitTally, s: f64| point.bytes as f64 * 8e-6 / s;
         charts.push((
             "Mbit/s".into(),
             over_time(finished, ("Mbit/s", "mbps.o"), mbit)?,
         ));
-        let response = |point: &Tally, _: f64| point.response_s();
-        let visited = |(_, curve): &(String, Curve)| curve.points.iter().any(|p| p.pages > 0);
+        let response = |point: &VisitTally, _: f64| point.response_s();
+        let visited = |(_, curve): &(String, VisitCurve)| curve.points.iter().any(|p| p.pages > 0);
         if finished.curves.iter().any(visited) {
-            let pages = |point: &Tally, s: f64| point.pages as f64 / s;
+            let pages = |point: &VisitTally, s: f64| point.pages as f64 / s;
             let title = "Pages a second";
             charts.push((
                 title.into(),
                 over_time(finished, ("pages/s", "rate."), pages)?,
             ));
             let title = "Time to the first byte in seconds";
-            let first = |point: &Tally, _: f64| point.first_byte_s();
+            let first = |point: &VisitTally, _: f64| point.first_byte_s();
             charts.push((title.into(), over_time(finished, ("s", "ttfb.o"), first)?));
             let title = "Page response in seconds";
             charts.push((
@@ -77,7 +77,7 @@ pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> 
 fn over_time(
     finished: &Finished,
     (unit, figures): (&str, &str),
-    value: impl Fn(&Tally, f64) -> f64,
+    value: impl Fn(&VisitTally, f64) -> f64,
 ) -> Drawn {
     let longest = finished
         .curves
@@ -95,7 +95,7 @@ fn over_time(
                 (minutes, value(point, curve.interval_s))
             });
             let colour = COLOURS[series.len() % COLOURS.len()];
-            series.push(Series {
+            series.push(ChartSeries {
                 name: name.clone(),
                 points: points.filter(|(_, y)| y.is_finite()).collect(),
                 colour,
@@ -114,7 +114,7 @@ fn over_time(
 
 /// Figures called `sweep.X.SERIES`, over X: ours, and the published values dashed.
 fn sweep(finished: &Finished) -> Result<Option<String>, Box<dyn Error>> {
-    let of = |row: &Row| {
+    let of = |row: &FigureRow| {
         let (x, name) = row.figure.strip_prefix("sweep.")?.split_once('.')?;
         Some((x.parse::<f64>().ok()?, name.to_owned()))
     };
@@ -123,13 +123,13 @@ fn sweep(finished: &Finished) -> Result<Option<String>, Box<dyn Error>> {
         .iter()
         .filter_map(|row| Some((of(row)?, row)))
         .collect();
-    let mut series: Vec<Series> = Vec::new();
+    let mut series: Vec<ChartSeries> = Vec::new();
     for ((x, name), row) in &rows {
         for (dashed, y) in [(false, row.ours), (true, row.published)] {
             let name = format!("{name}{}", if dashed { ", printed" } else { "" });
             match series.iter_mut().find(|series| series.name == name) {
                 Some(series) => series.points.push((*x, y)),
-                None => series.push(Series {
+                None => series.push(ChartSeries {
                     name,
                     points: vec![(*x, y)],
                     colour: COLOURS[series.len() / 2 % COLOURS.len()],
@@ -146,7 +146,7 @@ fn sweep(finished: &Finished) -> Result<Option<String>, Box<dyn Error>> {
 }
 
 /// Published values of a whole run, in the unit of a chart.
-fn levels<'a>(finished: &'a Finished, unit: &str, figures: &str) -> Vec<&'a Row> {
-    let of = |row: &&Row| row.unit == unit && row.figure.starts_with(figures);
+fn levels<'a>(finished: &'a Finished, unit: &str, figures: &str) -> Vec<&'a FigureRow> {
+    let of = |row: &&FigureRow| row.unit == unit && row.figure.starts_with(figures);
     finished.rows.iter().filter(of).collect()
 }

@@ -1,6 +1,6 @@
 //! A timeline as a picture: writes, lag and dirty bytes over one axis, and marks of the events.
 
-use super::{Sample, Stretch, Timeline};
+use super::{MeasuredTimeline, TimelineSample, TimelineStretch};
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND, standalone};
 use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
@@ -16,10 +16,10 @@ const LEGEND: (i32, i32) = (300, 6);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-type Value = fn(&Sample) -> f64;
+type Value = fn(&TimelineSample) -> f64;
 
 /// A quantity over time.
-struct Panel {
+struct TimelinePanel {
     unit: &'static str,
     lines: &'static [(&'static str, Value)],
     /// A level that the quantity may not exceed, and the level's name.
@@ -27,7 +27,7 @@ struct Panel {
 }
 
 /// The picture, as a file of its own.
-pub fn chart(timeline: &Timeline) -> Result<String, Box<dyn Error>> {
+pub fn chart(timeline: &MeasuredTimeline) -> Result<String, Box<dyn Error>> {
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
@@ -44,9 +44,9 @@ pub fn chart(timeline: &Timeline) -> Result<String, Box<dyn Error>> {
     Ok(standalone(&svg))
 }
 
-fn panels(timeline: &Timeline) -> [Panel; 3] {
+fn panels(timeline: &MeasuredTimeline) -> [TimelinePanel; 3] {
     [
-        Panel {
+        TimelinePanel {
             unit: "4 KiB writes/s",
             lines: &[
                 ("answered to clients", |sample| sample.writes_per_s),
@@ -54,7 +54,7 @@ fn panels(timeline: &Timeline) -> [Panel; 3] {
             ],
             limit: None,
         },
-        Panel {
+        TimelinePanel {
             unit: "lag, s",
             lines: &[("", |sample| sample.lag_s)],
             limit: Some((
@@ -62,7 +62,7 @@ fn panels(timeline: &Timeline) -> [Panel; 3] {
                 format!("max_lag = {} s", timeline.max_lag_s),
             )),
         },
-        Panel {
+        TimelinePanel {
             unit: "dirty, MB",
             lines: &[("", |sample| sample.dirty_bytes as f64 / 1e6)],
             limit: None,
@@ -71,23 +71,23 @@ fn panels(timeline: &Timeline) -> [Panel; 3] {
 }
 
 /// Name of a marked stretch.
-fn event(stretch: Stretch) -> Option<&'static str> {
+fn event(stretch: TimelineStretch) -> Option<&'static str> {
     match stretch {
-        Stretch::Quiet | Stretch::Load | Stretch::OneDevice => None,
-        Stretch::Burst => Some("burst"),
-        Stretch::Recovery => Some("burst ends"),
-        Stretch::Loss => Some("log SSD lost"),
-        Stretch::Restart => Some("both SSDs"),
-        Stretch::Again => None,
-        Stretch::Detach => Some("detach"),
-        Stretch::WriteThrough => Some("detached"),
+        TimelineStretch::Quiet | TimelineStretch::Load | TimelineStretch::OneDevice => None,
+        TimelineStretch::Burst => Some("burst"),
+        TimelineStretch::Recovery => Some("burst ends"),
+        TimelineStretch::Loss => Some("log SSD lost"),
+        TimelineStretch::Restart => Some("both SSDs"),
+        TimelineStretch::Again => None,
+        TimelineStretch::Detach => Some("detach"),
+        TimelineStretch::WriteThrough => Some("detached"),
     }
 }
 
 fn draw(
     area: &Area<'_>,
-    panel: &Panel,
-    timeline: &Timeline,
+    panel: &TimelinePanel,
+    timeline: &MeasuredTimeline,
     names: Option<&Area<'_>>,
     is_last: bool,
 ) -> Result<(), Box<dyn Error>> {
@@ -166,7 +166,7 @@ fn draw(
 fn name_events(
     head: &Area<'_>,
     chart: &Chart<'_, '_>,
-    timeline: &Timeline,
+    timeline: &MeasuredTimeline,
 ) -> Result<(), Box<dyn Error>> {
     let marked = timeline.phases.iter();
     let marked = marked.filter_map(|phase| Some((phase.from_s, event(phase.stretch)?)));

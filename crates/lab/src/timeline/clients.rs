@@ -5,7 +5,7 @@
 
 use super::BLOCK_BYTES;
 use block::{BoxDevice, Device, Env, Fua, IoResult, Lba, Nanos, SECTOR_BYTES};
-use sim::{Medium, Rng};
+use sim::{Medium, SimRng};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ const LOOK: Nanos = Nanos::from_millis(1);
 
 /// Answers so far.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct AnsweredRequests {
     /// Time of each answered write.
     pub(super) answered: Vec<Nanos>,
     pub(super) errors: u64,
@@ -29,7 +29,7 @@ pub(super) struct Seen {
 }
 
 /// The clients of one volume.
-pub(super) struct Clients {
+pub(super) struct TimelineClients {
     env: Env,
     seed: u64,
     origin: Medium,
@@ -41,7 +41,7 @@ pub(super) struct Clients {
     /// The version of each block that was acknowledged last.
     held: RefCell<HashMap<u64, u64>>,
     versions: Cell<u64>,
-    pub(super) seen: RefCell<Seen>,
+    pub(super) seen: RefCell<AnsweredRequests>,
 }
 
 fn content(block: u64, version: u64, out: &mut [u8]) {
@@ -52,9 +52,9 @@ fn place(block: u64) -> Lba {
     Lba(block * BLOCK_BYTES as u64 / SECTOR_BYTES)
 }
 
-impl Clients {
-    pub(super) fn new(env: Env, seed: u64, origin: Medium) -> Rc<Clients> {
-        Rc::new(Clients {
+impl TimelineClients {
+    pub(super) fn new(env: Env, seed: u64, origin: Medium) -> Rc<TimelineClients> {
+        Rc::new(TimelineClients {
             env,
             seed,
             origin,
@@ -85,7 +85,7 @@ impl Clients {
     }
 
     /// Begins to write and to flush.
-    pub(super) fn start(self: &Rc<Clients>, device: &BoxDevice) {
+    pub(super) fn start(self: &Rc<TimelineClients>, device: &BoxDevice) {
         self.running.set(true);
         self.working.set(CLIENTS + 1);
         let spawn = &self.env.spawn;
@@ -116,7 +116,7 @@ impl Clients {
 
     async fn write(&self, client: u64, device: &BoxDevice) {
         let timer = &self.env.timer;
-        let mut rng = Rng::fork(self.seed ^ timer.now().0, client);
+        let mut rng = SimRng::fork(self.seed ^ timer.now().0, client);
         let blocks = device.geometry().sectors.bytes() / BLOCK_BYTES as u64;
         // Not all at once.
         timer

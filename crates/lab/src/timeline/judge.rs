@@ -1,6 +1,6 @@
 //! Verdict on a timeline: no violations, and all effects are visible.
 
-use super::{Stretch, Timeline};
+use super::{MeasuredTimeline, TimelineStretch};
 
 /// Longest gap between answered writes while the origin answers, but for the write-back of dirty
 /// data at a loss.
@@ -17,7 +17,7 @@ const TAIL_S: f64 = 5.0;
 const PACED_TIMES: f64 = 1.3;
 
 /// A sentence for each violation.
-pub(super) fn judge(timeline: &Timeline) -> Vec<String> {
+pub(super) fn judge(timeline: &MeasuredTimeline) -> Vec<String> {
     let mut all = Vec::new();
     let mut ask = |is_so: bool, otherwise: String| {
         if !is_so {
@@ -45,8 +45,8 @@ pub(super) fn judge(timeline: &Timeline) -> Vec<String> {
     }
     for phase in &timeline.phases {
         let most = match phase.stretch {
-            Stretch::Restart => continue,
-            Stretch::Loss => timeline.max_lag_s * 1e3,
+            TimelineStretch::Restart => continue,
+            TimelineStretch::Loss => timeline.max_lag_s * 1e3,
             _ => GAP_MS_MAX,
         };
         let what = format!(
@@ -68,15 +68,15 @@ pub(super) fn judge(timeline: &Timeline) -> Vec<String> {
 }
 
 /// The first effect that is not visible, if there is one.
-fn missing(timeline: &Timeline) -> Option<String> {
+fn missing(timeline: &MeasuredTimeline) -> Option<String> {
     let phase = |stretch| timeline.phase(stretch);
     let (Some(quiet), Some(burst), Some(one), Some(through), Some(detach), Some(load)) = (
-        phase(Stretch::Quiet),
-        phase(Stretch::Burst),
-        phase(Stretch::OneDevice),
-        phase(Stretch::WriteThrough),
-        phase(Stretch::Detach),
-        phase(Stretch::Load),
+        phase(TimelineStretch::Quiet),
+        phase(TimelineStretch::Burst),
+        phase(TimelineStretch::OneDevice),
+        phase(TimelineStretch::WriteThrough),
+        phase(TimelineStretch::Detach),
+        phase(TimelineStretch::Load),
     ) else {
         return Some("a part of it was not run".into());
     };

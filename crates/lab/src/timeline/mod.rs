@@ -29,15 +29,15 @@ const BLOCK_BYTES: usize = 4096;
 
 /// Measurements of a run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Timeline {
+pub struct MeasuredTimeline {
     /// Seed of the simulator's choices.
     pub seed: u64,
     /// The configured limit of the lag, in seconds.
     pub max_lag_s: f64,
     /// Spans, one after the other.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<TimelinePhase>,
     /// Samples, every 250 ms.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<TimelineSample>,
     /// Writes of clients that were answered.
     pub writes: u64,
     /// Requests of clients that failed.
@@ -53,7 +53,7 @@ pub struct Timeline {
 /// Kind of a span of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Stretch {
+pub enum TimelineStretch {
     /// Clients write less than the origin takes.
     Quiet,
     /// Clients write more.
@@ -76,29 +76,29 @@ pub enum Stretch {
     WriteThrough,
 }
 
-impl Stretch {
+impl TimelineStretch {
     /// A word or two.
     pub fn name(self) -> &'static str {
         match self {
-            Stretch::Quiet => "quiet",
-            Stretch::Burst => "burst",
-            Stretch::Recovery => "recovery",
-            Stretch::Load => "load",
-            Stretch::Loss => "loss",
-            Stretch::OneDevice => "one device",
-            Stretch::Restart => "restart",
-            Stretch::Again => "load again",
-            Stretch::Detach => "detach",
-            Stretch::WriteThrough => "write-through",
+            TimelineStretch::Quiet => "quiet",
+            TimelineStretch::Burst => "burst",
+            TimelineStretch::Recovery => "recovery",
+            TimelineStretch::Load => "load",
+            TimelineStretch::Loss => "loss",
+            TimelineStretch::OneDevice => "one device",
+            TimelineStretch::Restart => "restart",
+            TimelineStretch::Again => "load again",
+            TimelineStretch::Detach => "detach",
+            TimelineStretch::WriteThrough => "write-through",
         }
     }
 }
 
 /// A span of time, and the results of clients in that span.
 #[derive(Clone, Debug, Serialize)]
-pub struct Phase {
+pub struct TimelinePhase {
     /// Kind of the span.
-    pub stretch: Stretch,
+    pub stretch: TimelineStretch,
     /// Start of the span, in seconds from the beginning.
     pub from_s: f64,
     /// End of the span, in seconds.
@@ -119,7 +119,7 @@ pub struct Phase {
 
 /// Observations at an instant, and since the sample before.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Sample {
+pub struct TimelineSample {
     /// Time of the sample, in seconds.
     pub at_s: f64,
     /// Writes that were answered, a second.
@@ -134,9 +134,9 @@ pub struct Sample {
     pub copies: u32,
 }
 
-impl Timeline {
+impl MeasuredTimeline {
     /// The span of that kind; there is one of each.
-    fn phase(&self, stretch: Stretch) -> Option<&Phase> {
+    fn phase(&self, stretch: TimelineStretch) -> Option<&TimelinePhase> {
         self.phases.iter().find(|phase| phase.stretch == stretch)
     }
 }

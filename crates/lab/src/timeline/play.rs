@@ -1,11 +1,11 @@
 //! The script of a timeline.
 
-use super::clients::Clients;
+use super::clients::TimelineClients;
 use super::judge::judge;
-use super::stage::{Disks, Stage};
-use super::{POINT, Phase, Sample, Stretch, Timeline};
+use super::stage::{TimelineDisks, TimelineStage};
+use super::{MeasuredTimeline, POINT, TimelinePhase, TimelineSample, TimelineStretch};
 use block::{Nanos, Timer};
-use sim::{Sim, World};
+use sim::{SimHost, SimWorld};
 use simnode::run_alone;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -28,18 +28,18 @@ const LOOK: Nanos = Nanos::from_millis(10);
 const LOOK_MAX: Nanos = Nanos::from_secs(60);
 
 /// Runs the timeline with this seed.
-pub fn run(seed: u64) -> Result<Timeline, String> {
+pub fn run(seed: u64) -> Result<MeasuredTimeline, String> {
     run_dropping(seed, None)
 }
 
 /// Runs as [`run`]; the origin loses the write of this number, counted from 1.
-pub(super) fn run_dropping(seed: u64, dropped: Option<u64>) -> Result<Timeline, String> {
-    let mut world = World::new(seed);
-    let disks = Disks::new(&mut world, dropped)?;
-    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+pub(super) fn run_dropping(seed: u64, dropped: Option<u64>) -> Result<MeasuredTimeline, String> {
+    let mut world = SimWorld::new(seed);
+    let disks = TimelineDisks::new(&mut world, dropped)?;
+    let mut sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
     let (outcome, ended) = run_alone(&mut sim, async move |local| {
         let origin = disks.origin.clone();
-        let clients = Clients::new(local.env(), seed, origin);
+        let clients = TimelineClients::new(local.env(), seed, origin);
         let timer = local.env().timer.clone();
         let spawn = local.env().spawn.clone();
         let played = Rc::new(Played {
@@ -59,19 +59,19 @@ pub(super) fn run_dropping(seed: u64, dropped: Option<u64>) -> Result<Timeline, 
 
 /// Observations during the run.
 #[derive(Default)]
-struct Line {
-    samples: Vec<Sample>,
+struct PlayLine {
+    samples: Vec<TimelineSample>,
     /// Error of a daemon that could not report the state of its volume.
     error: Option<String>,
-    spans: Vec<(Stretch, Nanos, Nanos)>,
+    spans: Vec<(TimelineStretch, Nanos, Nanos)>,
 }
 
 struct Played {
     timer: Timer,
     began: Cell<Nanos>,
-    clients: Rc<Clients>,
-    stage: Stage,
-    line: RefCell<Line>,
+    clients: Rc<TimelineClients>,
+    stage: TimelineStage,
+    line: RefCell<PlayLine>,
     ended: Cell<bool>,
 }
 
@@ -104,18 +104,22 @@ impl Played {
     }
 
     /// Notes a stretch that began at `from` and ends now.
-    fn note(&self, stretch: Stretch, from: Nanos) {
+    fn note(&self, stretch: TimelineStretch, from: Nanos) {
         let now = self.timer.now();
         self.line.borrow_mut().spans.push((stretch, from, now));
     }
 
-    async fn for_seconds(&self, stretch: Stretch, seconds: u64) {
+    async fn for_seconds(&self, stretch: TimelineStretch, seconds: u64) {
         let from = self.timer.now();
         self.timer.sleep(Nanos::from_secs(seconds)).await;
         self.note(stretch, from);
     }
 
-    async fn until(&self, what: &str, is_so: impl Fn(&Sample) -> bool) -> Result<(), String> {
+    async fn until(
+        &self,
+        what: &str,
+        is_so: impl Fn(&TimelineSample) -> bool,
+    ) -> Result<(), String> {
         let since = self.timer.now();
         loop {
             let looked = self.stage.look(self.timer.now()).await?;
@@ -129,27 +133,29 @@ impl Played {
         }
     }
 
-    async fn play(&self, seed: u64) -> Result<Timeline, String> {
+    async fn play(&self, seed: u64) -> Result<MeasuredTimeline, String> {
         let (stage, clients) = (&self.stage, &self.clients);
         let device = stage.start().await?;
         self.began.set(self.timer.now());
         clients.pace(QUIET);
         clients.start(&device);
-        self.for_seconds(Stretch::Quiet, QUIET_S).await;
+        self.for_seconds(TimelineStretch::Quiet, QUIET_S).await;
         clients.pace(BURST);
-        self.for_seconds(Stretch::Burst, BURST_S).await;
+        self.for_seconds(TimelineStretch::Burst, BURST_S).await;
         clients.pace(QUIET);
-        self.for_seconds(Stretch::Recovery, RECOVERY_S).await;
+        self.for_seconds(TimelineStretch::Recovery, RECOVERY_S)
+            .await;
         clients.pace(BURST);
-        self.for_seconds(Stretch::Load, LOAD_S).await;
+        self.for_seconds(TimelineStretch::Load, LOAD_S).await;
         let lost = self.timer.now();
         stage.lose();
         clients.write_through(true);
-        let cleaned = |s: &Sample| s.copies == 1 && s.dirty_bytes == 0;
+        let cleaned = |s: &TimelineSample| s.copies == 1 && s.dirty_bytes == 0;
         self.until("one copy takes part, and nothing is owed", cleaned)
             .await?;
-        self.note(Stretch::Loss, lost);
-        self.for_seconds(Stretch::OneDevice, ONE_DEVICE_S).await;
+        self.note(TimelineStretch::Loss, lost);
+        self.for_seconds(TimelineStretch::OneDevice, ONE_DEVICE_S)
+            .await;
         let ending = self.timer.now();
         clients.stop().await;
         drop(device);
@@ -159,14 +165,15 @@ impl Played {
         let device = stage.start().await?;
         self.until("two copies take part", |s| s.copies == 2)
             .await?;
-        self.note(Stretch::Restart, ending);
+        self.note(TimelineStretch::Restart, ending);
         clients.start(&device);
-        self.for_seconds(Stretch::Again, AGAIN_S).await;
+        self.for_seconds(TimelineStretch::Again, AGAIN_S).await;
         let detaching = self.timer.now();
         stage.detach().await?;
-        self.note(Stretch::Detach, detaching);
+        self.note(TimelineStretch::Detach, detaching);
         clients.write_through(true);
-        self.for_seconds(Stretch::WriteThrough, THROUGH_S).await;
+        self.for_seconds(TimelineStretch::WriteThrough, THROUGH_S)
+            .await;
         self.timer.sleep(POINT).await;
         self.ended.set(true);
         clients.stop().await;
@@ -175,7 +182,7 @@ impl Played {
         self.finish(seed)
     }
 
-    fn finish(&self, seed: u64) -> Result<Timeline, String> {
+    fn finish(&self, seed: u64) -> Result<MeasuredTimeline, String> {
         let line = self.line.take();
         if let Some(error) = line.error {
             return Err(error);
@@ -183,7 +190,7 @@ impl Played {
         let seen = self.clients.seen.borrow();
         let spans = line.spans.iter();
         let phases = spans.map(|span| self.phase(*span, &line.samples, &seen.answered));
-        let mut timeline = Timeline {
+        let mut timeline = MeasuredTimeline {
             seed,
             max_lag_s: self.stage.max_lag_s(),
             phases: phases.collect(),
@@ -201,10 +208,10 @@ impl Played {
 
     fn phase(
         &self,
-        (stretch, from, to): (Stretch, Nanos, Nanos),
-        samples: &[Sample],
+        (stretch, from, to): (TimelineStretch, Nanos, Nanos),
+        samples: &[TimelineSample],
         answered: &[Nanos],
-    ) -> Phase {
+    ) -> TimelinePhase {
         let since = |at: Nanos| (at - self.began.get()).as_secs_f64();
         let (from_s, to_s) = (since(from), since(to));
         let here = || samples.iter().filter(|s| s.at_s > from_s && s.at_s <= to_s);
@@ -215,7 +222,7 @@ impl Played {
         ends.push(to);
         let gaps = ends.windows(2).map(|pair| pair[1] - pair[0]);
         let origin: f64 = here().map(|sample| sample.origin_blocks_per_s).sum();
-        Phase {
+        TimelinePhase {
             stretch,
             from_s,
             to_s,

@@ -1,14 +1,14 @@
 //! The node of a timeline: a write-back volume on models of drives.
 
-use super::{BLOCK_BYTES, Sample};
+use super::{BLOCK_BYTES, TimelineSample};
 use block::{BoxDevice, Nanos, Sectors};
 use control::config::{Config, Device};
-use control::protocol::Request;
+use control::protocol::ControlRequest;
 use control::status::Status;
 use shard::Local;
-use sim::{Medium, SimDriver, World};
-use simnode::Machine;
-use simnode::modelled::{self, Daemon, Modelled};
+use sim::{Medium, SimDriver, SimWorld};
+use simnode::SimMachine;
+use simnode::modelled::{self, Modelled, ModelledDaemon};
 use std::rc::Rc;
 
 /// The set-up of the drill: two copies of a log, each beside a half of a cache, before a disk.
@@ -23,19 +23,19 @@ const ORIGIN_SIZE: Sectors = Sectors::from_mib(2048);
 const LOG_SIZE: Sectors = Sectors::from_mib(128);
 const CACHE_SIZE: Sectors = Sectors::from_mib(64);
 
-pub(super) struct Stage(Daemon);
+pub(super) struct TimelineStage(ModelledDaemon);
 
 /// The disks, before anything runs on them.
-pub(super) struct Disks {
+pub(super) struct TimelineDisks {
     config: Config,
-    machine: Rc<Machine>,
+    machine: Rc<SimMachine>,
     pub(super) origin: Medium,
 }
 
-impl Disks {
+impl TimelineDisks {
     /// Creates the disks in `world`; the origin acknowledges the write of the number `dropped`,
     /// counted from 1, and loses it.
-    pub(super) fn new(world: &mut World, dropped: Option<u64>) -> Result<Disks, String> {
+    pub(super) fn new(world: &mut SimWorld, dropped: Option<u64>) -> Result<TimelineDisks, String> {
         let config = modelled::configuration(SET_UP)?;
         let machine = modelled::machine(world, &config, |_, device| {
             let (drive, size) = match device.name.as_str() {
@@ -49,7 +49,7 @@ impl Disks {
         let target = machine.target(&path(&config, ORIGIN));
         let origin = world.medium(target).expect("it keeps its bytes");
         modelled::drop_write(world, target, dropped)?;
-        Ok(Disks {
+        Ok(TimelineDisks {
             config,
             machine,
             origin,
@@ -57,8 +57,8 @@ impl Disks {
     }
 
     /// Returns a stage on these disks; nothing runs yet.
-    pub(super) fn stage(self, local: Local<SimDriver>) -> Stage {
-        Stage(Daemon::new(self.config, self.machine, local))
+    pub(super) fn stage(self, local: Local<SimDriver>) -> TimelineStage {
+        TimelineStage(ModelledDaemon::new(self.config, self.machine, local))
     }
 }
 
@@ -70,7 +70,7 @@ fn path(config: &Config, name: &str) -> String {
     path.expect("the set-up has it").value.display().to_string()
 }
 
-impl Stage {
+impl TimelineStage {
     /// The limit of the lag that is configured.
     pub(super) fn max_lag_s(&self) -> f64 {
         self.0.config.volumes[0].max_lag.value.as_secs_f64()
@@ -99,13 +99,13 @@ impl Stage {
     /// Gives the log up; returns once the origin answers writes.
     pub(super) async fn detach(&self) -> Result<(), String> {
         let volume = self.0.config.volumes[0].name.to_string();
-        let request = Request::set_mode(volume, "write-through");
+        let request = ControlRequest::set_mode(volume, "write-through");
         self.0.node()?.ask(request).await.map(drop)
     }
 
     /// The state of the volume, and the blocks that the origin has got since the daemon started;
     /// none while no daemon runs.
-    pub(super) async fn look(&self, now: Nanos) -> Result<Option<(Sample, u64)>, String> {
+    pub(super) async fn look(&self, now: Nanos) -> Result<Option<(TimelineSample, u64)>, String> {
         match self.0.node() {
             Err(_) => Ok(None),
             Ok(node) => Ok(Some(sample(&node.status().await?, now))),
@@ -113,16 +113,16 @@ impl Stage {
     }
 }
 
-fn sample(status: &Status, now: Nanos) -> (Sample, u64) {
+fn sample(status: &Status, now: Nanos) -> (TimelineSample, u64) {
     let log = status.volumes.iter().find_map(|v| v.write_back.as_ref());
     let mut origins = status.devices.iter().filter(|d| d.name == ORIGIN);
     let written = origins.next().map_or(0, |origin| origin.write_total.bytes);
-    let sample = Sample {
+    let sample = TimelineSample {
         at_s: now.as_secs_f64(),
         dirty_bytes: log.map_or(0, |log| log.owed_bytes),
         lag_s: log.map_or(0.0, |log| log.lag_s),
         copies: log.map_or(0, |log| log.copies),
-        ..Sample::default()
+        ..TimelineSample::default()
     };
     (sample, written / BLOCK_BYTES as u64)
 }

@@ -2,9 +2,9 @@
 
 use super::judge::judge;
 use super::play::{run, run_dropping};
-use super::{Stretch, Timeline, chart};
+use super::{MeasuredTimeline, TimelineStretch, chart};
 
-fn sound() -> Timeline {
+fn sound() -> MeasuredTimeline {
     let timeline = run(1).unwrap();
     assert_eq!(timeline.violations, Vec::<String>::new());
     timeline
@@ -14,7 +14,7 @@ fn sound() -> Timeline {
 fn a_write_back_volume_keeps_its_promises_over_time() {
     let timeline = sound();
     let phase = |stretch| timeline.phase(stretch).unwrap();
-    let (quiet, burst) = (phase(Stretch::Quiet), phase(Stretch::Burst));
+    let (quiet, burst) = (phase(TimelineStretch::Quiet), phase(TimelineStretch::Burst));
     assert!(burst.dirty_bytes_max > 4 * quiet.dirty_bytes_max);
     assert!(
         timeline
@@ -22,14 +22,14 @@ fn a_write_back_volume_keeps_its_promises_over_time() {
             .iter()
             .all(|s| s.lag_s <= timeline.max_lag_s)
     );
-    assert!(phase(Stretch::Loss).longest_gap_ms > 0.0);
+    assert!(phase(TimelineStretch::Loss).longest_gap_ms > 0.0);
     assert_eq!(timeline.samples.last().unwrap().dirty_bytes, 0);
     let drawn = chart(&timeline).unwrap();
     for what in ["burst ends", "log SSD lost", "detached", "max_lag = 24 s"] {
         assert!(drawn.contains(what), "{what}");
     }
     let again = run(1).unwrap();
-    let text = |timeline: &Timeline| serde_json::to_string(timeline).unwrap();
+    let text = |timeline: &MeasuredTimeline| serde_json::to_string(timeline).unwrap();
     assert!(
         text(&timeline) == text(&again),
         "the same seed is the same run"
@@ -46,7 +46,7 @@ fn canary_a_write_that_the_origin_loses_is_found() {
 #[test]
 fn canary_each_breach_is_found_and_so_is_what_is_not_to_be_seen() {
     let timeline = sound();
-    let found = |what: &str, alter: &dyn Fn(&mut Timeline)| {
+    let found = |what: &str, alter: &dyn Fn(&mut MeasuredTimeline)| {
         let mut altered = timeline.clone();
         alter(&mut altered);
         let violations = judge(&altered);
@@ -74,22 +74,22 @@ fn canary_each_breach_is_found_and_so_is_what_is_not_to_be_seen() {
         t.samples.iter_mut().for_each(|s| s.writes_per_s *= 2.0)
     });
     for (stretch, what) in [
-        (Stretch::Load, "is lost"),
-        (Stretch::OneDevice, "does not answer"),
-        (Stretch::Detach, "at the detach"),
-        (Stretch::WriteThrough, "not given up"),
+        (TimelineStretch::Load, "is lost"),
+        (TimelineStretch::OneDevice, "does not answer"),
+        (TimelineStretch::Detach, "at the detach"),
+        (TimelineStretch::WriteThrough, "not given up"),
     ] {
         found(what, &|t| {
             let mut phases = t.phases.iter_mut();
             let phase = phases.find(|phase| phase.stretch == stretch).unwrap();
             phase.writes_per_s = 0.0;
             phase.dirty_bytes_max = 0;
-            phase.copies = if stretch == Stretch::Load {
+            phase.copies = if stretch == TimelineStretch::Load {
                 1
             } else {
                 phase.copies
             };
-            phase.copies += u32::from(stretch == Stretch::WriteThrough);
+            phase.copies += u32::from(stretch == TimelineStretch::WriteThrough);
         });
     }
 }

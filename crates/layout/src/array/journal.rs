@@ -52,7 +52,7 @@ pub fn slot_sectors(members: usize, chunk: Sectors) -> Sectors {
 
 /// Bytes for one member's chunk of a stripe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Run {
+pub struct ChunkRun {
     /// The member's role.
     pub member: u32,
     /// Offset in the member's chunk.
@@ -61,7 +61,7 @@ pub struct Run {
     pub len: Sectors,
 }
 
-impl Run {
+impl ChunkRun {
     /// The member's role.
     pub fn role(&self) -> usize {
         self.member as usize
@@ -70,11 +70,11 @@ impl Run {
 
 /// The kind of the write.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Entry {
+pub enum JournalEntry {
     /// The bytes that follow are written to these runs; to be done again after a crash.
     Redo {
         /// The runs, parity's among them.
-        runs: Vec<Run>,
+        runs: Vec<ChunkRun>,
         /// The checksum of their bytes.
         sum: u32,
     },
@@ -90,7 +90,7 @@ pub enum Entry {
 
 /// A record's header.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Record {
+pub struct JournalRecord {
     /// The array.
     pub array: Uuid,
     /// The record's number on this member, counted from 1.
@@ -104,13 +104,13 @@ pub struct Record {
     /// The stripe.
     pub stripe: u64,
     /// The write to the stripe.
-    pub entry: Entry,
+    pub entry: JournalEntry,
 }
 
-impl Record {
+impl JournalRecord {
     /// Writes the header into `block`, of 4096 bytes.
     pub fn encode(&self, block: &mut [u8]) {
-        let run = |run: &Run| RunRow {
+        let run = |run: &ChunkRun| RunRow {
             role: run.member,
             from: run.from.0 as u32,
             sectors: run.len.0 as u32,
@@ -118,21 +118,21 @@ impl Record {
         };
         let none = HeaderRow::ZERO;
         let entry = match &self.entry {
-            Entry::Redo { runs, sum } => HeaderRow {
+            JournalEntry::Redo { runs, sum } => HeaderRow {
                 kind: 1,
                 count: runs.len() as u8,
                 sum: *sum,
                 runs: padded(runs.iter().map(run)),
                 ..none
             },
-            Entry::Whole(sums) => HeaderRow {
+            JournalEntry::Whole(sums) => HeaderRow {
                 kind: 2,
                 count: sums.len() as u8,
                 sums: padded(sums.iter().copied()),
                 ..none
             },
-            Entry::Retire => HeaderRow { kind: 3, ..none },
-            Entry::Revoked => HeaderRow { kind: 4, ..none },
+            JournalEntry::Retire => HeaderRow { kind: 3, ..none },
+            JournalEntry::Revoked => HeaderRow { kind: 4, ..none },
         };
         let row = HeaderRow {
             magic: MAGIC,
@@ -151,7 +151,12 @@ impl Record {
 
     /// Reads a header of `array`, which has stripes of `chunk` on each of `members` members; `None`
     /// if `block` holds none.
-    pub fn decode(block: &[u8], array: Uuid, members: usize, chunk: Sectors) -> Option<Record> {
+    pub fn decode(
+        block: &[u8],
+        array: Uuid,
+        members: usize,
+        chunk: Sectors,
+    ) -> Option<JournalRecord> {
         let block = block.get(..BLOCK_BYTES)?;
         let row = HeaderRow::decode(block);
         let sound =
@@ -163,7 +168,7 @@ impl Record {
             return None;
         }
         let run = |run: &RunRow| {
-            let run = Run {
+            let run = ChunkRun {
                 member: run.role,
                 from: Sectors(u64::from(run.from)),
                 len: Sectors(u64::from(run.sectors)),
@@ -172,16 +177,16 @@ impl Record {
             (run.role() < members && inside).then_some(run)
         };
         let entry = match row.kind {
-            1 if count > 0 => Entry::Redo {
+            1 if count > 0 => JournalEntry::Redo {
                 runs: row.runs[..count].iter().map(run).collect::<Option<_>>()?,
                 sum: row.sum,
             },
-            2 if count == members => Entry::Whole(row.sums[..count].to_vec()),
-            3 => Entry::Retire,
-            4 => Entry::Revoked,
+            2 if count == members => JournalEntry::Whole(row.sums[..count].to_vec()),
+            3 => JournalEntry::Retire,
+            4 => JournalEntry::Revoked,
             _ => return None,
         };
-        Some(Record {
+        Some(JournalRecord {
             array,
             number: row.number,
             tail: row.tail,
@@ -204,22 +209,22 @@ mod tests {
 
     #[test]
     fn records_are_read_back_and_changed_bytes_seen() {
-        let run = |member, from| Run {
+        let run = |member, from| ChunkRun {
             member,
             from: Sectors(from),
             len: Sectors(8),
         };
         let entries = [
-            Entry::Redo {
+            JournalEntry::Redo {
                 runs: vec![run(0, 0), run(2, 120)],
                 sum: 7,
             },
-            Entry::Whole(vec![1, 2, 3]),
-            Entry::Retire,
-            Entry::Revoked,
+            JournalEntry::Whole(vec![1, 2, 3]),
+            JournalEntry::Retire,
+            JournalEntry::Revoked,
         ];
         for entry in entries {
-            let record = Record {
+            let record = JournalRecord {
                 array: Uuid(5),
                 number: 12,
                 tail: 9,
@@ -230,47 +235,53 @@ mod tests {
             };
             let mut block = vec![0xff; BLOCK_BYTES];
             record.encode(&mut block);
-            let read = |block: &[u8]| Record::decode(block, record.array, 3, Sectors(128));
+            let read = |block: &[u8]| JournalRecord::decode(block, record.array, 3, Sectors(128));
             assert_eq!(read(&block), Some(record.clone()));
-            assert_eq!(Record::decode(&block, Uuid(6), 3, Sectors(128)), None);
+            assert_eq!(
+                JournalRecord::decode(&block, Uuid(6), 3, Sectors(128)),
+                None
+            );
             for at in 0..BLOCK_BYTES {
                 block[at] ^= 0x10;
                 assert_eq!(read(&block), None, "byte {at}");
                 block[at] ^= 0x10;
             }
         }
-        let record = Record {
+        let record = JournalRecord {
             array: Uuid(5),
             number: 1,
             tail: 1,
             durable: 0,
             headers: 1,
             stripe: 0,
-            entry: Entry::Redo {
+            entry: JournalEntry::Redo {
                 runs: vec![run(1, 124)],
                 sum: 0,
             },
         };
         let mut block = vec![0; BLOCK_BYTES];
         record.encode(&mut block);
-        assert_eq!(Record::decode(&block, record.array, 3, Sectors(128)), None);
+        assert_eq!(
+            JournalRecord::decode(&block, record.array, 3, Sectors(128)),
+            None
+        );
     }
 
     #[test]
     fn a_whole_stripe_has_a_checksum_for_each_member() {
         for (sums, is_possible) in [(2, false), (3, true), (4, false)] {
-            let record = Record {
+            let record = JournalRecord {
                 array: Uuid(5),
                 number: 1,
                 tail: 1,
                 durable: 0,
                 headers: 1,
                 stripe: 0,
-                entry: Entry::Whole(vec![7; sums]),
+                entry: JournalEntry::Whole(vec![7; sums]),
             };
             let mut block = vec![0; BLOCK_BYTES];
             record.encode(&mut block);
-            let read = Record::decode(&block, record.array, 3, Sectors(128));
+            let read = JournalRecord::decode(&block, record.array, 3, Sectors(128));
             assert_eq!(read, is_possible.then_some(record), "{sums}");
         }
     }
@@ -286,25 +297,25 @@ mod tests {
             (5, 5, 0, false),
             (5, 5, 4, false),
         ] {
-            let run = Run {
+            let run = ChunkRun {
                 len: Sectors(8),
-                ..Run::default()
+                ..ChunkRun::default()
             };
-            let record = Record {
+            let record = JournalRecord {
                 array: Uuid(5),
                 number,
                 tail,
                 durable: tail,
                 headers: 1,
                 stripe: 0,
-                entry: Entry::Redo {
+                entry: JournalEntry::Redo {
                     runs: vec![run; runs],
                     sum: 0,
                 },
             };
             let mut block = vec![0; BLOCK_BYTES];
             record.encode(&mut block);
-            let read = Record::decode(&block, record.array, 3, Sectors(128));
+            let read = JournalRecord::decode(&block, record.array, 3, Sectors(128));
             assert_eq!(
                 read,
                 is_possible.then_some(record),

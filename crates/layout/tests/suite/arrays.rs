@@ -3,7 +3,7 @@
 use block::Sectors;
 use crc_fast::{CrcAlgorithm, checksum};
 use layout::array::bitmap;
-use layout::array::journal::{Entry, Record, Run};
+use layout::array::journal::{ChunkRun, JournalEntry, JournalRecord};
 use layout::{BLOCK_BYTES, Uuid};
 
 fn sum(write: impl FnOnce(&mut [u8])) -> u64 {
@@ -26,12 +26,12 @@ fn a_bitmap_has_the_bytes_that_it_always_had() {
 
 #[test]
 fn a_journal_record_has_the_bytes_that_it_always_had() {
-    let run = |i: u32| Run {
+    let run = |i: u32| ChunkRun {
         member: 31 - i,
         from: Sectors(0x0102_0304 + u64::from(i)),
         len: Sectors(0x1112_1314 + u64::from(i)),
     };
-    let record = |headers, entry| Record {
+    let record = |headers, entry| JournalRecord {
         array: uuid(3),
         number: 0x2122_2324_2526_2728,
         tail: 0x3132_3334_3536_3738,
@@ -40,7 +40,7 @@ fn a_journal_record_has_the_bytes_that_it_always_had() {
         stripe: 0x5152_5354_5556_5758,
         entry,
     };
-    let redo = |runs: u32| Entry::Redo {
+    let redo = |runs: u32| JournalEntry::Redo {
         runs: (0..runs).map(run).collect(),
         sum: 0x6162_6364,
     };
@@ -48,9 +48,9 @@ fn a_journal_record_has_the_bytes_that_it_always_had() {
     let records = [
         record(1, redo(1)),
         record(2, redo(32)),
-        record(2, Entry::Whole(whole)),
-        record(1, Entry::Retire),
-        record(2, Entry::Revoked),
+        record(2, JournalEntry::Whole(whole)),
+        record(1, JournalEntry::Retire),
+        record(2, JournalEntry::Revoked),
     ];
     let sums = records.map(|record| sum(|block| record.encode(block)));
     assert_eq!(

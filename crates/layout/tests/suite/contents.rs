@@ -3,10 +3,11 @@
 
 use block::{Extent, Lba, Sectors};
 use layout::{
-    Area, BITMAP_BITS, BLOCK_BYTES, Bitmap, Change, Entry, Foreign, LogBlock, LogReader,
-    MEMBERS_MAX, MapPage, Mask, Member, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, PageError,
-    PageHeader, Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid, VOLUMES_MAX,
-    Volume, VolumeTable, WITNESS_TABLES, entries_per_page, is_checksum, newest,
+    BITMAP_BITS, BLOCK_BYTES, Bitmap, Foreign, LayoutPlan, LogBlock, LogReader, MEMBERS_MAX,
+    MapEntry, MapPage, Mask, MemberRecord, NAME_BYTES_MAX, ORIGIN_RECORD_BYTES_MAX, PageError,
+    PageHeader, PlannedArea, PoolRole, PoolSuperblock, SUPERBLOCK_BLOCKS, SlotChange,
+    SuperblockError, Uuid, VOLUMES_MAX, VolumeRecord, VolumeTable, WITNESS_TABLES,
+    entries_per_page, is_checksum, newest,
 };
 use std::collections::BTreeSet;
 
@@ -25,10 +26,10 @@ fn every_bit_can_be_set_and_volumes_spread_over_all_of_them() {
     assert_eq!(Bitmap::bit(7, u64::from(BITMAP_BITS)), Bitmap::bit(7, 0));
 }
 
-fn change(blocks: usize) -> Change {
+fn change(blocks: usize) -> SlotChange {
     let mut changed = Mask::default();
     (0..blocks).for_each(|block| changed[block / 64] |= 1 << (block % 64));
-    Change {
+    SlotChange {
         slot: 3,
         key: Some(4),
         valid: changed,
@@ -60,7 +61,7 @@ fn a_block_of_the_log_takes_records_until_it_has_no_room() {
     }
     // Sixteen that fill the block to its last byte: 4 + 1 + 2 * 8 and checksums each, for a line of
     // 64.
-    let of = |crcs: usize| Change {
+    let of = |crcs: usize| SlotChange {
         key: None,
         changed: [(1 << crcs) - 1, 0, 0, 0],
         crcs: vec![9; crcs],
@@ -82,7 +83,7 @@ fn records_of_every_length_of_line_are_read_as_they_were() {
     for blocks in [1, 2, 4, 8, 16, 32, 64, 128, 256] {
         let mut last = Mask::default();
         last[(blocks - 1) / 64] |= 1 << ((blocks - 1) % 64);
-        let record = Change {
+        let record = SlotChange {
             slot: 3,
             key: None,
             valid: last,
@@ -123,7 +124,7 @@ fn a_record_with_blocks_that_no_line_has_makes_no_sense() {
         (0b1_0000, 1, false),
         (1, 0b1_0000, false),
     ] {
-        let record = Change {
+        let record = SlotChange {
             valid: [valid, 0, 0, 0],
             changed: [changed, 0, 0, 0],
             crcs: vec![7],
@@ -145,12 +146,12 @@ fn a_record_with_blocks_that_no_line_has_makes_no_sense() {
 
 #[test]
 fn a_page_with_what_no_line_has_makes_no_sense() {
-    let read = |change: &dyn Fn(&mut Entry)| {
+    let read = |change: &dyn Fn(&mut MapEntry)| {
         let line_blocks = 4;
-        let mut entry = Entry {
+        let mut entry = MapEntry {
             key: 1,
             crcs: vec![0; line_blocks as usize],
-            ..Entry::default()
+            ..MapEntry::default()
         };
         change(&mut entry);
         let page = MapPage {
@@ -182,7 +183,7 @@ fn no_byte_past_the_last_entry_is_a_checksum() {
 
 #[test]
 fn areas_are_where_the_plan_says() {
-    let area = Area {
+    let area = PlannedArea {
         start: 100,
         blocks: 7,
     };
@@ -190,7 +191,7 @@ fn areas_are_where_the_plan_says() {
     let extent = Extent::new(Lba(64 + 100 * 8), Sectors(7 * 8));
     assert_eq!(area.extent(Lba(64)), extent);
     for (mib, line_blocks) in [(16, 16), (700, 1), (3000, 16), (9000, 256)] {
-        let plan = Plan::new(Sectors::from_mib(mib), line_blocks).unwrap();
+        let plan = LayoutPlan::new(Sectors::from_mib(mib), line_blocks).unwrap();
         let slots = u64::from(plan.places);
         let pages = slots.div_ceil(u64::from(entries_per_page(line_blocks)));
         assert_eq!(plan.log.blocks, (4 * pages).max(16));
@@ -205,9 +206,9 @@ fn areas_are_where_the_plan_says() {
     }
 }
 
-fn superblock() -> Superblock {
-    Superblock {
-        role: Role::Witness,
+fn superblock() -> PoolSuperblock {
+    PoolSuperblock {
+        role: PoolRole::Witness,
         clean: false,
         pool: Uuid(1),
         device: Uuid(2),
@@ -234,20 +235,20 @@ fn superblock() -> Superblock {
 
 #[test]
 fn a_superblock_fits_as_long_as_members_volumes_and_their_records_do() {
-    let member = || Member {
+    let member = || MemberRecord {
         device: Uuid(1),
         slots: 1,
         name: String::new(),
         domain: String::new(),
     };
-    let volume = |bytes: usize| Volume {
+    let volume = |bytes: usize| VolumeRecord {
         id: 1,
         flags: 0,
         sectors: 1,
         name: String::new(),
         origin: vec![0; bytes],
     };
-    let with = |members: usize, volumes: Vec<Volume>| Superblock {
+    let with = |members: usize, volumes: Vec<VolumeRecord>| PoolSuperblock {
         members: (0..members).map(|_| member()).collect(),
         volumes: VolumeTable::of(&volumes),
         ..superblock()
@@ -262,40 +263,44 @@ fn a_superblock_fits_as_long_as_members_volumes_and_their_records_do() {
     let mut bytes = vec![0; SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES];
     full.encode(&mut bytes);
     let (_, tail) = full.volumes.parts();
-    let area = Superblock::table_area(&bytes, 1).unwrap();
+    let area = PoolSuperblock::table_area(&bytes, 1).unwrap();
     assert_eq!(area, WITNESS_TABLES[1]);
-    assert_eq!(Superblock::decode(&bytes, tail), Ok(full.clone()));
+    assert_eq!(PoolSuperblock::decode(&bytes, tail), Ok(full.clone()));
     // The rest of the table is as much of a superblock as its beginning.
     let mut flipped = tail.to_vec();
     *flipped.last_mut().unwrap() ^= 1;
     for tail in [&flipped[..], &tail[..tail.len() - 1], &[]] {
         let damaged = SuperblockError::Damaged("the volumes' checksum does not match");
-        assert_eq!(Superblock::decode(&bytes, tail), Err(damaged));
+        assert_eq!(PoolSuperblock::decode(&bytes, tail), Err(damaged));
     }
 }
 
 #[test]
 fn a_small_device_has_room_for_as_many_volumes_as_before_and_a_large_one_for_all() {
-    let volumes = |mib| Plan::new(Sectors::from_mib(mib), 16).unwrap().volumes();
-    assert_eq!(Plan::new(Sectors(8 * 120), 1).unwrap().volumes(), 28);
+    let volumes = |mib| {
+        LayoutPlan::new(Sectors::from_mib(mib), 16)
+            .unwrap()
+            .volumes()
+    };
+    assert_eq!(LayoutPlan::new(Sectors(8 * 120), 1).unwrap().volumes(), 28);
     assert_eq!([1, 8, 64, 512].map(volumes), [32, 59, 273, 1984]);
     assert_eq!([1100, 1 << 20].map(volumes), [VOLUMES_MAX; 2]);
     // The table areas take the last lines, and no line if there is one alone.
-    let plan = Plan::new(Sectors::from_mib(8), 16).unwrap();
+    let plan = LayoutPlan::new(Sectors::from_mib(8), 16).unwrap();
     assert_eq!(
         (plan.places, plan.slots, plan.tables[0].blocks),
         (124, 122, 16)
     );
-    let plan = Plan::new(Sectors(8 * 530), 256).unwrap();
+    let plan = LayoutPlan::new(Sectors(8 * 530), 256).unwrap();
     assert_eq!((plan.places, plan.slots, plan.volumes()), (1, 1, 28));
 }
 
 /// The places of lines and metadata do not change, so that lines stay.
 #[test]
 fn a_superblock_of_the_former_version_is_upgraded_as_it_is_read() {
-    let plan = Plan::new(Sectors::from_mib(8), 16).unwrap();
-    let member = Superblock {
-        role: Role::Member,
+    let plan = LayoutPlan::new(Sectors::from_mib(8), 16).unwrap();
+    let member = PoolSuperblock {
+        role: PoolRole::Member,
         blocks: plan.blocks,
         slots: plan.places,
         line_blocks: 16,
@@ -303,15 +308,15 @@ fn a_superblock_of_the_former_version_is_upgraded_as_it_is_read() {
         ..superblock()
     };
     let mut bytes = vec![0; SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES];
-    let mut read = |superblock: &Superblock, version: u8| {
+    let mut read = |superblock: &PoolSuperblock, version: u8| {
         superblock.encode(&mut bytes);
         bytes[8] = version;
         let crc = crc32c::crc32c(&bytes[..BLOCK_BYTES - 4]);
         bytes[BLOCK_BYTES - 4..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
-        Superblock::decode(&bytes, &[])
+        PoolSuperblock::decode(&bytes, &[])
     };
     let damaged = SuperblockError::Damaged("its size and its lines do not agree");
-    let upgraded = Superblock {
+    let upgraded = PoolSuperblock {
         slots: plan.slots,
         ..member.clone()
     };
@@ -334,12 +339,12 @@ fn a_long_name_is_cut_between_two_characters() {
     for extra in 0..4 {
         let name = "x".repeat(NAME_BYTES_MAX - 3 + extra) + "äöü";
         let mut bytes = vec![0; SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES];
-        Superblock {
+        PoolSuperblock {
             label: name.clone(),
             ..superblock()
         }
         .encode(&mut bytes);
-        let label = Superblock::decode(&bytes, &[]).unwrap().label;
+        let label = PoolSuperblock::decode(&bytes, &[]).unwrap().label;
         assert!(name.starts_with(&label));
         assert!((NAME_BYTES_MAX - 1..=NAME_BYTES_MAX).contains(&label.len()));
     }

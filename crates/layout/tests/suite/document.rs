@@ -2,16 +2,16 @@
 
 use layout::array::{bitmap, journal, superblock};
 use layout::{
-    BitmapRow, EntryRow, HintRow, JournalCommitRow, JournalSuperblockRow, LogSuperblockRow,
-    MemberRow, PageHeader, RecordExtentRow, RecordRow, Row, SegmentRow, SummaryRow, SuperblockRow,
-    VolumeRow,
+    BitmapRow, EntryRow, FieldRow, HintRow, JournalCommitRow, JournalSuperblockRow,
+    LogSuperblockRow, MemberRow, PageHeader, RecordExtentRow, RecordRow, SegmentRow, SummaryRow,
+    SuperblockRow, VolumeRow,
 };
 use std::fmt::Write;
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[FieldRow]) -> String {
     let mut text = String::from("| Offset | Bytes | Field | Meaning |\n|---|---|---|---|\n");
     for row in rows {
-        let Row {
+        let FieldRow {
             offset,
             bytes,
             name,
@@ -24,7 +24,7 @@ fn table(rows: &[Row]) -> String {
 
 /// Compares a page's tables with the definitions. To renew a table, copy the text that the failure
 /// prints.
-fn holds(page: &str, tables: &[&[Row]]) {
+fn holds(page: &str, tables: &[&[FieldRow]]) {
     let path = format!("{}/../../docs/{page}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     for rows in tables {

@@ -1,9 +1,9 @@
 //! Written metadata are read back, and a flipped bit is detected.
 
 use layout::{
-    BITMAP_BITS, BLOCK_BYTES, Bitmap, Change, Entry, LogBlock, LogReader, MapPage, Mask, Member,
-    PageError, PageHeader, Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, Uuid,
-    Volume, VolumeTable, entries_per_page, is_checksum, newest,
+    BITMAP_BITS, BLOCK_BYTES, Bitmap, LayoutPlan, LogBlock, LogReader, MapEntry, MapPage, Mask,
+    MemberRecord, PageError, PageHeader, PoolRole, PoolSuperblock, SUPERBLOCK_BLOCKS, SlotChange,
+    SuperblockError, Uuid, VolumeRecord, VolumeTable, entries_per_page, is_checksum, newest,
 };
 use proptest::prelude::*;
 
@@ -27,11 +27,11 @@ prop_compose! {
         blocks in 200_000u64..1 << 30,
         hints in prop::option::of((0u8..2, any::<u32>(), any::<u32>(), any::<u32>())),
         map in prop::option::of(0u8..2),
-    ) -> Superblock {
-        let plan = Plan::new(block::Sectors(blocks * 8), 1 << line).unwrap();
+    ) -> PoolSuperblock {
+        let plan = LayoutPlan::new(block::Sectors(blocks * 8), 1 << line).unwrap();
         let [label, name, host] = names;
-        Superblock {
-            role: Role::Member,
+        PoolSuperblock {
+            role: PoolRole::Member,
             clean,
             pool: Uuid(ids[0].into()),
             device: Uuid(ids[1].into()),
@@ -53,12 +53,12 @@ prop_compose! {
             host,
             members: members
                 .into_iter()
-                .map(|(uuid, slots, name, domain)| Member { device: Uuid(uuid), slots, name, domain })
+                .map(|(uuid, slots, name, domain)| MemberRecord { device: Uuid(uuid), slots, name, domain })
                 .collect(),
             volumes: VolumeTable::of(
                 &volumes
                     .into_iter()
-                    .map(|([id, flags], sectors, name, origin)| Volume { id, flags, sectors, name, origin })
+                    .map(|([id, flags], sectors, name, origin)| VolumeRecord { id, flags, sectors, name, origin })
                     .collect::<Vec<_>>(),
             ),
         }
@@ -75,7 +75,7 @@ fn mask(line_blocks: u32) -> impl Strategy<Value = Mask> {
     })
 }
 
-fn change(line_blocks: u32) -> impl Strategy<Value = Change> {
+fn change(line_blocks: u32) -> impl Strategy<Value = SlotChange> {
     let crcs = prop::collection::vec(any::<u32>(), line_blocks as usize);
     let parts = (
         any::<u32>(),
@@ -86,7 +86,7 @@ fn change(line_blocks: u32) -> impl Strategy<Value = Change> {
     );
     parts.prop_map(|(slot, key, valid, changed, mut crcs)| {
         crcs.truncate(changed.iter().map(|word| word.count_ones()).sum::<u32>() as usize);
-        Change {
+        SlotChange {
             slot,
             key,
             valid,
@@ -108,13 +108,13 @@ proptest! {
         bytes[used..].fill(0x5a);
         let (_, tail) = superblock.volumes.parts();
         let mut tail = tail.to_vec();
-        prop_assert_eq!(Superblock::decode(&bytes, &tail), Ok(superblock.clone()));
-        let area = Superblock::table_area(&bytes, 0);
+        prop_assert_eq!(PoolSuperblock::decode(&bytes, &tail), Ok(superblock.clone()));
+        let area = PoolSuperblock::table_area(&bytes, 0);
         prop_assert_eq!(area.map_or(0, |area| area.blocks), tail.len().div_ceil(BLOCK_BYTES) as u64);
         let at = (flip % ((used + tail.len()) as u64 * 8)) as usize;
         let all = bytes[..used].iter_mut().chain(&mut tail);
         *all.into_iter().nth(at / 8).unwrap() ^= 1 << (at % 8);
-        match Superblock::decode(&bytes, &tail) {
+        match PoolSuperblock::decode(&bytes, &tail) {
             // Past the last volume nothing is meant.
             Ok(other) => prop_assert_eq!(&other, &superblock),
             Err(error) => prop_assert!(matches!(error, SuperblockError::Damaged(_)), "{:?}", error),
@@ -149,12 +149,12 @@ proptest! {
             for block in 0..line_blocks as usize {
                 valid[block / 64] |= fill[block / 64] & 1 << (block % 64);
             }
-            Entry {
+            MapEntry {
                 key: fill[0] ^ n,
                 heat: n as u16,
                 valid,
                 crcs: (0..line_blocks).map(|b| b ^ fill[1] as u32).collect(),
-                ..Entry::default()
+                ..MapEntry::default()
             }
         };
         let entries = (0..u64::from(entries_per_page(line_blocks))).map(entry).collect();
@@ -196,7 +196,7 @@ proptest! {
 
     #[test]
     fn no_bytes_make_a_decoder_panic(mut bytes in prop::collection::vec(any::<u8>(), SUPERBLOCK_BYTES), shift in 0u32..9) {
-        let _ = (Superblock::decode(&bytes, &bytes), Superblock::table_area(&bytes, 1));
+        let _ = (PoolSuperblock::decode(&bytes, &bytes), PoolSuperblock::table_area(&bytes, 1));
         // With a right checksum, so that the checks behind it are reached.
         let crc = crc32c::crc32c(&bytes[4..BLOCK_BYTES]);
         bytes[..4].copy_from_slice(&crc.to_le_bytes());

@@ -2,17 +2,17 @@
 //! is refused; at the very limits one is not.
 
 use layout::{
-    BLOCK_BYTES, Member, Plan, Role, SUPERBLOCK_BLOCKS, Superblock, SuperblockError, SuperblockRow,
-    Uuid, VolumeTable,
+    BLOCK_BYTES, LayoutPlan, MemberRecord, PoolRole, PoolSuperblock, SUPERBLOCK_BLOCKS,
+    SuperblockError, SuperblockRow, Uuid, VolumeTable,
 };
 
 const BLOCKS: u64 = 200_000;
 const MEMBERS_MAX: usize = 16;
 
-fn superblock(line_blocks: u32) -> Superblock {
-    let plan = Plan::new(block::Sectors(BLOCKS * 8), line_blocks).unwrap();
-    Superblock {
-        role: Role::Member,
+fn superblock(line_blocks: u32) -> PoolSuperblock {
+    let plan = LayoutPlan::new(block::Sectors(BLOCKS * 8), line_blocks).unwrap();
+    PoolSuperblock {
+        role: PoolRole::Member,
         clean: true,
         pool: Uuid(1),
         device: Uuid(2),
@@ -37,20 +37,20 @@ fn superblock(line_blocks: u32) -> Superblock {
     }
 }
 
-fn encoded(superblock: &Superblock) -> Vec<u8> {
+fn encoded(superblock: &PoolSuperblock) -> Vec<u8> {
     let mut bytes = vec![0; SUPERBLOCK_BLOCKS as usize * BLOCK_BYTES];
     superblock.encode(&mut bytes);
     bytes
 }
 
-fn read_back(change: impl FnOnce(&mut Superblock)) -> Result<Superblock, SuperblockError> {
+fn read_back(change: impl FnOnce(&mut PoolSuperblock)) -> Result<PoolSuperblock, SuperblockError> {
     let mut superblock = superblock(16);
     change(&mut superblock);
-    Superblock::decode(&encoded(&superblock), &[])
+    PoolSuperblock::decode(&encoded(&superblock), &[])
 }
 
 #[track_caller]
-fn refused(why: &'static str, change: impl FnOnce(&mut Superblock)) {
+fn refused(why: &'static str, change: impl FnOnce(&mut PoolSuperblock)) {
     assert_eq!(read_back(change), Err(SuperblockError::Damaged(why)));
 }
 
@@ -68,7 +68,7 @@ fn lengths_that_make_no_sense() {
     }
     assert!(read_back(|superblock| superblock.region_blocks = 16).is_ok());
     assert_eq!(
-        Superblock::decode(&encoded(&superblock(256)), &[]),
+        PoolSuperblock::decode(&encoded(&superblock(256)), &[]),
         Ok(superblock(256))
     );
 }
@@ -96,17 +96,18 @@ fn a_size_that_is_not_that_of_its_lines() {
     refused(why, |superblock| superblock.blocks = 10);
     refused(why, |superblock| superblock.blocks = u64::MAX);
     // A witness holds no lines and is never laid out, whatever its numbers.
-    let witness = read_back(|superblock| superblock.role = Role::Witness).unwrap();
+    let witness = read_back(|superblock| superblock.role = PoolRole::Witness).unwrap();
     assert_eq!(witness.plan(), None);
     assert!(
-        read_back(|superblock| (superblock.role, superblock.slots) = (Role::Witness, 0)).is_ok()
+        read_back(|superblock| (superblock.role, superblock.slots) = (PoolRole::Witness, 0))
+            .is_ok()
     );
     assert_eq!(superblock(16).plan().unwrap().slots, superblock(16).slots);
 }
 
 #[test]
 fn as_many_members_as_there_is_room_for() {
-    let member = |n: usize| Member {
+    let member = |n: usize| MemberRecord {
         device: Uuid(n as u128),
         slots: 1,
         name: format!("m{n}"),
@@ -126,6 +127,6 @@ fn as_many_members_as_there_is_room_for() {
         let crc = crc32c::crc32c(first);
         bytes[crc_at..BLOCK_BYTES].copy_from_slice(&crc.to_le_bytes());
         let why = SuperblockError::Damaged("it has too many members");
-        assert_eq!(Superblock::decode(&bytes, &[]), Err(why));
+        assert_eq!(PoolSuperblock::decode(&bytes, &[]), Err(why));
     }
 }

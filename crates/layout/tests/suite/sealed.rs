@@ -6,18 +6,18 @@ use block::Sectors;
 use decoders::{Kind, OWNER, is_taken, reads_alike, seal};
 use layout::array::{bitmap, journal, superblock};
 use layout::{
-    BLOCK_BYTES, Became, JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, LogSuperblock, Record,
-    RecordExtent, Segment, SegmentCopy, SummaryWriter, Uuid, block_crc,
+    BLOCK_BYTES, Became, JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, LogRecord,
+    LogSuperblock, RecordExtent, Segment, SegmentCopy, SummaryWriter, Uuid, block_crc,
 };
 use proptest::prelude::*;
 
-fn record() -> Record {
+fn record() -> LogRecord {
     let extent = |block, became| RecordExtent {
         block,
         count: 1,
         became,
     };
-    Record {
+    LogRecord {
         number: 1,
         incarnation: 1,
         segment: 1,
@@ -95,20 +95,20 @@ fn sound(kind: Kind) -> Vec<u8> {
         Kind::ArraySuperblock => superblock::SuperblockRow::ZERO.seal(&mut block),
         Kind::ArrayBitmap => bitmap::encode(&mut block, OWNER, 0, 7, &[0, 9, bitmap::REGIONS - 1]),
         Kind::ArrayRecord => {
-            let run = |member| journal::Run {
+            let run = |member| journal::ChunkRun {
                 member,
                 from: Sectors(8),
                 len: Sectors(8),
             };
             let runs = vec![run(0), run(2)];
-            let record = journal::Record {
+            let record = journal::JournalRecord {
                 array: OWNER,
                 number: 4,
                 tail: 2,
                 durable: 3,
                 headers: 2,
                 stripe: 5,
-                entry: journal::Entry::Redo { runs, sum: 6 },
+                entry: journal::JournalEntry::Redo { runs, sum: 6 },
             };
             record.encode(&mut block);
         }

@@ -1,8 +1,8 @@
 //! The write-back log: written blocks are read back, and damage is detected.
 
 use layout::{
-    BLOCK_BYTES, Became, JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, LOG_NUMBER,
-    LogSuperblock, PageError, PageHeader, Pair, RECORD_BLOCKS_MAX, Record, RecordExtent,
+    BLOCK_BYTES, Became, BlockPair, JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, LOG_NUMBER,
+    LogRecord, LogSuperblock, PageError, PageHeader, RECORD_BLOCKS_MAX, RecordExtent,
     RecordExtentRow, RecordRow, SEGMENT_BLOCKS, Segment, SegmentCopy, SummaryWriter,
     SuperblockError, Uuid, block_crc,
 };
@@ -19,7 +19,7 @@ prop_compose! {
     fn record()(
         ids in any::<[u64; 7]>(),
         extents in prop::collection::vec((0..1u64 << 52, 1u32..9, 0u32..3), 0..24),
-    ) -> (Record, Vec<u8>) {
+    ) -> (LogRecord, Vec<u8>) {
         let mut blocks = 0;
         let extents: Vec<_> = extents
             .into_iter()
@@ -35,7 +35,7 @@ prop_compose! {
             })
             .collect();
         let data = data(blocks as usize, ids[6]);
-        let record = Record {
+        let record = LogRecord {
             number: ids[0],
             incarnation: ids[1] as u32,
             segment: ids[2],
@@ -60,8 +60,8 @@ proptest! {
     fn records((record, mut data) in record(), flip in any::<prop::sample::Index>(), torn in any::<prop::sample::Index>()) {
         let mut block = vec![0xa5; BLOCK_BYTES];
         record.encode(POOL, &mut block);
-        prop_assert_eq!(Record::decode(&block, POOL), Ok(record.clone()));
-        prop_assert_eq!(Record::decode(&block, Uuid(9)), Err(PageError::Foreign));
+        prop_assert_eq!(LogRecord::decode(&block, POOL), Ok(record.clone()));
+        prop_assert_eq!(LogRecord::decode(&block, Uuid(9)), Err(PageError::Foreign));
         prop_assert_eq!(Segment::decode(&block, POOL), Err(PageError::Foreign));
         prop_assert!(record.has(&data));
         prop_assert_eq!(record.blocks() as usize, 1 + data.len() / BLOCK_BYTES);
@@ -73,7 +73,7 @@ proptest! {
         }
         let bit = flip.index(BLOCK_BYTES * 8);
         block[bit / 8] ^= 1 << (bit % 8);
-        prop_assert_eq!(Record::decode(&block, POOL), Err(PageError::Checksum));
+        prop_assert_eq!(LogRecord::decode(&block, POOL), Err(PageError::Checksum));
     }
 
     #[test]
@@ -84,7 +84,7 @@ proptest! {
         incarnations in prop::collection::vec(1..4u32, 12),
         flip in 0..BLOCK_BYTES * 8,
     ) {
-        let mut records: Vec<Record> = records.into_iter().map(|(record, _)| record).collect();
+        let mut records: Vec<LogRecord> = records.into_iter().map(|(record, _)| record).collect();
         let mut offset = 3;
         let mut summary = SummaryWriter::new(ids[0], 1 << 40, offset);
         for ((number, record), incarnation) in (1 << 40..).zip(&mut records).zip(incarnations) {
@@ -97,7 +97,7 @@ proptest! {
             record.log = 9;
             summary.push(record);
         }
-        let blocks: u32 = records.iter().map(Record::blocks).sum();
+        let blocks: u32 = records.iter().map(LogRecord::blocks).sum();
         let summary = summary.finish(ids[2], ids[1]);
         prop_assert_eq!(summary.end(), (!records.is_empty()).then_some((1 << 40) + records.len() as u64));
         let copy = |member, slot| SegmentCopy { member, slot };
@@ -124,7 +124,7 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(Record::decode(&block, POOL), Err(PageError::Foreign));
+        prop_assert_eq!(LogRecord::decode(&block, POOL), Err(PageError::Foreign));
         block[flip / 8] ^= 1 << (flip % 8);
         prop_assert_eq!(Segment::decode(&block, POOL), Err(PageError::Checksum));
     }
@@ -142,7 +142,7 @@ proptest! {
             if let Ok(Segment { summary: Some(summary), .. }) = Segment::decode(&block, POOL) {
                 let _ = summary.records(1);
             }
-            if let Ok(record) = Record::decode(&block, POOL) {
+            if let Ok(record) = LogRecord::decode(&block, POOL) {
                 prop_assert!(record.blocks() <= 1 + RECORD_BLOCKS_MAX);
             }
         }
@@ -166,7 +166,7 @@ fn a_summary_has_room_for_the_records_of_databases_and_says_if_it_has_not() {
                     Became::Data
                 },
             });
-            let record = Record {
+            let record = LogRecord {
                 number,
                 incarnation: 1 << 20,
                 segment: 0,
@@ -210,13 +210,13 @@ fn a_segment_and_its_volume_are_numbered_one() {
     assert_eq!(numbers, [1, 0, 0, 0, 1, 0, 0, 0]);
 }
 
-fn sealed(change: impl FnOnce(&mut [u8])) -> Result<Record, PageError> {
+fn sealed(change: impl FnOnce(&mut [u8])) -> Result<LogRecord, PageError> {
     let extent = RecordExtent {
         block: 7,
         count: 1,
         became: Became::Data,
     };
-    let record = Record {
+    let record = LogRecord {
         number: 1,
         incarnation: 1,
         segment: 1,
@@ -235,7 +235,7 @@ fn sealed(change: impl FnOnce(&mut [u8])) -> Result<Record, PageError> {
     change(&mut block[PageHeader::BYTES..]);
     let crc = crc32c::crc32c(&block[4..]);
     block[..4].copy_from_slice(&crc.to_le_bytes());
-    Record::decode(&block, POOL)
+    LogRecord::decode(&block, POOL)
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn of_two_superblocks_of_a_log_the_newer_holds_and_noise_in_the_first_hides_noth
     // A new file system there, though the second copy is left.
     torn[1080..1082].copy_from_slice(b"\x53\xef");
     assert!(matches!(newest(&torn), Err(SuperblockError::Foreign(_))));
-    let legible = Pair::<LogSuperblock>::legible([Some(&torn), Some(&older)]);
+    let legible = BlockPair::<LogSuperblock>::legible([Some(&torn), Some(&older)]);
     assert_eq!(legible.unwrap().sequence, 6);
     let blank = vec![0; BLOCK_BYTES];
     let both = [Some(&blank[..]), Some(&blank[..])];
@@ -354,7 +354,7 @@ proptest! {
         prop_assert_eq!(JournalSuperblock::decode(&blocks[0]), Ok(superblock));
         prop_assert_eq!(JournalCommit::decode(&blocks[1], POOL), Ok(commit));
         prop_assert_eq!(JournalCommit::decode(&blocks[1], Uuid(1)), Err(PageError::Foreign));
-        prop_assert_eq!(Record::decode(&blocks[1], POOL), Err(PageError::Foreign));
+        prop_assert_eq!(LogRecord::decode(&blocks[1], POOL), Err(PageError::Foreign));
         let bit = flip.index(BLOCK_BYTES * 8);
         blocks.iter_mut().for_each(|block| block[bit / 8] ^= 1 << (bit % 8));
         prop_assert!(JournalSuperblock::decode(&blocks[0]).is_err());

@@ -2,12 +2,12 @@
 
 use super::negotiate::negotiate;
 use super::options::Options;
-use crate::inbox::{INBOX_BYTES, Inbox};
+use crate::inbox::{INBOX_BYTES, ReceivedBytes};
 use crate::protocol::client_handshake::ClientHandshake;
-use crate::protocol::session::Session;
+use crate::protocol::session::NbdSession;
 use crate::protocol::wire::flag;
 use crate::tls::TlsStream;
-use block::{Address, Connector, Deadline, Env, IoError, IoResult, Kind, Stream};
+use block::{Address, Connector, Deadline, Env, IoError, IoErrorKind, IoResult, Stream};
 use std::rc::Rc;
 
 /// Features that requests rely on.
@@ -15,13 +15,13 @@ const USED: u16 = flag::SEND_FLUSH | flag::SEND_FUA | flag::SEND_TRIM | flag::SE
 
 /// A stream with or without TLS, after its handshake.
 pub(super) enum Wire<S> {
-    Plain(Rc<S>, Inbox, Session),
-    Secure(Rc<TlsStream<S>>, Inbox, Session),
+    Plain(Rc<S>, ReceivedBytes, NbdSession),
+    Secure(Rc<TlsStream<S>>, ReceivedBytes, NbdSession),
 }
 
 impl<S> Wire<S> {
     /// The agreed session.
-    pub(super) fn session(&self) -> Session {
+    pub(super) fn session(&self) -> NbdSession {
         match self {
             Wire::Plain(_, _, session) | Wire::Secure(_, _, session) => *session,
         }
@@ -43,7 +43,7 @@ pub(super) async fn connect<C: Connector>(
     match Deadline::new(&env.timer, span).bound(work).await {
         Some(result) => result,
         None => Err(IoError::new(
-            Kind::Timeout,
+            IoErrorKind::Timeout,
             format!(
                 "no NBD session with {} within {} s",
                 display(&options.address),
@@ -62,7 +62,7 @@ fn display(address: &Address) -> &str {
 
 async fn shake<S: Stream>(env: &Env, stream: Rc<S>, options: &Options) -> IoResult<Wire<S>> {
     let mut out = Vec::new();
-    let mut inbox = Inbox::new(&env.pool, INBOX_BYTES).await;
+    let mut inbox = ReceivedBytes::new(&env.pool, INBOX_BYTES).await;
     let mut handshake = ClientHandshake::new(&options.export, options.tls.is_some())?;
     let agreed = negotiate(&mut handshake, &*stream, env, &mut out, &mut inbox).await?;
     if let Some(session) = agreed {
@@ -71,7 +71,7 @@ async fn shake<S: Stream>(env: &Env, stream: Rc<S>, options: &Options) -> IoResu
     let dialer = options.tls.as_ref().expect("TLS was asked for");
     if !inbox.bytes().is_empty() {
         let what = "the NBD server sent plain text after it agreed to TLS";
-        return Err(IoError::new(Kind::Stream, what));
+        return Err(IoError::new(IoErrorKind::Stream, what));
     }
     let mut secure = dialer.dial(stream, &env.pool).await?;
     secure.widen();
@@ -80,7 +80,7 @@ async fn shake<S: Stream>(env: &Env, stream: Rc<S>, options: &Options) -> IoResu
     match negotiate(&mut handshake, &*secure, env, &mut out, &mut inbox).await? {
         Some(session) => Ok(Wire::Secure(secure, inbox, session)),
         None => Err(IoError::new(
-            Kind::Stream,
+            IoErrorKind::Stream,
             "the NBD server asked for TLS twice",
         )),
     }
@@ -88,13 +88,13 @@ async fn shake<S: Stream>(env: &Env, stream: Rc<S>, options: &Options) -> IoResu
 
 /// Refuses an export of another shape: smaller, coarser, or with other features. Numbers of one
 /// session and advice may differ. A larger export still has all earlier bytes.
-pub(super) fn check_same(first: &Session, now: &Session) -> IoResult {
+pub(super) fn check_same(first: &NbdSession, now: &NbdSession) -> IoResult {
     if first.size_bytes > now.size_bytes {
         let what = format!(
             "the NBD export has {} bytes now and had {}",
             now.size_bytes, first.size_bytes
         );
-        return Err(IoError::new(Kind::Invalid, what));
+        return Err(IoError::new(IoErrorKind::Invalid, what));
     }
     let lacks = first.flags & !now.flags & USED;
     let gains = now.flags & !first.flags & (flag::SEND_FLUSH | flag::READ_ONLY);
@@ -103,7 +103,7 @@ pub(super) fn check_same(first: &Session, now: &Session) -> IoResult {
     let reports_less = first.allocation.is_some() && now.allocation.is_none();
     if lacks | gains != 0 || is_coarser || reports_less {
         let what = "the NBD export offers other features than before";
-        return Err(IoError::new(Kind::Invalid, what));
+        return Err(IoError::new(IoErrorKind::Invalid, what));
     }
     Ok(())
 }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_session_is_another_by_what_requests_rely_on_alone() {
-        let first = Session {
+        let first = NbdSession {
             size_bytes: 1 << 20,
             flags: USED,
             structured: true,
@@ -123,7 +123,7 @@ mod tests {
             block_bytes_preferred: 4096,
             payload_bytes_max: 1 << 20,
         };
-        type Change = fn(&mut Session);
+        type Change = fn(&mut NbdSession);
         let cases: [(Change, Option<&str>); 12] = [
             (|s| s.allocation = Some(7), None),
             (|s| s.block_bytes_preferred = 65536, None),
@@ -155,7 +155,7 @@ mod tests {
             }
         }
         // A cache that its disk may lose has to be flushed from the first write on.
-        let safe = Session {
+        let safe = NbdSession {
             flags: USED & !flag::SEND_FLUSH,
             ..first
         };

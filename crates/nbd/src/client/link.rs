@@ -1,28 +1,28 @@
 //! The connection to the server: kept up, and requests passed over it.
 //!
 //! One task, the keeper, connects, reads replies, and connects again; one task
-//! a connection sends. Requests wait in [`Link::ask`], also while a third task checks
+//! a connection sends. Requests wait in [`ClientLink::ask`], also while a third task checks
 //! that a later connection leads to the same export.
 
 use super::dial::{Wire, check_same, connect};
 use super::options::{Options, Recognised};
-use super::slots::{Answer, Ask, Slots};
-use crate::inbox::Inbox;
+use super::slots::{ClientSlots, SlotAnswer, SlotRequest};
+use crate::inbox::ReceivedBytes;
 use crate::outbox::{Frame, Outbox};
-use crate::protocol::replies::Replies;
-use crate::protocol::request::Request;
-use crate::protocol::session::Session;
+use crate::protocol::replies::ReplyParser;
+use crate::protocol::request::WireRequest;
+use crate::protocol::session::NbdSession;
 use crate::protocol::wire::cmd;
 use crate::until_stopped::until_stopped;
 use block::Signal;
-use block::{Connector, Deadline, Env, IoError, IoResult, Kind, Nanos, Stream};
+use block::{Connector, Deadline, Env, IoError, IoErrorKind, IoResult, Nanos, Stream};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
 /// State of the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Health {
+enum LinkHealth {
     Up,
     /// Lost and sought; requests wait.
     Down,
@@ -31,16 +31,16 @@ enum Health {
 }
 
 /// Check of the export that a link is connected to.
-pub(super) type Look = Rc<dyn Fn(Rc<Link>) -> Recognised>;
+pub(super) type Look = Rc<dyn Fn(Rc<ClientLink>) -> Recognised>;
 
-pub(super) struct Link {
+pub(super) struct ClientLink {
     pub(super) env: Env,
     pub(super) options: Options,
     /// The session of the first connection.
-    pub(super) first: Session,
+    pub(super) first: NbdSession,
     /// The session of the last connection.
-    pub(super) session: Cell<Session>,
-    health: Cell<Health>,
+    pub(super) session: Cell<NbdSession>,
+    health: Cell<LinkHealth>,
     /// True while the export of a new connection is being recognised.
     looking: Cell<bool>,
     /// Reason for which the last server's export counts as another one.
@@ -48,13 +48,13 @@ pub(super) struct Link {
     /// Time without a connection, so far.
     sought: Cell<Nanos>,
     last_error: RefCell<Option<IoError>>,
-    slots: RefCell<Slots>,
+    slots: RefCell<ClientSlots>,
     frames: RefCell<VecDeque<Frame>>,
     /// Notified of frames to send, or of a reason to stop.
     unsent: Signal,
     /// A slot is free, or `health` has changed.
     changed: Signal,
-    connection: RefCell<Rc<Connection>>,
+    connection: RefCell<Rc<LinkConnection>>,
     /// A connection must end, or the link is closed.
     breaks: Signal,
     closed: Cell<bool>,
@@ -68,7 +68,7 @@ pub(super) struct Link {
 
 /// State shared by the two tasks of one connection.
 #[derive(Default)]
-struct Connection {
+struct LinkConnection {
     /// The connection must end.
     broken: Cell<bool>,
     /// The sender has ended.
@@ -82,25 +82,25 @@ pub(super) struct Covered {
     losses: u64,
 }
 
-impl Link {
+impl ClientLink {
     /// Connects for the first time, and keeps the connection from then on.
     pub(super) async fn open<C: Connector>(
         env: Env,
         connector: C,
         options: Options,
         look: Option<Look>,
-    ) -> IoResult<(Rc<Link>, Session)> {
+    ) -> IoResult<(Rc<ClientLink>, NbdSession)> {
         let wire = connect(&env, &connector, &options).await?;
         let session = wire.session();
-        let link = Rc::new(Link {
+        let link = Rc::new(ClientLink {
             first: session,
             session: Cell::new(session),
-            health: Cell::new(Health::Up),
+            health: Cell::new(LinkHealth::Up),
             looking: Cell::new(false),
             other: RefCell::default(),
             sought: Cell::new(Nanos::ZERO),
             last_error: RefCell::default(),
-            slots: RefCell::new(Slots::new(options.requests_max.max(1))),
+            slots: RefCell::new(ClientSlots::new(options.requests_max.max(1))),
             frames: RefCell::default(),
             unsent: Signal::default(),
             changed: Signal::default(),
@@ -128,30 +128,30 @@ impl Link {
 
     /// Sends a request once and waits for its answer; waits for a connection and a free slot first.
     /// Requests that recognise the export (`recognises`) go before all others.
-    pub(super) async fn ask(&self, ask: Ask, recognises: bool) -> Answer {
+    pub(super) async fn ask(&self, ask: SlotRequest, recognises: bool) -> SlotAnswer {
         let has_slot = || !self.slots.borrow().is_full();
         let ready = || match (recognises, self.health.get()) {
             (true, _) if !self.looking.get() => Some(Err(broken_off())),
-            (true, _) | (false, Health::Up) if has_slot() => Some(Ok(())),
-            (false, Health::GivenUp) => Some(Err(self.unreachable())),
+            (true, _) | (false, LinkHealth::Up) if has_slot() => Some(Ok(())),
+            (false, LinkHealth::GivenUp) => Some(Err(self.unreachable())),
             _ => None,
         };
         if let Err(error) = self.changed.until_some(ready).await {
-            return Answer {
+            return SlotAnswer {
                 ask,
                 extents: Vec::new(),
-                outcome: Err(super::slots::Failure::Reported(error)),
+                outcome: Err(super::slots::RequestFailure::Reported(error)),
             };
         }
         let payload = ask.payload.clone();
         let request = ask.request(0);
         let cookie = self.slots.borrow_mut().begin(ask);
-        let request = Request { cookie, ..request };
+        let request = WireRequest { cookie, ..request };
         self.frames
             .borrow_mut()
             .push_back(Frame::new(request.encode(), payload));
         self.unsent.notify();
-        let waiting = Waiting {
+        let waiting = AnswerWait {
             link: self,
             cookie: Some(cookie),
         };
@@ -161,20 +161,20 @@ impl Link {
     /// Reason for which requests wait or fail.
     pub(super) fn trouble(&self) -> Option<String> {
         match self.health.get() {
-            Health::Up => None,
-            Health::GivenUp => Some(self.unreachable().to_string()),
-            Health::Down => self.last_error.borrow().as_ref().map(ToString::to_string),
+            LinkHealth::Up => None,
+            LinkHealth::GivenUp => Some(self.unreachable().to_string()),
+            LinkHealth::Down => self.last_error.borrow().as_ref().map(ToString::to_string),
         }
     }
 
     fn unreachable(&self) -> IoError {
         if let Some(why) = &*self.other.borrow() {
             let what = format!("another export answers in its place ({why}); bring it back");
-            return IoError::new(Kind::Gone, what);
+            return IoError::new(IoErrorKind::Gone, what);
         }
         let secs = self.options.give_up_after.as_secs_f64();
         let error = IoError::new(
-            Kind::Gone,
+            IoErrorKind::Gone,
             format!("the NBD server has not been reached for {secs} s"),
         );
         match &*self.last_error.borrow() {
@@ -224,8 +224,8 @@ impl Link {
         } else {
             *self.last_error.borrow_mut() = Some(error);
         }
-        if self.health.get() == Health::Up {
-            self.health.set(Health::Down);
+        if self.health.get() == LinkHealth::Up {
+            self.health.set(LinkHealth::Down);
         }
         self.frames.borrow_mut().clear();
         self.slots.borrow_mut().lose();
@@ -237,7 +237,7 @@ impl Link {
         self.looking.set(false);
         self.sought.set(Nanos::ZERO);
         self.other.borrow_mut().take();
-        self.health.set(Health::Up);
+        self.health.set(LinkHealth::Up);
         self.changed.notify();
     }
 
@@ -253,11 +253,11 @@ impl Link {
     }
 
     fn give_up(&self) {
-        self.health.set(Health::GivenUp);
+        self.health.set(LinkHealth::GivenUp);
         self.changed.notify();
     }
 
-    fn break_off(&self, connection: &Connection) {
+    fn break_off(&self, connection: &LinkConnection) {
         connection.broken.set(true);
         self.breaks.notify();
         self.unsent.notify();
@@ -265,23 +265,23 @@ impl Link {
 }
 
 fn broken_off() -> IoError {
-    IoError::new(Kind::Stream, "the NBD connection was broken off")
+    IoError::new(IoErrorKind::Stream, "the NBD connection was broken off")
 }
 
 fn forgotten() -> IoError {
     let what =
         "the connection was lost before a flush; writes acknowledged until then may not be durable";
-    IoError::new(Kind::Gone, what)
+    IoError::new(IoErrorKind::Gone, what)
 }
 
 /// A wait for an answer; a dropped wait abandons its slot.
-struct Waiting<'a> {
-    link: &'a Link,
+struct AnswerWait<'a> {
+    link: &'a ClientLink,
     cookie: Option<u64>,
 }
 
-impl Waiting<'_> {
-    async fn answer(mut self) -> Answer {
+impl AnswerWait<'_> {
+    async fn answer(mut self) -> SlotAnswer {
         let cookie = self.cookie.expect("not answered yet");
         let slots = &self.link.slots;
         let answer = std::future::poll_fn(|cx| slots.borrow_mut().poll(cookie, cx)).await;
@@ -291,7 +291,7 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for AnswerWait<'_> {
     fn drop(&mut self) {
         if let Some(cookie) = self.cookie {
             self.link.slots.borrow_mut().abandon(cookie);
@@ -302,14 +302,14 @@ impl Drop for Waiting<'_> {
 
 /// Uses one connection after the other until the link is closed.
 async fn keep<C: Connector>(
-    link: Rc<Link>,
+    link: Rc<ClientLink>,
     connector: C,
     mut wire: Wire<C::Stream>,
     look: Option<Look>,
 ) {
     let mut is_first = true;
     loop {
-        let this = Rc::new(Connection::default());
+        let this = Rc::new(LinkConnection::default());
         *link.connection.borrow_mut() = this.clone();
         match look.as_ref().filter(|_| !is_first) {
             None => link.up(),
@@ -333,7 +333,7 @@ async fn keep<C: Connector>(
 }
 
 /// Checks that a connection leads to the link's export, and breaks off one that does not.
-async fn recognise(link: Rc<Link>, this: Rc<Connection>, looked: Recognised) {
+async fn recognise(link: Rc<ClientLink>, this: Rc<LinkConnection>, looked: Recognised) {
     let (timer, limit) = (&link.env.timer, link.options.connect_timeout);
     let began = timer.now();
     let recognised = Deadline::new(timer, limit).bound(looked).await;
@@ -349,7 +349,12 @@ async fn recognise(link: Rc<Link>, this: Rc<Connection>, looked: Recognised) {
             link.break_off(&this);
         }
         failed => {
-            let late = || IoError::new(Kind::Timeout, "the NBD export is not recognised in time");
+            let late = || {
+                IoError::new(
+                    IoErrorKind::Timeout,
+                    "the NBD export is not recognised in time",
+                )
+            };
             let error = failed.and_then(Result::err).unwrap_or_else(late);
             *link.last_error.borrow_mut() = Some(error);
             link.break_off(&this);
@@ -357,7 +362,7 @@ async fn recognise(link: Rc<Link>, this: Rc<Connection>, looked: Recognised) {
     }
 }
 
-async fn reconnect<C: Connector>(link: &Link, connector: &C) -> Option<Wire<C::Stream>> {
+async fn reconnect<C: Connector>(link: &ClientLink, connector: &C) -> Option<Wire<C::Stream>> {
     let options = &link.options;
     let mut pause = options.retry_pause;
     while !link.closed.get() {
@@ -382,10 +387,10 @@ async fn reconnect<C: Connector>(link: &Link, connector: &C) -> Option<Wire<C::S
 
 /// Passes requests and replies until the connection ends; returns the reason.
 async fn converse<S: Stream>(
-    link: &Rc<Link>,
-    this: Rc<Connection>,
+    link: &Rc<ClientLink>,
+    this: Rc<LinkConnection>,
     stream: Rc<S>,
-    inbox: Inbox,
+    inbox: ReceivedBytes,
 ) -> IoError {
     let sender = send(link.clone(), this.clone(), stream.clone());
     link.env.spawn.spawn(sender);
@@ -401,22 +406,22 @@ async fn converse<S: Stream>(
     ended.unwrap_or_else(broken_off)
 }
 
-async fn read<S: Stream>(link: &Link, stream: &S, mut inbox: Inbox) -> IoError {
-    let mut replies = Replies::new(link.session.get().structured);
+async fn read<S: Stream>(link: &ClientLink, stream: &S, mut inbox: ReceivedBytes) -> IoError {
+    let mut replies = ReplyParser::new(link.session.get().structured);
     loop {
         match inbox.parse(|input| take(link, &mut replies, input)) {
             Ok(false) => {}
-            Ok(true) => return IoError::new(Kind::Gone, "the NBD server is shutting down"),
+            Ok(true) => return IoError::new(IoErrorKind::Gone, "the NBD server is shutting down"),
             Err(violation) => {
                 let what = format!("the NBD server sent {violation}");
-                return IoError::new(Kind::Stream, what);
+                return IoError::new(IoErrorKind::Stream, what);
             }
         }
         link.changed.notify();
         match inbox.fill(stream).await {
             Ok(true) => link.progress.set(link.progress.get() + 1),
             Ok(false) => {
-                return IoError::new(Kind::Stream, "the NBD server closed the connection");
+                return IoError::new(IoErrorKind::Stream, "the NBD server closed the connection");
             }
             Err(error) => return error,
         }
@@ -424,7 +429,11 @@ async fn read<S: Stream>(link: &Link, stream: &S, mut inbox: Inbox) -> IoError {
 }
 
 /// Takes every reply in `input`. True if the server is ending.
-fn take(link: &Link, replies: &mut Replies, input: &mut &[u8]) -> Result<bool, &'static str> {
+fn take(
+    link: &ClientLink,
+    replies: &mut ReplyParser,
+    input: &mut &[u8],
+) -> Result<bool, &'static str> {
     loop {
         let pending = |cookie| link.slots.borrow().pending(cookie);
         let Some(event) = replies.next(input, pending)? else {
@@ -436,7 +445,7 @@ fn take(link: &Link, replies: &mut Replies, input: &mut &[u8]) -> Result<bool, &
     }
 }
 
-async fn send<S: Stream>(link: Rc<Link>, this: Rc<Connection>, stream: Rc<S>) {
+async fn send<S: Stream>(link: Rc<ClientLink>, this: Rc<LinkConnection>, stream: Rc<S>) {
     let mut outbox = Outbox::new(&link.env.pool);
     let mut parts = Vec::new();
     loop {
@@ -450,9 +459,9 @@ async fn send<S: Stream>(link: Rc<Link>, this: Rc<Connection>, stream: Rc<S>) {
         }
         let farewell = link.frames.borrow().is_empty();
         if farewell {
-            let request = Request {
+            let request = WireRequest {
                 cmd: cmd::DISC,
-                ..Request::default()
+                ..WireRequest::default()
             };
             let frame = Frame::new(request.encode(), None);
             link.frames.borrow_mut().push_back(frame);
@@ -471,7 +480,7 @@ async fn send<S: Stream>(link: Rc<Link>, this: Rc<Connection>, stream: Rc<S>) {
 }
 
 /// Ends a connection whose server owes a reply and sends nothing.
-async fn watch(link: Weak<Link>, env: Env) {
+async fn watch(link: Weak<ClientLink>, env: Env) {
     let mut seen = None;
     loop {
         let Some(span) = link.upgrade().map(|l| l.options.reply_timeout) else {
@@ -486,7 +495,7 @@ async fn watch(link: Weak<Link>, env: Env) {
         }
         let owes = link.slots.borrow().in_flight() > 0;
         let progress = link.progress.get();
-        let is_connected = link.health.get() == Health::Up || link.looking.get();
+        let is_connected = link.health.get() == LinkHealth::Up || link.looking.get();
         if owes && seen == Some(progress) && is_connected {
             link.break_off(&link.connection.borrow().clone());
         }

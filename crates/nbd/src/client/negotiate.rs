@@ -1,9 +1,9 @@
 //! The handshake, from the client.
 
-use crate::inbox::Inbox;
-use crate::protocol::client_handshake::{ClientHandshake, Step};
-use crate::protocol::session::Session;
-use block::{Env, IoError, IoResult, Kind};
+use crate::inbox::ReceivedBytes;
+use crate::protocol::client_handshake::{ClientHandshake, ClientStep};
+use crate::protocol::session::NbdSession;
+use block::{Env, IoError, IoErrorKind, IoResult};
 
 /// Carries out the steps of a handshake.
 pub(super) async fn negotiate<S: block::Stream>(
@@ -11,8 +11,8 @@ pub(super) async fn negotiate<S: block::Stream>(
     stream: &S,
     env: &Env,
     out: &mut Vec<u8>,
-    inbox: &mut Inbox,
-) -> IoResult<Option<Session>> {
+    inbox: &mut ReceivedBytes,
+) -> IoResult<Option<NbdSession>> {
     loop {
         if !out.is_empty() {
             let mut buf = env.pool.take(out.len());
@@ -21,13 +21,13 @@ pub(super) async fn negotiate<S: block::Stream>(
             stream.send(vec![buf.share()]).await.1?;
         }
         match inbox.parse(|input| handshake.feed(input, out))? {
-            Step::More => {}
-            Step::StartTls => return Ok(None),
-            Step::Ready(session) => return Ok(Some(session)),
+            ClientStep::More => {}
+            ClientStep::StartTls => return Ok(None),
+            ClientStep::Ready(session) => return Ok(Some(session)),
         }
         if out.is_empty() && !inbox.fill(stream).await? {
             let what = "the NBD server closed the connection during the handshake";
-            return Err(IoError::new(Kind::Stream, what));
+            return Err(IoError::new(IoErrorKind::Stream, what));
         }
     }
 }

@@ -7,17 +7,17 @@
 
 use crate::protocol::coverage::Coverage;
 use crate::protocol::errno::Errno;
-use crate::protocol::replies::{Event, Pending, Violation, Wants};
-use crate::protocol::request::Request;
+use crate::protocol::replies::{PendingCookie, ReplyEvent, Violation, Wants};
+use crate::protocol::request::WireRequest;
 use crate::protocol::wire::{cmd, cmd_flag};
-use block::{Buf, IoError, Shared};
+use block::{Buf, IoError, SharedBuf};
 use std::task::{Context, Poll, Waker};
 
 /// Extents kept of one answer; the rest is asked for again.
 const EXTENTS_MAX: usize = 4096;
 
 /// A request and its data.
-pub(super) struct Ask {
+pub(super) struct SlotRequest {
     cmd: u16,
     flags: u16,
     offset: u64,
@@ -25,14 +25,14 @@ pub(super) struct Ask {
     /// Filled by a read.
     pub(super) buf: Option<Buf>,
     /// Sent by a write.
-    pub(super) payload: Option<Shared>,
+    pub(super) payload: Option<SharedBuf>,
     /// The request fails if its connection is lost.
     pub(super) once: bool,
 }
 
-impl Ask {
-    pub(super) fn new(cmd: u16, flags: u16, offset: u64, len: u32) -> Ask {
-        Ask {
+impl SlotRequest {
+    pub(super) fn new(cmd: u16, flags: u16, offset: u64, len: u32) -> SlotRequest {
+        SlotRequest {
             cmd,
             flags,
             offset,
@@ -44,8 +44,8 @@ impl Ask {
     }
 
     /// The request in the form of the wire.
-    pub(super) fn request(&self, cookie: u64) -> Request {
-        Request {
+    pub(super) fn request(&self, cookie: u64) -> WireRequest {
+        WireRequest {
             flags: self.flags,
             cmd: self.cmd,
             cookie,
@@ -62,13 +62,13 @@ impl Ask {
         self.flags & cmd_flag::FUA == 0 && self.is_change()
     }
 
-    fn pending(&self) -> Pending {
+    fn pending(&self) -> PendingCookie {
         let wants = match self.cmd {
             cmd::READ => Wants::Data,
             cmd::BLOCK_STATUS => Wants::Extents,
             _ => Wants::Nothing,
         };
-        Pending {
+        PendingCookie {
             wants,
             offset: self.offset,
             len: self.len,
@@ -77,7 +77,7 @@ impl Ask {
 }
 
 /// Reason for the failure of a request.
-pub(super) enum Failure {
+pub(super) enum RequestFailure {
     /// The connection ended first: the request may or may not have been carried out.
     Lost,
     /// The request was answered, or given up, with this error.
@@ -85,39 +85,39 @@ pub(super) enum Failure {
 }
 
 /// A request and its outcome.
-pub(super) struct Answer {
-    pub(super) ask: Ask,
+pub(super) struct SlotAnswer {
+    pub(super) ask: SlotRequest,
     pub(super) extents: Vec<(u32, u32)>,
-    pub(super) outcome: Result<(), Failure>,
+    pub(super) outcome: Result<(), RequestFailure>,
 }
 
-struct InFlight {
-    ask: Ask,
+struct SlotInFlight {
+    ask: SlotRequest,
     coverage: Coverage,
     extents: Vec<(u32, u32)>,
     error: Option<IoError>,
-    outcome: Option<Result<(), Failure>>,
+    outcome: Option<Result<(), RequestFailure>>,
     waker: Option<Waker>,
     abandoned: bool,
 }
 
 #[derive(Default)]
-struct Slot {
+struct ClientSlot {
     uses: u32,
-    in_flight: Option<InFlight>,
+    in_flight: Option<SlotInFlight>,
 }
 
 /// The requests of one connection after the other.
-pub(super) struct Slots {
-    slots: Vec<Slot>,
+pub(super) struct ClientSlots {
+    slots: Vec<ClientSlot>,
     free: Vec<u32>,
     acknowledged: u64,
 }
 
-impl Slots {
-    pub(super) fn new(n: u32) -> Slots {
-        Slots {
-            slots: (0..n).map(|_| Slot::default()).collect(),
+impl ClientSlots {
+    pub(super) fn new(n: u32) -> ClientSlots {
+        ClientSlots {
+            slots: (0..n).map(|_| ClientSlot::default()).collect(),
             free: (0..n).rev().collect(),
             acknowledged: 0,
         }
@@ -134,7 +134,7 @@ impl Slots {
 
     /// Requests that have not ended.
     pub(super) fn in_flight(&self) -> usize {
-        let waiting = |s: &&Slot| s.in_flight.as_ref().is_some_and(|i| i.outcome.is_none());
+        let waiting = |s: &&ClientSlot| s.in_flight.as_ref().is_some_and(|i| i.outcome.is_none());
         self.slots.iter().filter(waiting).count()
     }
 
@@ -145,11 +145,11 @@ impl Slots {
     }
 
     /// Keeps `ask` until its answer; returns the cookie for its request.
-    pub(super) fn begin(&mut self, ask: Ask) -> u64 {
+    pub(super) fn begin(&mut self, ask: SlotRequest) -> u64 {
         let index = self.free.pop().expect("the caller waits for a free slot");
         let slot = &mut self.slots[index as usize];
         slot.uses = slot.uses.wrapping_add(1);
-        slot.in_flight = Some(InFlight {
+        slot.in_flight = Some(SlotInFlight {
             ask,
             coverage: Coverage::default(),
             extents: Vec::new(),
@@ -161,7 +161,7 @@ impl Slots {
         u64::from(slot.uses) << 32 | u64::from(index)
     }
 
-    fn find(&self, cookie: u64) -> Option<&InFlight> {
+    fn find(&self, cookie: u64) -> Option<&SlotInFlight> {
         let slot = self.slots.get(cookie as u32 as usize)?;
         let current = u64::from(slot.uses) == cookie >> 32;
         slot.in_flight
@@ -169,12 +169,12 @@ impl Slots {
             .filter(|i| current && i.outcome.is_none())
     }
 
-    fn slot(&mut self, cookie: u64) -> &mut InFlight {
+    fn slot(&mut self, cookie: u64) -> &mut SlotInFlight {
         let slot = &mut self.slots[cookie as u32 as usize];
         slot.in_flight.as_mut().expect("a request in flight")
     }
 
-    fn free(&mut self, cookie: u64) -> InFlight {
+    fn free(&mut self, cookie: u64) -> SlotInFlight {
         let index = cookie as u32;
         self.free.push(index);
         let slot = &mut self.slots[index as usize];
@@ -182,18 +182,18 @@ impl Slots {
     }
 
     /// The request under a cookie, for [`crate::protocol::replies`].
-    pub(super) fn pending(&self, cookie: u64) -> Option<Pending> {
+    pub(super) fn pending(&self, cookie: u64) -> Option<PendingCookie> {
         self.find(cookie).map(|i| i.ask.pending())
     }
 
     /// Takes a part of an answer. True if the server is ending.
-    pub(super) fn take(&mut self, event: Event<'_>) -> Result<bool, Violation> {
+    pub(super) fn take(&mut self, event: ReplyEvent<'_>) -> Result<bool, Violation> {
         match event {
-            Event::Data { cookie, at, bytes } => {
+            ReplyEvent::Data { cookie, at, bytes } => {
                 self.cover(cookie, at, bytes.len())?.copy_from_slice(bytes);
             }
-            Event::Hole { cookie, at, len } => self.cover(cookie, at, len as usize)?.fill(0),
-            Event::Extent {
+            ReplyEvent::Hole { cookie, at, len } => self.cover(cookie, at, len as usize)?.fill(0),
+            ReplyEvent::Extent {
                 cookie, len, flags, ..
             } => {
                 let extents = &mut self.slot(cookie).extents;
@@ -201,7 +201,7 @@ impl Slots {
                     extents.push((len, flags));
                 }
             }
-            Event::Error {
+            ReplyEvent::Error {
                 cookie,
                 code,
                 message,
@@ -216,11 +216,11 @@ impl Slots {
                 self.slot(cookie).error.get_or_insert(error);
                 return Ok(errno == Errno::Shutdown);
             }
-            Event::End { cookie } => {
+            ReplyEvent::End { cookie } => {
                 let slot = self.slot(cookie);
                 let changes = slot.error.is_none() && slot.ask.is_volatile_change();
                 let outcome = match slot.error.take() {
-                    Some(error) => Err(Failure::Reported(error)),
+                    Some(error) => Err(RequestFailure::Reported(error)),
                     None => slot.check_whole().map(|()| Ok(()))?,
                 };
                 self.acknowledged += u64::from(changes);
@@ -240,7 +240,7 @@ impl Slots {
         Ok(&mut buf[at as usize..][..len])
     }
 
-    fn end(&mut self, cookie: u64, outcome: Result<(), Failure>) {
+    fn end(&mut self, cookie: u64, outcome: Result<(), RequestFailure>) {
         let slot = self.slot(cookie);
         if slot.abandoned {
             self.free(cookie);
@@ -258,20 +258,20 @@ impl Slots {
             let slot = &self.slots[index];
             let cookie = u64::from(slot.uses) << 32 | index as u64;
             if self.find(cookie).is_some() {
-                self.end(cookie, Err(Failure::Lost));
+                self.end(cookie, Err(RequestFailure::Lost));
             }
         }
     }
 
     /// The answer, once there is one; the slot is then free.
-    pub(super) fn poll(&mut self, cookie: u64, cx: &mut Context<'_>) -> Poll<Answer> {
+    pub(super) fn poll(&mut self, cookie: u64, cx: &mut Context<'_>) -> Poll<SlotAnswer> {
         let slot = self.slot(cookie);
         if slot.outcome.is_none() {
             slot.waker = Some(cx.waker().clone());
             return Poll::Pending;
         }
         let ended = self.free(cookie);
-        Poll::Ready(Answer {
+        Poll::Ready(SlotAnswer {
             ask: ended.ask,
             extents: ended.extents,
             outcome: ended.outcome.expect("checked above"),
@@ -289,7 +289,7 @@ impl Slots {
     }
 }
 
-impl InFlight {
+impl SlotInFlight {
     fn check_whole(&self) -> Result<(), Violation> {
         let whole = match self.ask.pending().wants {
             Wants::Data => self.coverage.is_whole(self.ask.len),

@@ -8,12 +8,12 @@
 
 use super::gather::Gather;
 use super::printable::printable;
-use super::session::{PAYLOAD_BYTES_MAX, Session};
+use super::session::{NbdSession, PAYLOAD_BYTES_MAX};
 use super::wire::{
-    BASE_ALLOCATION, Cursor, EXPORT_NAME_PADDING, IHAVEOPT, NBDMAGIC, OLDSTYLE_MAGIC,
-    OPTION_REPLY_MAGIC, STRING_BYTES_MAX, flag, handshake_flag, info, option, rep,
+    BASE_ALLOCATION, EXPORT_NAME_PADDING, IHAVEOPT, NBDMAGIC, OLDSTYLE_MAGIC, OPTION_REPLY_MAGIC,
+    STRING_BYTES_MAX, WireCursor, flag, handshake_flag, info, option, rep,
 };
-use block::{IoError, IoResult, Kind};
+use block::{IoError, IoErrorKind, IoResult};
 
 /// The longest reply to an option that is looked at.
 pub const REPLY_BYTES_MAX: usize = 2 * STRING_BYTES_MAX;
@@ -24,17 +24,17 @@ pub const REPLIES_MAX: u32 = 256;
 ///
 /// In every case the bytes in `out` are sent first.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum ClientStep {
     /// The input is used up; receive more.
     More,
     /// Begin TLS, then call [`ClientHandshake::encrypted`].
     StartTls,
     /// The export is open; replies follow.
-    Ready(Session),
+    Ready(NbdSession),
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum ClientState {
     Greeting(Gather<18>),
     /// Waiting for the reply to `option`.
     ReplyHead(Gather<20>),
@@ -55,17 +55,17 @@ enum State {
 pub struct ClientHandshake {
     export: Box<str>,
     tls: bool,
-    state: State,
+    state: ClientState,
     data: Vec<u8>,
     /// The option that was sent last.
     option: u32,
     replies: u32,
     no_zeroes: bool,
-    session: Session,
+    session: NbdSession,
 }
 
 fn broken(what: &'static str) -> IoError {
-    IoError::new(Kind::Stream, format!("the NBD server sent {what}"))
+    IoError::new(IoErrorKind::Stream, format!("the NBD server sent {what}"))
 }
 
 impl ClientHandshake {
@@ -76,17 +76,17 @@ impl ClientHandshake {
     pub fn new(export: &str, tls: bool) -> IoResult<ClientHandshake> {
         if export.len() > STRING_BYTES_MAX {
             let what = format!("the export name has more than {STRING_BYTES_MAX} bytes");
-            return Err(IoError::new(Kind::Invalid, what));
+            return Err(IoError::new(IoErrorKind::Invalid, what));
         }
         Ok(ClientHandshake {
             export: export.into(),
             tls,
-            state: State::Greeting(Gather::default()),
+            state: ClientState::Greeting(Gather::default()),
             data: Vec::new(),
             option: 0,
             replies: 0,
             no_zeroes: false,
-            session: Session {
+            session: NbdSession {
                 size_bytes: 0,
                 flags: 0,
                 structured: false,
@@ -101,77 +101,83 @@ impl ClientHandshake {
     /// Takes bytes off `input` and appends the bytes to send to `out`.
     ///
     /// `Err`: the server refused or broke the protocol; close the stream.
-    pub fn feed(&mut self, input: &mut &[u8], out: &mut Vec<u8>) -> IoResult<Step> {
+    pub fn feed(&mut self, input: &mut &[u8], out: &mut Vec<u8>) -> IoResult<ClientStep> {
         let step = self.step(input, out);
-        if !matches!(step, Ok(Step::More | Step::StartTls)) {
-            self.state = State::Ended;
+        if !matches!(step, Ok(ClientStep::More | ClientStep::StartTls)) {
+            self.state = ClientState::Ended;
         }
         step
     }
 
     /// Continues with the next option, now that TLS is up.
     pub fn encrypted(&mut self, out: &mut Vec<u8>) {
-        assert!(matches!(self.state, State::Tls), "TLS was not asked for");
+        assert!(
+            matches!(self.state, ClientState::Tls),
+            "TLS was not asked for"
+        );
         self.send(option::STRUCTURED_REPLY, &[], out);
     }
 
-    fn step(&mut self, input: &mut &[u8], out: &mut Vec<u8>) -> IoResult<Step> {
+    fn step(&mut self, input: &mut &[u8], out: &mut Vec<u8>) -> IoResult<ClientStep> {
         loop {
             match &mut self.state {
-                State::Greeting(gather) => {
+                ClientState::Greeting(gather) => {
                     let Some(greeting) = gather.take(input) else {
-                        return Ok(Step::More);
+                        return Ok(ClientStep::More);
                     };
                     self.greeted(&greeting, out)?;
                 }
-                State::ReplyHead(gather) => {
+                ClientState::ReplyHead(gather) => {
                     let Some(head) = gather.take(input) else {
-                        return Ok(Step::More);
+                        return Ok(ClientStep::More);
                     };
                     self.reply_head(&head)?;
                 }
-                State::ReplyData { kind, left } => {
+                ClientState::ReplyData { kind, left } => {
                     let n = input.len().min(*left as usize);
                     let (bytes, rest) = input.split_at(n);
                     *input = rest;
                     *left -= n as u32;
                     self.data.extend(bytes);
                     if *left > 0 {
-                        return Ok(Step::More);
+                        return Ok(ClientStep::More);
                     }
                     let kind = *kind;
-                    self.state = State::ReplyHead(Gather::default());
+                    self.state = ClientState::ReplyHead(Gather::default());
                     let data = std::mem::take(&mut self.data);
                     if let Some(step) = self.replied(kind, &data, out)? {
                         return Ok(step);
                     }
                 }
-                State::Export(gather) => {
+                ClientState::Export(gather) => {
                     let Some(wire) = gather.take(input) else {
-                        return Ok(Step::More);
+                        return Ok(ClientStep::More);
                     };
                     self.described(&wire)?;
                     if self.no_zeroes {
                         return self.ready();
                     }
-                    self.state = State::Padding(Gather::default());
+                    self.state = ClientState::Padding(Gather::default());
                 }
-                State::Padding(gather) => {
+                ClientState::Padding(gather) => {
                     return match gather.take(input) {
                         Some(_) => self.ready(),
-                        None => Ok(Step::More),
+                        None => Ok(ClientStep::More),
                     };
                 }
-                State::Tls => return Err(broken("plain text after it agreed to TLS")),
-                State::Ended => {
-                    return Err(IoError::new(Kind::Stream, "the NBD handshake is over"));
+                ClientState::Tls => return Err(broken("plain text after it agreed to TLS")),
+                ClientState::Ended => {
+                    return Err(IoError::new(
+                        IoErrorKind::Stream,
+                        "the NBD handshake is over",
+                    ));
                 }
             }
         }
     }
 
     fn greeted(&mut self, greeting: &[u8; 18], out: &mut Vec<u8>) -> IoResult {
-        let mut greeting = Cursor(greeting);
+        let mut greeting = WireCursor(greeting);
         if greeting.u64() != Some(NBDMAGIC) {
             return Err(broken("something else than NBD's greeting"));
         }
@@ -179,7 +185,7 @@ impl ClientHandshake {
             Some(IHAVEOPT) => {}
             Some(OLDSTYLE_MAGIC) => {
                 return Err(IoError::new(
-                    Kind::Unsupported,
+                    IoErrorKind::Unsupported,
                     "the NBD server speaks oldstyle negotiation only",
                 ));
             }
@@ -206,13 +212,13 @@ impl ClientHandshake {
         out.extend(data);
         self.option = option;
         self.replies = 0;
-        self.state = State::ReplyHead(Gather::default());
+        self.state = ClientState::ReplyHead(Gather::default());
     }
 
     fn send_export_name(&mut self, out: &mut Vec<u8>) {
         let name = self.export.clone();
         self.send(option::EXPORT_NAME, name.as_bytes(), out);
-        self.state = State::Export(Gather::default());
+        self.state = ClientState::Export(Gather::default());
     }
 
     fn send_meta_context(&mut self, out: &mut Vec<u8>) {
@@ -237,7 +243,7 @@ impl ClientHandshake {
     }
 
     fn reply_head(&mut self, head: &[u8; 20]) -> IoResult {
-        let mut head = Cursor(head);
+        let mut head = WireCursor(head);
         if head.u64() != Some(OPTION_REPLY_MAGIC) {
             return Err(broken("something that is no reply to an option"));
         }
@@ -253,16 +259,21 @@ impl ClientHandshake {
         if self.replies > REPLIES_MAX {
             return Err(broken("more replies to an option than make sense"));
         }
-        self.state = State::ReplyData { kind, left };
+        self.state = ClientState::ReplyData { kind, left };
         Ok(())
     }
 
     /// Acts on one reply to the option that was sent last.
-    fn replied(&mut self, kind: u32, data: &[u8], out: &mut Vec<u8>) -> IoResult<Option<Step>> {
+    fn replied(
+        &mut self,
+        kind: u32,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> IoResult<Option<ClientStep>> {
         match (self.option, kind) {
             (option::STARTTLS, rep::ACK) => {
-                self.state = State::Tls;
-                return Ok(Some(Step::StartTls));
+                self.state = ClientState::Tls;
+                return Ok(Some(ClientStep::StartTls));
             }
             (option::STARTTLS, _) => return Err(no_tls(&self.explain(kind, data))),
             (option::STRUCTURED_REPLY, rep::ACK) => {
@@ -270,7 +281,7 @@ impl ClientHandshake {
                 self.send_meta_context(out);
             }
             (option::SET_META_CONTEXT, rep::META_CONTEXT) => {
-                let mut data = Cursor(data);
+                let mut data = WireCursor(data);
                 let id = data
                     .u32()
                     .ok_or_else(|| broken("a context without an id"))?;
@@ -295,7 +306,7 @@ impl ClientHandshake {
     }
 
     fn informed(&mut self, data: &[u8]) -> IoResult {
-        let mut data = Cursor(data);
+        let mut data = WireCursor(data);
         match data.u16() {
             Some(info::EXPORT) => self.described(data.0),
             Some(info::BLOCK_SIZE) => {
@@ -320,7 +331,7 @@ impl ClientHandshake {
 
     /// Size and transmission flags, in NBD_INFO_EXPORT or after EXPORT_NAME.
     fn described(&mut self, data: &[u8]) -> IoResult {
-        let mut data = Cursor(data);
+        let mut data = WireCursor(data);
         let (Some(size), Some(flags)) = (data.u64(), data.u16()) else {
             return Err(broken("a size that is cut short"));
         };
@@ -329,14 +340,14 @@ impl ClientHandshake {
         Ok(())
     }
 
-    fn ready(&self) -> IoResult<Step> {
+    fn ready(&self) -> IoResult<ClientStep> {
         if self.session.flags & flag::HAS_FLAGS == 0 {
             return Err(broken("no description of the export"));
         }
         if self.session.size_bytes > i64::MAX as u64 {
             return Err(broken("a size of more than 2^63 bytes"));
         }
-        Ok(Step::Ready(self.session))
+        Ok(ClientStep::Ready(self.session))
     }
 
     fn explain(&self, kind: u32, data: &[u8]) -> String {
@@ -359,10 +370,10 @@ impl ClientHandshake {
 
     fn refused(&self, kind: u32, data: &[u8]) -> IoError {
         let of = match kind {
-            rep::ERR_UNKNOWN => Kind::Invalid,
-            rep::ERR_TLS_REQD | rep::ERR_POLICY => Kind::Denied,
-            rep::ERR_SHUTDOWN => Kind::Gone,
-            _ => Kind::Unsupported,
+            rep::ERR_UNKNOWN => IoErrorKind::Invalid,
+            rep::ERR_TLS_REQD | rep::ERR_POLICY => IoErrorKind::Denied,
+            rep::ERR_SHUTDOWN => IoErrorKind::Gone,
+            _ => IoErrorKind::Unsupported,
         };
         let why = self.explain(kind, data);
         let what = format!(
@@ -375,7 +386,7 @@ impl ClientHandshake {
 
 fn no_tls(why: &str) -> IoError {
     IoError::new(
-        Kind::Denied,
+        IoErrorKind::Denied,
         format!("TLS is asked for and the NBD server does not offer it: {why}"),
     )
 }

@@ -1,6 +1,6 @@
 //! The error values a reply may carry ("Error values"), and their kinds.
 
-use block::Kind;
+use block::IoErrorKind;
 
 /// An error value of the protocol; success is 0 and has no variant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,26 +48,26 @@ impl Errno {
     }
 
     /// The error value that this server sends for a kind.
-    pub const fn from_kind(kind: Kind) -> Errno {
+    pub const fn from_kind(kind: IoErrorKind) -> Errno {
         match kind {
-            Kind::Invalid => Errno::Inval,
-            Kind::NoSpace => Errno::NoSpc,
-            Kind::ReadOnly | Kind::Denied => Errno::Perm,
-            Kind::Unsupported => Errno::NotSup,
+            IoErrorKind::Invalid => Errno::Inval,
+            IoErrorKind::NoSpace => Errno::NoSpc,
+            IoErrorKind::ReadOnly | IoErrorKind::Denied => Errno::Perm,
+            IoErrorKind::Unsupported => Errno::NotSup,
             _ => Errno::Io,
         }
     }
 
     /// The kind that a caller of the client gets.
-    pub const fn kind(self) -> Kind {
+    pub const fn kind(self) -> IoErrorKind {
         match self {
-            Errno::Perm => Kind::ReadOnly,
-            Errno::Io => Kind::Media,
-            Errno::NoMem => Kind::Other,
-            Errno::Inval | Errno::Overflow => Kind::Invalid,
-            Errno::NoSpc => Kind::NoSpace,
-            Errno::NotSup => Kind::Unsupported,
-            Errno::Shutdown => Kind::Gone,
+            Errno::Perm => IoErrorKind::ReadOnly,
+            Errno::Io => IoErrorKind::Media,
+            Errno::NoMem => IoErrorKind::Other,
+            Errno::Inval | Errno::Overflow => IoErrorKind::Invalid,
+            Errno::NoSpc => IoErrorKind::NoSpace,
+            Errno::NotSup => IoErrorKind::Unsupported,
+            Errno::Shutdown => IoErrorKind::Gone,
         }
     }
 }
@@ -88,11 +88,11 @@ mod tests {
     #[test]
     fn a_refusal_by_kind_survives_the_wire() {
         for kind in [
-            Kind::Invalid,
-            Kind::NoSpace,
-            Kind::ReadOnly,
-            Kind::Unsupported,
-            Kind::Media,
+            IoErrorKind::Invalid,
+            IoErrorKind::NoSpace,
+            IoErrorKind::ReadOnly,
+            IoErrorKind::Unsupported,
+            IoErrorKind::Media,
         ] {
             let code = Errno::from_kind(kind).code();
             assert_eq!(Errno::from_code(code).kind(), kind);

@@ -13,14 +13,14 @@ pub struct ExportInfo {
     /// Size in bytes.
     pub size_bytes: u64,
     /// Abilities of the export.
-    pub features: Features,
+    pub features: ExportFeatures,
     /// Block sizes.
     pub block: BlockSizes,
 }
 
 /// Abilities of an export, beyond reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Features {
+pub struct ExportFeatures {
     /// Writes are refused.
     pub read_only: bool,
     /// The medium prefers sequential access.
@@ -77,7 +77,7 @@ impl ExportInfo {
         name: &str,
         description: &str,
         size_bytes: u64,
-        features: Features,
+        features: ExportFeatures,
         block: BlockSizes,
     ) -> Result<ExportInfo, BadString> {
         Ok(ExportInfo {
@@ -101,7 +101,7 @@ impl ExportInfo {
 
     /// The flags sent at the end of the handshake ("Transmission flags").
     pub fn transmission_flags(&self, structured: bool) -> u16 {
-        let Features {
+        let ExportFeatures {
             read_only,
             rotational,
             trim,
@@ -124,7 +124,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn info(name: &str, size_bytes: u64) -> ExportInfo {
-        let features = Features {
+        let features = ExportFeatures {
             read_only: false,
             rotational: false,
             trim: true,

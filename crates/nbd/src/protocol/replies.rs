@@ -14,7 +14,7 @@ use super::wire::{STRING_BYTES_MAX, chunk};
 
 /// The caller's request under a cookie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pending {
+pub struct PendingCookie {
     /// Kind of the expected answer: data, extents or neither.
     pub wants: Wants,
     /// Byte offset in the export.
@@ -36,7 +36,7 @@ pub enum Wants {
 
 /// A part of an answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event<'a> {
+pub enum ReplyEvent<'a> {
     /// Bytes read, at `at` bytes from the start of the request.
     Data {
         /// The request.
@@ -86,10 +86,10 @@ pub enum Event<'a> {
 pub type Violation = &'static str;
 
 #[derive(Clone, Debug)]
-enum State {
+enum ReplyState {
     Head,
     /// The chunk's fixed part is gathered.
-    Fixed(Chunk),
+    Fixed(ReplyChunk),
     Data {
         cookie: u64,
         at: u32,
@@ -97,13 +97,13 @@ enum State {
         done: bool,
     },
     Extents {
-        chunk: Chunk,
+        chunk: ReplyChunk,
         context: u32,
         /// Bytes of the request not yet described.
         room: u32,
     },
     Error {
-        chunk: Chunk,
+        chunk: ReplyChunk,
         code: u32,
         message_left: u32,
         message: Vec<u8>,
@@ -114,24 +114,24 @@ enum State {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Chunk {
+struct ReplyChunk {
     cookie: u64,
     kind: u16,
     done: bool,
     /// Bytes of payload not yet taken.
     left: u32,
-    pending: Pending,
+    pending: PendingCookie,
 }
 
-impl Chunk {
+impl ReplyChunk {
     /// The state once the payload is used up.
-    fn after(&self) -> State {
+    fn after(&self) -> ReplyState {
         if self.done {
-            State::End {
+            ReplyState::End {
                 cookie: self.cookie,
             }
         } else {
-            State::Head
+            ReplyState::Head
         }
     }
 
@@ -181,20 +181,20 @@ impl Chunk {
 
 /// Turns the stream of replies into events.
 #[derive(Debug)]
-pub struct Replies {
+pub struct ReplyParser {
     heads: ReplyHeads,
     fixed: Gather<12>,
-    state: State,
+    state: ReplyState,
     structured: bool,
 }
 
-impl Replies {
+impl ReplyParser {
     /// A reader for a session with or without structured replies.
-    pub fn new(structured: bool) -> Replies {
-        Replies {
+    pub fn new(structured: bool) -> ReplyParser {
+        ReplyParser {
             heads: ReplyHeads::default(),
             fixed: Gather::default(),
-            state: State::Head,
+            state: ReplyState::Head,
             structured,
         }
     }
@@ -205,11 +205,11 @@ impl Replies {
     pub fn next<'a>(
         &mut self,
         input: &mut &'a [u8],
-        pending: impl Fn(u64) -> Option<Pending>,
-    ) -> Result<Option<Event<'a>>, Violation> {
+        pending: impl Fn(u64) -> Option<PendingCookie>,
+    ) -> Result<Option<ReplyEvent<'a>>, Violation> {
         loop {
             match &mut self.state {
-                State::Head => {
+                ReplyState::Head => {
                     let Some(head) = self
                         .heads
                         .take(input)
@@ -227,7 +227,7 @@ impl Replies {
                         return Ok(Some(event));
                     }
                 }
-                State::Fixed(chunk) => {
+                ReplyState::Fixed(chunk) => {
                     let n = chunk.fixed_bytes();
                     let Some(fixed) = self.fixed.take_first(n as usize, input) else {
                         return Ok(None);
@@ -238,7 +238,7 @@ impl Replies {
                         return Ok(Some(event));
                     }
                 }
-                State::Data {
+                ReplyState::Data {
                     cookie, at, left, ..
                 } => {
                     if input.is_empty() {
@@ -249,9 +249,9 @@ impl Replies {
                     *input = rest;
                     let (cookie, at) = (*cookie, *at);
                     self.data_received(n as u32);
-                    return Ok(Some(Event::Data { cookie, at, bytes }));
+                    return Ok(Some(ReplyEvent::Data { cookie, at, bytes }));
                 }
-                State::Extents {
+                ReplyState::Extents {
                     chunk,
                     context,
                     room,
@@ -273,7 +273,7 @@ impl Replies {
                         self.state = chunk.after();
                     }
                     if len > 0 {
-                        return Ok(Some(Event::Extent {
+                        return Ok(Some(ReplyEvent::Extent {
                             cookie,
                             context,
                             len,
@@ -281,7 +281,7 @@ impl Replies {
                         }));
                     }
                 }
-                State::Error {
+                ReplyState::Error {
                     chunk,
                     code,
                     message_left,
@@ -298,7 +298,7 @@ impl Replies {
                     if chunk.left > 0 {
                         return Ok(None);
                     }
-                    let event = Event::Error {
+                    let event = ReplyEvent::Error {
                         cookie: chunk.cookie,
                         code: *code,
                         message: printable(message),
@@ -306,10 +306,10 @@ impl Replies {
                     self.state = chunk.after();
                     return Ok(Some(event));
                 }
-                State::End { cookie } => {
+                ReplyState::End { cookie } => {
                     let cookie = *cookie;
-                    self.state = State::Head;
-                    return Ok(Some(Event::End { cookie }));
+                    self.state = ReplyState::Head;
+                    return Ok(Some(ReplyEvent::End { cookie }));
                 }
             }
         }
@@ -318,15 +318,15 @@ impl Replies {
     fn head(
         &mut self,
         head: ReplyHead,
-        pending: Pending,
-    ) -> Result<Option<Event<'static>>, Violation> {
+        pending: PendingCookie,
+    ) -> Result<Option<ReplyEvent<'static>>, Violation> {
         match head {
             ReplyHead::Simple { error, cookie } => {
                 if self.structured && pending.wants != Wants::Nothing && error == 0 {
                     return Err("a simple reply where a structured one was agreed");
                 }
                 if error == 0 && pending.wants == Wants::Data {
-                    self.state = State::Data {
+                    self.state = ReplyState::Data {
                         cookie,
                         at: 0,
                         left: pending.len,
@@ -334,8 +334,8 @@ impl Replies {
                     };
                     return Ok(None);
                 }
-                self.state = State::End { cookie };
-                Ok((error != 0).then(|| Event::Error {
+                self.state = ReplyState::End { cookie };
+                Ok((error != 0).then(|| ReplyEvent::Error {
                     cookie,
                     code: error,
                     message: String::new(),
@@ -350,7 +350,7 @@ impl Replies {
                 if !self.structured {
                     return Err("a structured reply that was not agreed");
                 }
-                let chunk = Chunk {
+                let chunk = ReplyChunk {
                     cookie,
                     kind,
                     done: flags & chunk::DONE != 0,
@@ -361,7 +361,7 @@ impl Replies {
                 self.state = if kind == chunk::NONE {
                     chunk.after()
                 } else {
-                    State::Fixed(chunk)
+                    ReplyState::Fixed(chunk)
                 };
                 Ok(None)
             }
@@ -371,15 +371,15 @@ impl Replies {
     /// Acts on the fixed part of a chunk; `left` no longer counts that part.
     fn fixed(
         &mut self,
-        chunk: Chunk,
+        chunk: ReplyChunk,
         fixed: [u8; 12],
-    ) -> Result<Option<Event<'static>>, Violation> {
+    ) -> Result<Option<ReplyEvent<'static>>, Violation> {
         let cookie = chunk.cookie;
         let offset = u64::from_be_bytes(*fixed.first_chunk().expect("12 bytes"));
         let first = (offset >> 32) as u32;
         match chunk.kind {
             chunk::OFFSET_DATA => {
-                self.state = State::Data {
+                self.state = ReplyState::Data {
                     cookie,
                     at: chunk.place(offset, chunk.left)?,
                     left: chunk.left,
@@ -394,10 +394,10 @@ impl Replies {
                 }
                 let at = chunk.place(offset, len)?;
                 self.state = chunk.after();
-                Ok(Some(Event::Hole { cookie, at, len }))
+                Ok(Some(ReplyEvent::Hole { cookie, at, len }))
             }
             chunk::BLOCK_STATUS => {
-                self.state = State::Extents {
+                self.state = ReplyState::Extents {
                     chunk,
                     context: first,
                     room: chunk.pending.len,
@@ -412,7 +412,7 @@ impl Replies {
                 if first == 0 {
                     return Err("an error chunk without an error");
                 }
-                self.state = State::Error {
+                self.state = ReplyState::Error {
                     chunk,
                     code: first,
                     message_left: message_len,
@@ -424,7 +424,7 @@ impl Replies {
     }
 
     fn data_received(&mut self, n: u32) {
-        let State::Data {
+        let ReplyState::Data {
             cookie,
             at,
             left,
@@ -438,9 +438,9 @@ impl Replies {
         if *left == 0 {
             let cookie = *cookie;
             self.state = if *done {
-                State::End { cookie }
+                ReplyState::End { cookie }
             } else {
-                State::Head
+                ReplyState::Head
             };
         }
     }

@@ -4,7 +4,7 @@ use super::wire::{REQUEST_BYTES, REQUEST_MAGIC};
 
 /// A request as on the wire; nothing in it is trusted yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Request {
+pub struct WireRequest {
     /// Command flags, see [`super::wire::cmd_flag`].
     pub flags: u16,
     /// The type, see [`super::wire::cmd`].
@@ -17,17 +17,17 @@ pub struct Request {
     pub len: u32,
 }
 
-impl Request {
+impl WireRequest {
     /// Reads a request; `None` if the magic is wrong: the stream has then lost its framing, and no
     /// later byte can be trusted.
     #[inline]
-    pub fn parse(wire: &[u8; REQUEST_BYTES]) -> Option<Request> {
+    pub fn parse(wire: &[u8; REQUEST_BYTES]) -> Option<WireRequest> {
         let word = |at: usize| u64::from_be_bytes(*wire[at..].first_chunk().expect("in bounds"));
         let head = word(0);
         if head >> 32 != u64::from(REQUEST_MAGIC) {
             return None;
         }
-        Some(Request {
+        Some(WireRequest {
             flags: (head >> 16) as u16,
             cmd: head as u16,
             cookie: word(8),
@@ -67,33 +67,33 @@ mod tests {
             0x00, 0x00, 0x00, 0x01, 0x00, 0x00, 0x02, 0x00, // offset
             0x00, 0x00, 0x10, 0x00, // length
         ];
-        let request = Request {
+        let request = WireRequest {
             flags: cmd_flag::FUA,
             cmd: cmd::WRITE,
             cookie: 0xcafe,
             offset: 0x1_0000_0200,
             len: 4096,
         };
-        assert_eq!(Request::parse(&wire), Some(request));
+        assert_eq!(WireRequest::parse(&wire), Some(request));
         assert_eq!(request.encode(), wire);
     }
 
     #[test]
     fn a_wrong_magic_is_no_request() {
-        let mut wire = Request::default().encode();
+        let mut wire = WireRequest::default().encode();
         for byte in 0..4 {
             wire[byte] ^= 1;
-            assert_eq!(Request::parse(&wire), None);
+            assert_eq!(WireRequest::parse(&wire), None);
             wire[byte] ^= 1;
         }
-        assert_eq!(Request::parse(&wire), Some(Request::default()));
+        assert_eq!(WireRequest::parse(&wire), Some(WireRequest::default()));
     }
 
     proptest! {
         #[test]
         fn encode_and_parse_are_inverse(flags: u16, cmd: u16, cookie: u64, offset: u64, len: u32) {
-            let request = Request { flags, cmd, cookie, offset, len };
-            prop_assert_eq!(Request::parse(&request.encode()), Some(request));
+            let request = WireRequest { flags, cmd, cookie, offset, len };
+            prop_assert_eq!(WireRequest::parse(&request.encode()), Some(request));
         }
     }
 }

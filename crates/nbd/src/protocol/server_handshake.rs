@@ -12,10 +12,10 @@
 
 use super::export::ExportInfo;
 use super::gather::Gather;
-use super::session::Session;
+use super::session::NbdSession;
 use super::wire::{
-    BASE_ALLOCATION, Cursor, EXPORT_NAME_PADDING, IHAVEOPT, NBDMAGIC, OPTION_REPLY_MAGIC,
-    STRING_BYTES_MAX, handshake_flag, info, option, rep,
+    BASE_ALLOCATION, EXPORT_NAME_PADDING, IHAVEOPT, NBDMAGIC, OPTION_REPLY_MAGIC, STRING_BYTES_MAX,
+    WireCursor, handshake_flag, info, option, rep,
 };
 
 /// The longest option data that is looked at: two strings and some queries.
@@ -41,7 +41,7 @@ pub enum TlsPolicy {
 ///
 /// In every case the bytes in `out` are sent first.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum ServerStep {
     /// The input is used up; receive more.
     More,
     /// An option was answered; feed the rest of the input.
@@ -49,13 +49,13 @@ pub enum Step {
     /// Begin TLS with the rest of the input, then feed the decrypted bytes.
     StartTls,
     /// The export at this index in `exports` was chosen; requests follow.
-    Transmit(usize, Session),
+    Transmit(usize, NbdSession),
     /// Close; the text is the reason, for the log.
     Close(&'static str),
 }
 
 #[derive(Clone, Debug)]
-enum State {
+enum ServerState {
     ClientFlags(Gather<4>),
     OptionHead(Gather<16>),
     OptionData {
@@ -72,7 +72,7 @@ enum State {
 pub struct ServerHandshake {
     tls: TlsPolicy,
     encrypted: bool,
-    state: State,
+    state: ServerState,
     /// Data of the option that is arriving.
     data: Vec<u8>,
     options: u32,
@@ -96,7 +96,7 @@ impl ServerHandshake {
         ServerHandshake {
             tls,
             encrypted: false,
-            state: State::ClientFlags(Gather::default()),
+            state: ServerState::ClientFlags(Gather::default()),
             data: Vec::new(),
             options: 0,
             fixed_newstyle: false,
@@ -108,40 +108,45 @@ impl ServerHandshake {
 
     /// Takes bytes off `input` up to the end of one option and appends its
     /// answer to `out`.
-    pub fn feed(&mut self, input: &mut &[u8], exports: &[ExportInfo], out: &mut Vec<u8>) -> Step {
+    pub fn feed(
+        &mut self,
+        input: &mut &[u8],
+        exports: &[ExportInfo],
+        out: &mut Vec<u8>,
+    ) -> ServerStep {
         let step = self.step(input, exports, out);
-        if matches!(step, Step::Close(_) | Step::Transmit(..)) {
-            self.state = State::Ended;
+        if matches!(step, ServerStep::Close(_) | ServerStep::Transmit(..)) {
+            self.state = ServerState::Ended;
         }
         step
     }
 
-    fn step(&mut self, input: &mut &[u8], exports: &[ExportInfo], out: &mut Vec<u8>) -> Step {
+    fn step(&mut self, input: &mut &[u8], exports: &[ExportInfo], out: &mut Vec<u8>) -> ServerStep {
         loop {
             match &mut self.state {
-                State::ClientFlags(gather) => {
+                ServerState::ClientFlags(gather) => {
                     let Some(flags) = gather.take(input) else {
-                        return Step::More;
+                        return ServerStep::More;
                     };
                     let flags = u32::from_be_bytes(flags);
                     let fixed = u32::from(handshake_flag::FIXED_NEWSTYLE);
                     let no_zeroes = u32::from(handshake_flag::NO_ZEROES);
                     if flags & !(fixed | no_zeroes) != 0 {
-                        return Step::Close("the client set an unknown handshake flag");
+                        return ServerStep::Close("the client set an unknown handshake flag");
                     }
                     self.fixed_newstyle = flags & fixed != 0;
                     self.no_zeroes = flags & no_zeroes != 0;
-                    self.state = State::OptionHead(Gather::default());
+                    self.state = ServerState::OptionHead(Gather::default());
                 }
-                State::OptionHead(gather) => {
+                ServerState::OptionHead(gather) => {
                     let Some(head) = gather.take(input) else {
-                        return Step::More;
+                        return ServerStep::More;
                     };
                     if let Some(step) = self.option_head(&head) {
                         return step;
                     }
                 }
-                State::OptionData {
+                ServerState::OptionData {
                     option,
                     left,
                     too_big,
@@ -154,36 +159,36 @@ impl ServerHandshake {
                         self.data.extend(bytes);
                     }
                     if *left > 0 {
-                        return Step::More;
+                        return ServerStep::More;
                     }
                     let (option, too_big) = (*option, *too_big);
-                    self.state = State::OptionHead(Gather::default());
+                    self.state = ServerState::OptionHead(Gather::default());
                     let data = std::mem::take(&mut self.data);
                     return self.answer(option, too_big, &data, exports, out);
                 }
-                State::Ended => return Step::Close("the handshake is over"),
+                ServerState::Ended => return ServerStep::Close("the handshake is over"),
             }
         }
     }
 
-    fn option_head(&mut self, head: &[u8; 16]) -> Option<Step> {
-        let mut head = Cursor(head);
+    fn option_head(&mut self, head: &[u8; 16]) -> Option<ServerStep> {
+        let mut head = WireCursor(head);
         let magic = head.u64();
         let option = head.u32().expect("16 bytes");
         let len = head.u32().expect("16 bytes");
         if magic != Some(IHAVEOPT) {
-            return Some(Step::Close("something that is no NBD option"));
+            return Some(ServerStep::Close("something that is no NBD option"));
         }
         self.options += 1;
         if self.options > OPTIONS_MAX {
-            return Some(Step::Close("too many options"));
+            return Some(ServerStep::Close("too many options"));
         }
         if !self.fixed_newstyle && option != option::EXPORT_NAME {
-            return Some(Step::Close(
+            return Some(ServerStep::Close(
                 "an option that needs fixed newstyle negotiation",
             ));
         }
-        self.state = State::OptionData {
+        self.state = ServerState::OptionData {
             option,
             left: len,
             too_big: len as usize > OPTION_BYTES_MAX,
@@ -198,18 +203,20 @@ impl ServerHandshake {
         data: &[u8],
         exports: &[ExportInfo],
         out: &mut Vec<u8>,
-    ) -> Step {
+    ) -> ServerStep {
         let needs_tls = self.tls == TlsPolicy::Required && !self.encrypted;
         if option == option::EXPORT_NAME {
             return match (needs_tls, too_big) {
-                (true, _) => Step::Close("an export was chosen before TLS, which is required"),
-                (_, true) => Step::Close("an export name longer than NBD allows"),
+                (true, _) => {
+                    ServerStep::Close("an export was chosen before TLS, which is required")
+                }
+                (_, true) => ServerStep::Close("an export name longer than NBD allows"),
                 _ => self.export_name(data, exports, out),
             };
         }
         if option == option::ABORT {
             put_reply(out, option, rep::ACK, &[&[]]);
-            return Step::Close("the client ended the negotiation");
+            return ServerStep::Close("the client ended the negotiation");
         }
         let answer = if needs_tls && option != option::STARTTLS {
             Err((rep::ERR_TLS_REQD, "TLS is required: send STARTTLS first"))
@@ -220,14 +227,14 @@ impl ServerHandshake {
                 option::STARTTLS => match self.start_tls(data) {
                     Ok(()) => {
                         put_reply(out, option, rep::ACK, &[&[]]);
-                        return Step::StartTls;
+                        return ServerStep::StartTls;
                     }
                     Err(error) => Err(error),
                 },
                 option::GO => match self.describe(option, data, exports, out) {
                     Ok(index) => {
                         put_reply(out, option, rep::ACK, &[&[]]);
-                        return Step::Transmit(index, self.session(&exports[index]));
+                        return ServerStep::Transmit(index, self.session(&exports[index]));
                     }
                     Err(error) => Err(error),
                 },
@@ -244,12 +251,12 @@ impl ServerHandshake {
             Ok(()) => put_reply(out, option, rep::ACK, &[&[]]),
             Err((error, why)) => put_reply(out, option, error, &[why.as_bytes()]),
         }
-        Step::Answered
+        ServerStep::Answered
     }
 
-    fn session(&self, export: &ExportInfo) -> Session {
+    fn session(&self, export: &ExportInfo) -> NbdSession {
         let selected = self.allocation_of.as_deref() == Some(export.name());
-        Session {
+        NbdSession {
             size_bytes: export.size_bytes,
             flags: export.transmission_flags(self.structured),
             structured: self.structured,
@@ -260,9 +267,9 @@ impl ServerHandshake {
         }
     }
 
-    fn export_name(&self, name: &[u8], exports: &[ExportInfo], out: &mut Vec<u8>) -> Step {
+    fn export_name(&self, name: &[u8], exports: &[ExportInfo], out: &mut Vec<u8>) -> ServerStep {
         let Some(index) = find(name, exports) else {
-            return Step::Close("no such export");
+            return ServerStep::Close("no such export");
         };
         let session = self.session(&exports[index]);
         out.extend(session.size_bytes.to_be_bytes());
@@ -270,7 +277,7 @@ impl ServerHandshake {
         if !self.no_zeroes {
             out.extend([0; EXPORT_NAME_PADDING]);
         }
-        Step::Transmit(index, session)
+        ServerStep::Transmit(index, session)
     }
 
     fn start_tls(&mut self, data: &[u8]) -> Answer {
@@ -296,7 +303,7 @@ impl ServerHandshake {
         out: &mut Vec<u8>,
     ) -> Result<usize, (u32, &'static str)> {
         let malformed = (rep::ERR_INVALID, "the option's lengths do not add up");
-        let mut data = Cursor(data);
+        let mut data = WireCursor(data);
         let name = data.string().ok_or(malformed)?;
         let n = data.u16().ok_or(malformed)?;
         let wanted = data.bytes(usize::from(n) * 2).ok_or(malformed)?;
@@ -348,7 +355,7 @@ impl ServerHandshake {
             return Err((rep::ERR_INVALID, "structured replies must come first"));
         }
         let malformed = (rep::ERR_INVALID, "the option's lengths do not add up");
-        let mut data = Cursor(data);
+        let mut data = WireCursor(data);
         let name = data.string().ok_or(malformed)?;
         let n = data.u32().ok_or(malformed)?;
         let mut selected = !set && n == 0;

@@ -1,7 +1,7 @@
 //! The outcome of the handshake, and the requests that it admits.
 
 use super::errno::Errno;
-use super::request::Request;
+use super::request::WireRequest;
 use super::wire::{cmd, cmd_flag, flag};
 use block::Fua;
 
@@ -12,7 +12,7 @@ pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
 /// The outcome of a handshake; both sides hold the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Session {
+pub struct NbdSession {
     /// Size of the export in bytes.
     pub size_bytes: u64,
     /// Transmission flags, see [`super::wire::flag`].
@@ -34,7 +34,7 @@ pub struct Session {
 /// The range of each lies inside the export and is not empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "fields are offset and length in bytes")]
-pub enum Command {
+pub enum SessionCommand {
     /// Read; the length is within the payload limit. With `df`, "don't
     /// fragment": in one content chunk or not at all.
     Read { offset: u64, len: u32, df: bool },
@@ -61,26 +61,26 @@ pub enum Command {
 
 /// Reason for the refusal of a request. The payload of a refused write still follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Refusal {
+pub struct RequestRefusal {
     /// The error to answer with.
     pub errno: Errno,
     /// A line for people, at most 255 bytes.
     pub why: &'static str,
 }
 
-const fn no(errno: Errno, why: &'static str) -> Refusal {
-    Refusal { errno, why }
+const fn no(errno: Errno, why: &'static str) -> RequestRefusal {
+    RequestRefusal { errno, why }
 }
 
-impl Session {
+impl NbdSession {
     fn has(&self, bits: u16) -> bool {
         self.flags & bits == bits
     }
 
     /// The command in a request, or the error for its client.
     #[inline]
-    pub fn admit(&self, request: &Request) -> Result<Command, Refusal> {
-        let &Request {
+    pub fn admit(&self, request: &WireRequest) -> Result<SessionCommand, RequestRefusal> {
+        let &WireRequest {
             flags,
             cmd,
             offset,
@@ -90,7 +90,7 @@ impl Session {
         // The two that a hit path serves, in their plain form, come first.
         if cmd == cmd::READ && flags & !cmd_flag::FUA == 0 && self.in_range(offset, len, true) {
             let df = false;
-            return Ok(Command::Read { offset, len, df });
+            return Ok(SessionCommand::Read { offset, len, df });
         }
         if cmd == cmd::WRITE
             && flags & !cmd_flag::FUA == 0
@@ -98,7 +98,7 @@ impl Session {
             && self.in_range(offset, len, true)
         {
             let fua = fua(flags);
-            return Ok(Command::Write { offset, len, fua });
+            return Ok(SessionCommand::Write { offset, len, fua });
         }
         self.admit_rest(request)
     }
@@ -110,8 +110,8 @@ impl Session {
     }
 
     #[cold]
-    fn admit_rest(&self, request: &Request) -> Result<Command, Refusal> {
-        let &Request {
+    fn admit_rest(&self, request: &WireRequest) -> Result<SessionCommand, RequestRefusal> {
+        let &WireRequest {
             flags,
             cmd,
             offset,
@@ -128,7 +128,7 @@ impl Session {
                 _ => 0,
             };
         if cmd == cmd::DISC {
-            return Ok(Command::Disconnect);
+            return Ok(SessionCommand::Disconnect);
         }
         if flags & !known != 0 {
             return Err(no(
@@ -140,7 +140,7 @@ impl Session {
             if offset != 0 || len != 0 {
                 return Err(no(Errno::Inval, "flush takes no offset and no length"));
             }
-            return Ok(Command::Flush);
+            return Ok(SessionCommand::Flush);
         }
         let writes = matches!(cmd, cmd::WRITE | cmd::TRIM | cmd::WRITE_ZEROES);
         if writes && self.has(flag::READ_ONLY) {
@@ -163,21 +163,21 @@ impl Session {
         }
         self.check_range(cmd, offset, len)?;
         Ok(match cmd {
-            cmd::READ => Command::Read {
+            cmd::READ => SessionCommand::Read {
                 offset,
                 len,
                 df: flags & cmd_flag::DF != 0,
             },
-            cmd::WRITE => Command::Write { offset, len, fua },
-            cmd::TRIM => Command::Trim { offset, len, fua },
-            cmd::WRITE_ZEROES => Command::Zero {
+            cmd::WRITE => SessionCommand::Write { offset, len, fua },
+            cmd::TRIM => SessionCommand::Trim { offset, len, fua },
+            cmd::WRITE_ZEROES => SessionCommand::Zero {
                 offset,
                 len,
                 fua,
                 keep_space: flags & cmd_flag::NO_HOLE != 0,
             },
-            cmd::CACHE => Command::Cache { offset, len },
-            _ => Command::BlockStatus {
+            cmd::CACHE => SessionCommand::Cache { offset, len },
+            _ => SessionCommand::BlockStatus {
                 offset,
                 len,
                 one: flags & cmd_flag::REQ_ONE != 0,
@@ -185,7 +185,7 @@ impl Session {
         })
     }
 
-    fn check_range(&self, cmd: u16, offset: u64, len: u32) -> Result<(), Refusal> {
+    fn check_range(&self, cmd: u16, offset: u64, len: u32) -> Result<(), RequestRefusal> {
         if len == 0 {
             return Err(no(Errno::Inval, "the length is zero"));
         }
@@ -223,7 +223,7 @@ fn fua(flags: u16) -> Fua {
 
 /// The payload that follows a request on the wire, in bytes.
 #[inline]
-pub fn payload_bytes(request: &Request) -> u32 {
+pub fn payload_bytes(request: &WireRequest) -> u32 {
     if request.cmd == cmd::WRITE {
         request.len
     } else {
@@ -239,8 +239,8 @@ mod tests {
 
     const SIZE: u64 = 1 << 30;
 
-    fn session() -> Session {
-        Session {
+    fn session() -> NbdSession {
+        NbdSession {
             size_bytes: SIZE,
             flags: info("", SIZE).transmission_flags(true),
             structured: true,
@@ -251,8 +251,8 @@ mod tests {
         }
     }
 
-    fn request(cmd: u16, flags: u16, offset: u64, len: u32) -> Request {
-        Request {
+    fn request(cmd: u16, flags: u16, offset: u64, len: u32) -> WireRequest {
+        WireRequest {
             flags,
             cmd,
             cookie: 7,
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    fn errno(session: &Session, r: Request) -> Errno {
+    fn errno(session: &NbdSession, r: WireRequest) -> Errno {
         session.admit(&r).unwrap_err().errno
     }
 
@@ -271,15 +271,24 @@ mod tests {
         let (offset, len) = (512, 1024);
         let of = |cmd, flags| s.admit(&request(cmd, flags, offset, len)).unwrap();
         for (flags, df) in [(0, false), (cmd_flag::DF | cmd_flag::FUA, true)] {
-            assert_eq!(of(cmd::READ, flags), Command::Read { offset, len, df });
+            assert_eq!(
+                of(cmd::READ, flags),
+                SessionCommand::Read { offset, len, df }
+            );
         }
         for (flags, fua) in [(0, Fua::No), (cmd_flag::FUA, Fua::Yes)] {
-            assert_eq!(of(cmd::WRITE, flags), Command::Write { offset, len, fua });
-            assert_eq!(of(cmd::TRIM, flags), Command::Trim { offset, len, fua });
+            assert_eq!(
+                of(cmd::WRITE, flags),
+                SessionCommand::Write { offset, len, fua }
+            );
+            assert_eq!(
+                of(cmd::TRIM, flags),
+                SessionCommand::Trim { offset, len, fua }
+            );
             let keep_space = true;
             assert_eq!(
                 of(cmd::WRITE_ZEROES, flags | cmd_flag::NO_HOLE),
-                Command::Zero {
+                SessionCommand::Zero {
                     offset,
                     len,
                     fua,
@@ -287,16 +296,19 @@ mod tests {
                 }
             );
         }
-        assert_eq!(of(cmd::CACHE, 0), Command::Cache { offset, len });
+        assert_eq!(of(cmd::CACHE, 0), SessionCommand::Cache { offset, len });
         let one = true;
         assert_eq!(
             of(cmd::BLOCK_STATUS, cmd_flag::REQ_ONE),
-            Command::BlockStatus { offset, len, one }
+            SessionCommand::BlockStatus { offset, len, one }
         );
-        assert_eq!(s.admit(&request(cmd::FLUSH, 0, 0, 0)), Ok(Command::Flush));
+        assert_eq!(
+            s.admit(&request(cmd::FLUSH, 0, 0, 0)),
+            Ok(SessionCommand::Flush)
+        );
         assert_eq!(
             s.admit(&request(cmd::DISC, 0, 0, 0)),
-            Ok(Command::Disconnect)
+            Ok(SessionCommand::Disconnect)
         );
     }
 
@@ -325,7 +337,7 @@ mod tests {
         );
         let long = request(cmd::READ, 0, 0, PAYLOAD_BYTES_MAX + 512);
         assert_eq!(errno(&s, long), Errno::Inval);
-        let no_context = Session {
+        let no_context = NbdSession {
             allocation: None,
             ..s
         };
@@ -333,14 +345,14 @@ mod tests {
             errno(&no_context, request(cmd::BLOCK_STATUS, 0, 0, 512)),
             Errno::Inval
         );
-        let read_only = Session {
+        let read_only = NbdSession {
             flags: s.flags | flag::READ_ONLY,
             ..s
         };
         for cmd in [cmd::WRITE, cmd::TRIM, cmd::WRITE_ZEROES] {
             assert_eq!(errno(&read_only, request(cmd, 0, 0, 512)), Errno::Perm);
         }
-        let simple = Session {
+        let simple = NbdSession {
             flags: s.flags & !flag::SEND_DF,
             ..s
         };
@@ -358,15 +370,15 @@ mod tests {
             let offset = if near { SIZE.wrapping_add(offset % 8192).wrapping_sub(4096) } else { offset };
             let len = if near { len % 8192 } else { len };
             let range = match s.admit(&request(cmd, flags, offset, len)) {
-                Ok(Command::Read { offset, len, .. } | Command::Write { offset, len, .. }) => {
+                Ok(SessionCommand::Read { offset, len, .. } | SessionCommand::Write { offset, len, .. }) => {
                     prop_assert!(len <= PAYLOAD_BYTES_MAX);
                     Some((offset, len))
                 }
-                Ok(Command::Zero { offset, len, .. }
-                    | Command::Trim { offset, len, .. }
-                    | Command::Cache { offset, len }
-                    | Command::BlockStatus { offset, len, .. }) => Some((offset, len)),
-                Ok(Command::Flush | Command::Disconnect) => None,
+                Ok(SessionCommand::Zero { offset, len, .. }
+                    | SessionCommand::Trim { offset, len, .. }
+                    | SessionCommand::Cache { offset, len }
+                    | SessionCommand::BlockStatus { offset, len, .. }) => Some((offset, len)),
+                Ok(SessionCommand::Flush | SessionCommand::Disconnect) => None,
                 Err(refusal) => {
                     prop_assert!(refusal.why.len() <= 255);
                     None

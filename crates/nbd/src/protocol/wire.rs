@@ -191,9 +191,9 @@ pub mod state {
 /// Takes integers and strings off the front of a message.
 ///
 /// `None` everywhere means that the message is too short.
-pub struct Cursor<'a>(pub &'a [u8]);
+pub struct WireCursor<'a>(pub &'a [u8]);
 
-impl<'a> Cursor<'a> {
+impl<'a> WireCursor<'a> {
     /// The next `n` bytes.
     pub fn bytes(&mut self, n: usize) -> Option<&'a [u8]> {
         let (head, tail) = self.0.split_at_checked(n)?;

@@ -7,8 +7,8 @@
 //!     requests are still carried out
 
 use super::credit::{Account, Credits};
-use super::limits::Limits;
-use crate::outbox::Load;
+use super::limits::ServerLimits;
+use crate::outbox::SendLoad;
 use block::{PAGE_BYTES, Signal};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -21,13 +21,13 @@ const PIECE_BYTES_MAX: usize = 1 << 20;
 /// The receiver of counts given back.
 pub(super) trait Release {
     /// Subtracts the count of an answer that was sent, or never will be.
-    fn release(&self, load: Load);
+    fn release(&self, load: SendLoad);
 }
 
 /// Count of a request that has no job yet; subtracted when dropped.
 pub(super) struct Admitted<'a, L: Release> {
     link: &'a L,
-    load: Load,
+    load: SendLoad,
     /// The longest piece that may be carried out at once, in bytes.
     pub(super) piece: u32,
 }
@@ -40,13 +40,13 @@ impl<L: Release> Admitted<'_, L> {
 
     /// Keeps the count: the answer to the request gives it back.
     pub(super) fn keep(mut self) {
-        self.load = Load::default();
+        self.load = SendLoad::default();
     }
 }
 
 impl<L: Release> Drop for Admitted<'_, L> {
     fn drop(&mut self) {
-        if self.load != Load::default() {
+        if self.load != SendLoad::default() {
             self.link.release(self.load);
         }
     }
@@ -73,7 +73,7 @@ pub(super) struct Admission<P> {
 }
 
 impl<P> Admission<P> {
-    pub(super) fn new(limits: &Limits, credits: &Rc<Credits>) -> Admission<P> {
+    pub(super) fn new(limits: &ServerLimits, credits: &Rc<Credits>) -> Admission<P> {
         Admission {
             requests_max: limits.requests_max,
             account: credits.account(),
@@ -90,7 +90,7 @@ impl<P> Admission<P> {
     }
 
     /// Subtracts the count of an answer that was sent, or never will be.
-    pub(super) fn release(&self, load: Load) {
+    pub(super) fn release(&self, load: SendLoad) {
         self.requests.set(self.requests.get() - load.requests);
         self.account.release(load.charge as usize);
         self.room.notify();
@@ -167,7 +167,7 @@ impl<P> Admission<P> {
             if account.try_charge(charge as usize) {
                 return Some(Admitted {
                     link,
-                    load: Load {
+                    load: SendLoad {
                         requests: 0,
                         charge,
                         frames: 0,

@@ -2,16 +2,16 @@
 
 use super::doors::Handshake;
 use super::limits::HANDSHAKE_INBOX_BYTES;
-use super::link::{Admitted, Door, Link, Place};
-use super::server::{Export, Server, Tls};
+use super::link::{Admitted, Door, Place, ServerLink};
+use super::server::{Export, NbdServer, Tls};
 use super::work;
-use super::workers::{Job, Parts};
-use crate::inbox::{INBOX_BYTES, Inbox};
+use super::workers::{WorkerJob, WriteParts};
+use crate::inbox::{INBOX_BYTES, ReceivedBytes};
 use crate::outbox::Outbox;
 use crate::protocol::gather::Gather;
-use crate::protocol::request::Request;
-use crate::protocol::server_handshake::{ServerHandshake, Step, TlsPolicy};
-use crate::protocol::session::{Command, Refusal, Session, payload_bytes};
+use crate::protocol::request::WireRequest;
+use crate::protocol::server_handshake::{ServerHandshake, ServerStep, TlsPolicy};
+use crate::protocol::session::{NbdSession, RequestRefusal, SessionCommand, payload_bytes};
 use crate::protocol::wire::REQUEST_BYTES;
 use crate::tls::TLS_BYTES;
 use crate::until_stopped::until_stopped;
@@ -23,11 +23,11 @@ type Ending = Option<String>;
 
 /// Serves a stream to its end.
 pub(super) async fn run<D: Device, S: Stream>(
-    server: &Rc<Server<D>>,
-    link: &Rc<Link>,
+    server: &Rc<NbdServer<D>>,
+    link: &Rc<ServerLink>,
     stream: Rc<S>,
     tls: Option<Tls>,
-    entry: Entry,
+    entry: ConnectionEntry,
 ) -> Ending {
     let negotiation = negotiate(server, link, stream.clone(), tls, entry);
     let ending = until_stopped(link.is_killed(), negotiation).await;
@@ -46,11 +46,11 @@ pub(super) async fn run<D: Device, S: Stream>(
 
 /// The handshake, up to TLS, and then the rest over TLS.
 async fn negotiate<D: Device, S: Stream>(
-    server: &Rc<Server<D>>,
-    link: &Rc<Link>,
+    server: &Rc<NbdServer<D>>,
+    link: &Rc<ServerLink>,
     stream: Rc<S>,
     tls: Option<Tls>,
-    entry: Entry,
+    entry: ConnectionEntry,
 ) -> Ending {
     let pool = &server.env.pool;
     let begun = server.env.timer.now();
@@ -58,7 +58,7 @@ async fn negotiate<D: Device, S: Stream>(
     let policy = tls.as_ref().map_or(TlsPolicy::Off, |(_, policy)| *policy);
     let mut handshake = ServerHandshake::new(policy, &mut out);
     let shaking = async {
-        let mut inbox = Inbox::new(pool, HANDSHAKE_INBOX_BYTES).await;
+        let mut inbox = ReceivedBytes::new(pool, HANDSHAKE_INBOX_BYTES).await;
         let shaken = shake(
             server,
             &mut handshake,
@@ -83,7 +83,7 @@ async fn negotiate<D: Device, S: Stream>(
         let secure = acceptor.accept(stream, inbox.bytes(), pool, worker).await;
         let secure = secure.map_err(|e| Some(format!("the TLS handshake failed: {e}")))?;
         drop(inbox);
-        let mut inbox = Inbox::new(pool, HANDSHAKE_INBOX_BYTES).await;
+        let mut inbox = ReceivedBytes::new(pool, HANDSHAKE_INBOX_BYTES).await;
         out.clear();
         let shaken = shake(
             server,
@@ -109,7 +109,7 @@ async fn negotiate<D: Device, S: Stream>(
 
 /// A part of the handshake, all of which has begun at `begun`.
 async fn timed<D: Device, T>(
-    server: &Server<D>,
+    server: &NbdServer<D>,
     begun: Nanos,
     work: impl Future<Output = Result<T, Ending>>,
 ) -> Result<T, Ending> {
@@ -126,21 +126,21 @@ async fn timed<D: Device, T>(
 }
 
 /// An export, the session agreed for it, and a place to use it.
-type Chosen<D> = (Rc<Export<D>>, Session, Place);
+type Chosen<D> = (Rc<Export<D>>, NbdSession, Place);
 
 /// The listener of a connection, and its handshake: needed until the handshake has ended.
-pub(super) struct Entry {
+pub(super) struct ConnectionEntry {
     pub(super) door: Rc<Door>,
     #[expect(dead_code, reason = "held for its drop")]
-    pub(super) handshake: Handshake<Link>,
+    pub(super) handshake: Handshake<ServerLink>,
 }
 
 /// Negotiates until an export is chosen, or `None`: TLS begins.
 async fn shake<D: Device, S: Stream>(
-    server: &Server<D>,
+    server: &NbdServer<D>,
     handshake: &mut ServerHandshake,
     stream: &S,
-    inbox: &mut Inbox,
+    inbox: &mut ReceivedBytes,
     out: &mut Vec<u8>,
     door: &Rc<Door>,
 ) -> Result<Option<Chosen<D>>, Ending> {
@@ -151,29 +151,29 @@ async fn shake<D: Device, S: Stream>(
         let step = inbox.parse(|input| {
             let exports = server.exports.borrow();
             let step = handshake.feed(input, &exports.infos, out);
-            if let Step::Transmit(index, session) = step {
+            if let ServerStep::Transmit(index, session) = step {
                 chosen = Some((exports.exports[index].clone(), session));
             }
             step
         });
         match step {
-            Step::More => {
+            ServerStep::More => {
                 // A peer that comes and goes, or looks and leaves, is no failure.
                 if !inbox.fill(stream).await.map_err(|_| None)? {
                     return Err(None);
                 }
             }
-            Step::Answered => {}
-            Step::Close(why) => {
+            ServerStep::Answered => {}
+            ServerStep::Close(why) => {
                 send(stream, pool, out).await.map_err(|_| None)?;
                 let orderly = why == "the client ended the negotiation";
                 return Err((!orderly).then(|| why.into()));
             }
-            Step::StartTls => {
+            ServerStep::StartTls => {
                 send(stream, pool, out).await.map_err(|_| None)?;
                 return Ok(None);
             }
-            Step::Transmit(..) => {
+            ServerStep::Transmit(..) => {
                 let (export, session) = chosen.expect("set with the step");
                 let Some(place) = door.place() else {
                     server.refuse();
@@ -198,23 +198,23 @@ async fn send(stream: &impl Stream, pool: &Pool, out: &mut Vec<u8>) -> IoResult 
 }
 
 async fn transmit<D: Device, S: Stream>(
-    server: &Rc<Server<D>>,
-    link: &Rc<Link>,
+    server: &Rc<NbdServer<D>>,
+    link: &Rc<ServerLink>,
     stream: Rc<S>,
-    mut inbox: Inbox,
+    mut inbox: ReceivedBytes,
     (export, session, place): Chosen<D>,
-    entry: Entry,
+    entry: ConnectionEntry,
     fixed: usize,
 ) -> Ending {
     let peer = stream.clone();
     link.enter(place, fixed, Box::new(move || peer.peer_closed()));
     drop(entry);
     inbox.widen().await;
-    let _attached = Attached::new(&export, link);
+    let _attached = AttachedConnection::new(&export, link);
     link.serves(export.withdrawn.clone());
     let sender = sender(link.clone(), stream.clone(), server.env.pool.clone());
     server.env.spawn.spawn(sender);
-    let mut reader = Reader {
+    let mut reader = RequestReader {
         server: server.clone(),
         link: link.clone(),
         stream,
@@ -237,23 +237,23 @@ async fn transmit<D: Device, S: Stream>(
 }
 
 /// A connection that counts among those of its export until dropped.
-struct Attached<D> {
+struct AttachedConnection<D> {
     export: Rc<Export<D>>,
-    link: Rc<Link>,
+    link: Rc<ServerLink>,
 }
 
-impl<D> Attached<D> {
-    fn new(export: &Rc<Export<D>>, link: &Rc<Link>) -> Attached<D> {
+impl<D> AttachedConnection<D> {
+    fn new(export: &Rc<Export<D>>, link: &Rc<ServerLink>) -> AttachedConnection<D> {
         export.connections.set(export.connections.get() + 1);
         export.flushes.enter(&link.client);
-        Attached {
+        AttachedConnection {
             export: export.clone(),
             link: link.clone(),
         }
     }
 }
 
-impl<D> Drop for Attached<D> {
+impl<D> Drop for AttachedConnection<D> {
     fn drop(&mut self) {
         self.export.flushes.leave(&self.link.client);
         self.export
@@ -262,7 +262,7 @@ impl<D> Drop for Attached<D> {
     }
 }
 
-async fn sender<S: Stream>(link: Rc<Link>, stream: Rc<S>, pool: Pool) {
+async fn sender<S: Stream>(link: Rc<ServerLink>, stream: Rc<S>, pool: Pool) {
     let mut outbox = Outbox::new(&pool);
     let mut parts = Vec::new();
     while let Some(frames) = link.next_frames().await {
@@ -278,17 +278,17 @@ async fn sender<S: Stream>(link: Rc<Link>, stream: Rc<S>, pool: Pool) {
 }
 
 /// Reads requests and hands them to the workers.
-struct Reader<D: Device, S> {
-    server: Rc<Server<D>>,
-    link: Rc<Link>,
+struct RequestReader<D: Device, S> {
+    server: Rc<NbdServer<D>>,
+    link: Rc<ServerLink>,
     stream: Rc<S>,
-    inbox: Inbox,
+    inbox: ReceivedBytes,
     export: Rc<Export<D>>,
-    session: Session,
+    session: NbdSession,
     gather: Gather<REQUEST_BYTES>,
 }
 
-impl<D: Device, S: Stream> Reader<D, S> {
+impl<D: Device, S: Stream> RequestReader<D, S> {
     async fn requests(&mut self) -> Ending {
         loop {
             let wire = self.inbox.parse(|input| self.gather.take(input));
@@ -299,15 +299,15 @@ impl<D: Device, S: Stream> Reader<D, S> {
                     Err(ending) => return ending,
                 }
             };
-            let Some(request) = Request::parse(&wire) else {
+            let Some(request) = WireRequest::parse(&wire) else {
                 return Some("something that is no NBD request".into());
             };
             let received = match self.session.admit(&request) {
-                Ok(Command::Disconnect) => {
+                Ok(SessionCommand::Disconnect) => {
                     self.link.client.ends_in_order();
                     return None;
                 }
-                Ok(Command::Write { offset, len, fua }) => {
+                Ok(SessionCommand::Write { offset, len, fua }) => {
                     self.write(request.cookie, offset, len, fua).await
                 }
                 Ok(command) => {
@@ -349,10 +349,10 @@ impl<D: Device, S: Stream> Reader<D, S> {
 
     /// Hands a command that was admitted to a worker.
     #[inline]
-    fn hand_over(&self, cookie: u64, command: Command, admitted: Admitted<'_>) {
+    fn hand_over(&self, cookie: u64, command: SessionCommand, admitted: Admitted<'_>) {
         let (charge, piece) = (admitted.charge(), admitted.piece);
         admitted.keep();
-        self.dispatch(Job {
+        self.dispatch(WorkerJob {
             cookie,
             command,
             charge,
@@ -362,7 +362,7 @@ impl<D: Device, S: Stream> Reader<D, S> {
         });
     }
 
-    fn dispatch(&self, job: Job) {
+    fn dispatch(&self, job: WorkerJob) {
         if let Some(number) = self.link.dispatch(job) {
             let worker = work::worker(
                 self.server.clone(),
@@ -395,16 +395,16 @@ impl<D: Device, S: Stream> Reader<D, S> {
             let payload = self.payload(n).await?.share();
             admitted.keep();
             if at == 0 && n < len {
-                rest = Some(Rest {
+                rest = Some(WriteRest {
                     link: &link,
-                    parts: Rc::new(Parts::new(len)),
+                    parts: Rc::new(WriteParts::new(len)),
                     left: len,
                 });
             }
             let parts = rest.as_mut().map(|rest| rest.take(n));
-            self.dispatch(Job {
+            self.dispatch(WorkerJob {
                 cookie,
-                command: Command::Write {
+                command: SessionCommand::Write {
                     offset: from,
                     len: n,
                     fua,
@@ -433,19 +433,19 @@ impl<D: Device, S: Stream> Reader<D, S> {
 
     /// Skips the payload, if there is one, and answers with an error. A client may not look for an
     /// answer before the end of its own request.
-    async fn refuse(&mut self, request: &Request, refusal: Refusal) -> IoResult {
+    async fn refuse(&mut self, request: &WireRequest, refusal: RequestRefusal) -> IoResult {
         self.server.count(|s| s.errors += 1);
         self.skip_payload(request).await?;
         let admitted = self.link.admit(|_| 0).await;
         let pool = &self.server.env.pool;
-        let Refusal { errno, why } = refusal;
+        let RequestRefusal { errno, why } = refusal;
         let frame = work::error(pool, &self.session, request.cookie, errno, why).await;
         admitted.keep();
         self.link.answer(frame);
         Ok(())
     }
 
-    async fn skip_payload(&mut self, request: &Request) -> IoResult {
+    async fn skip_payload(&mut self, request: &WireRequest) -> IoResult {
         let mut left = payload_bytes(request) as usize;
         self.link.set_receiving(left > 0);
         loop {
@@ -467,31 +467,31 @@ impl<D: Device, S: Stream> Reader<D, S> {
 
 /// The memory that a command takes in pieces of a length; a write's is counted apart.
 #[inline]
-fn charge(command: &Command, piece: u32) -> u32 {
+fn charge(command: &SessionCommand, piece: u32) -> u32 {
     match *command {
-        Command::Read { offset, len, .. } | Command::Cache { offset, len } => {
+        SessionCommand::Read { offset, len, .. } | SessionCommand::Cache { offset, len } => {
             work::charge(offset, len.min(piece))
         }
-        Command::Zero { .. } => piece,
+        SessionCommand::Zero { .. } => piece,
         _ => 0,
     }
 }
 
 /// The bytes of a long write that have not arrived; given up when dropped.
-struct Rest<'a> {
-    link: &'a Link,
-    parts: Rc<Parts>,
+struct WriteRest<'a> {
+    link: &'a ServerLink,
+    parts: Rc<WriteParts>,
     left: u32,
 }
 
-impl Rest<'_> {
-    fn take(&mut self, bytes: u32) -> Rc<Parts> {
+impl WriteRest<'_> {
+    fn take(&mut self, bytes: u32) -> Rc<WriteParts> {
         self.left -= bytes;
         self.parts.clone()
     }
 }
 
-impl Drop for Rest<'_> {
+impl Drop for WriteRest<'_> {
     fn drop(&mut self) {
         if self.left > 0 {
             self.parts.abandon(self.link, self.left);

@@ -9,7 +9,7 @@
 //! A connection that has given its place back borrows all memory that it uses. The
 //! guaranteed memory is then free for the next one in the place.
 
-use super::limits::{GUARANTEED_BYTES, Limits};
+use super::limits::{GUARANTEED_BYTES, ServerLimits};
 use block::Signal;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ pub(super) struct Account {
 }
 
 impl Credits {
-    pub(super) fn new(limits: &Limits) -> Rc<Credits> {
+    pub(super) fn new(limits: &ServerLimits) -> Rc<Credits> {
         let credits = Credits {
             common: limits.lent_bytes(),
             lent: Cell::new(0),
@@ -202,10 +202,10 @@ mod tests {
     const KIB: usize = 1 << 10;
 
     fn credits(connections_max: u32, common: usize) -> Rc<Credits> {
-        let mut limits = Limits {
+        let mut limits = ServerLimits {
             connections_max,
             memory_bytes_max: 0,
-            ..Limits::default()
+            ..ServerLimits::default()
         };
         limits.memory_bytes_max = limits.reserved_bytes() + common;
         Credits::new(&limits)

@@ -14,31 +14,31 @@ use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
 /// The listeners of a server; each connection is an `L`.
-pub(super) struct Doors<L> {
+pub(super) struct StreamSources<L> {
     places_max: u32,
     handshakes_max: usize,
-    all: RefCell<Vec<Weak<Door<L>>>>,
+    all: RefCell<Vec<Weak<StreamSource<L>>>>,
 }
 
 /// A listener, or another source of streams.
-pub(super) struct Door<L> {
-    doors: Weak<Doors<L>>,
+pub(super) struct StreamSource<L> {
+    doors: Weak<StreamSources<L>>,
     taken: Cell<u32>,
     handshakes: RefCell<VecDeque<Rc<L>>>,
 }
 
 /// A place, given back when dropped.
-pub(super) struct Place<L>(Rc<Door<L>>);
+pub(super) struct ConnectionPlace<L>(Rc<StreamSource<L>>);
 
 /// A handshake under way, until dropped.
 pub(super) struct Handshake<L> {
-    door: Rc<Door<L>>,
+    door: Rc<StreamSource<L>>,
     link: Rc<L>,
 }
 
-impl<L> Doors<L> {
-    pub(super) fn new(places_max: u32, handshakes_max: u32) -> Rc<Doors<L>> {
-        Rc::new(Doors {
+impl<L> StreamSources<L> {
+    pub(super) fn new(places_max: u32, handshakes_max: u32) -> Rc<StreamSources<L>> {
+        Rc::new(StreamSources {
             places_max,
             handshakes_max: handshakes_max as usize,
             all: RefCell::default(),
@@ -46,8 +46,8 @@ impl<L> Doors<L> {
     }
 
     /// Adds a listener, until dropped.
-    pub(super) fn open(self: &Rc<Self>) -> Rc<Door<L>> {
-        let door = Rc::new(Door {
+    pub(super) fn open(self: &Rc<Self>) -> Rc<StreamSource<L>> {
+        let door = Rc::new(StreamSource {
             doors: Rc::downgrade(self),
             taken: Cell::new(0),
             handshakes: RefCell::default(),
@@ -69,12 +69,12 @@ impl<L> Doors<L> {
         doors.iter().map(|d| d.handshakes.borrow().len()).sum()
     }
 
-    fn live(&self) -> Vec<Rc<Door<L>>> {
+    fn live(&self) -> Vec<Rc<StreamSource<L>>> {
         self.all.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// True if `door` may have one more place.
-    fn has_room(&self, door: &Door<L>) -> bool {
+    fn has_room(&self, door: &StreamSource<L>) -> bool {
         let doors = self.live();
         let own = self.places_max / 2 / doors.len().max(1) as u32;
         if door.taken.get() < own {
@@ -96,7 +96,7 @@ impl<L> Doors<L> {
     }
 }
 
-impl<L> Door<L> {
+impl<L> StreamSource<L> {
     /// Begins a handshake; returns the handshake that has to end for it, if one has.
     pub(super) fn begin(self: &Rc<Self>, link: &Rc<L>) -> (Handshake<L>, Option<Rc<L>>) {
         let surplus = self.doors.upgrade().and_then(|doors| doors.surplus());
@@ -109,14 +109,14 @@ impl<L> Door<L> {
     }
 
     /// A place, if there is one.
-    pub(super) fn place(self: &Rc<Self>) -> Option<Place<L>> {
+    pub(super) fn place(self: &Rc<Self>) -> Option<ConnectionPlace<L>> {
         self.doors.upgrade().filter(|doors| doors.has_room(self))?;
         self.taken.set(self.taken.get() + 1);
-        Some(Place(self.clone()))
+        Some(ConnectionPlace(self.clone()))
     }
 }
 
-impl<L> Drop for Place<L> {
+impl<L> Drop for ConnectionPlace<L> {
     fn drop(&mut self) {
         self.0.taken.set(self.0.taken.get() - 1);
     }
@@ -132,18 +132,18 @@ impl<L> Drop for Handshake<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::Limits;
+    use crate::serve::ServerLimits;
     use crate::serve::credit::Credits;
-    use crate::serve::link::{Link, Place};
+    use crate::serve::link::{Place, ServerLink};
 
-    fn link() -> Rc<Link> {
-        let limits = Limits::default();
-        Rc::new(Link::new(&limits, &Credits::new(&limits)))
+    fn link() -> Rc<ServerLink> {
+        let limits = ServerLimits::default();
+        Rc::new(ServerLink::new(&limits, &Credits::new(&limits)))
     }
 
     #[test]
     fn a_crowd_at_one_door_leaves_the_others_their_places() {
-        let doors = Doors::new(12, 4);
+        let doors = StreamSources::new(12, 4);
         let (a, b, c) = (doors.open(), doors.open(), doors.open());
         let mut crowd: Vec<Place> = std::iter::from_fn(|| a.place()).collect();
         assert_eq!(crowd.len(), 2 + 6, "its own and the common ones");
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn few_places_are_all_given_out() {
         for most in 1..8 {
-            let doors = Doors::<Link>::new(most, 4);
+            let doors = StreamSources::<ServerLink>::new(most, 4);
             let all: Vec<_> = (0..3).map(|_| doors.open()).collect();
             let places: Vec<_> = all
                 .iter()
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_handshake_too_many_ends_the_oldest_of_the_busiest_door() {
-        let doors = Doors::new(100, 4);
+        let doors = StreamSources::new(100, 4);
         let (a, b) = (doors.open(), doors.open());
         let links: Vec<_> = (0..4).map(|_| link()).collect();
         let mut under_way = Vec::new();

@@ -10,7 +10,7 @@
 //!         reached it, and the writes may be lost ⟹ as many later clients get the
 //!         failure too, for one of them may be the same client
 
-use block::{FlushErrors, IoResult, Seen};
+use block::{FlushErrors, IoResult, SeenFailures};
 use std::cell::{Cell, RefCell};
 
 /// Clients that left without a failure and are remembered; further ones are not.
@@ -21,27 +21,27 @@ const ABSENT_MAX: usize = 1 << 16;
 pub(super) struct Flushes {
     errors: FlushErrors,
     /// Failures seen by clients that left with unflushed writes.
-    absent: RefCell<Vec<Absent>>,
+    absent: RefCell<Vec<FlushAbsence>>,
     departures: Cell<u64>,
 }
 
-struct Absent {
-    seen: Seen,
+struct FlushAbsence {
+    seen: SeenFailures,
     departure: u64,
 }
 
 /// One connection's view of its export's flushes.
 #[derive(Default)]
-pub(super) struct Client {
-    seen: Cell<Seen>,
+pub(super) struct FlushClient {
+    seen: Cell<SeenFailures>,
     /// Count of acknowledged changes, and of those that a flush has covered.
     acknowledged: Cell<u64>,
     flushed: Cell<u64>,
     /// Failures seen before the reports that may not have reached the client.
-    unconfirmed: Cell<Option<Seen>>,
+    unconfirmed: Cell<Option<SeenFailures>>,
 }
 
-impl Client {
+impl FlushClient {
     /// A change was acknowledged that only a flush makes durable.
     pub(super) fn acknowledged(&self) {
         self.acknowledged.set(self.acknowledged.get() + 1);
@@ -59,7 +59,7 @@ impl Client {
 
 impl Flushes {
     /// A client has come.
-    pub(super) fn enter(&self, client: &Client) {
+    pub(super) fn enter(&self, client: &FlushClient) {
         let mut absent = self.absent.borrow_mut();
         let unseen = absent.iter().position(|a| a.seen < self.errors.sample());
         let seen = match unseen {
@@ -72,7 +72,7 @@ impl Flushes {
     /// The outcome of a flush of the export, for `client`.
     pub(super) async fn flush(
         &self,
-        client: &Client,
+        client: &FlushClient,
         flush: impl Future<Output = IoResult>,
     ) -> IoResult {
         let (covered, left) = (client.acknowledged.get(), self.departures.get());
@@ -95,7 +95,7 @@ impl Flushes {
     }
 
     /// Records that a client has gone; no request of it is in flight.
-    pub(super) fn leave(&self, client: &Client) {
+    pub(super) fn leave(&self, client: &FlushClient) {
         let unflushed = || client.is_unflushed().then(|| client.seen.get());
         let Some(seen) = client.unconfirmed.get().or_else(unflushed) else {
             return;
@@ -103,7 +103,7 @@ impl Flushes {
         let departure = self.departures.replace(self.departures.get() + 1);
         let mut absent = self.absent.borrow_mut();
         if absent.len() < ABSENT_MAX {
-            absent.push(Absent { seen, departure });
+            absent.push(FlushAbsence { seen, departure });
         }
     }
 }
@@ -111,11 +111,11 @@ impl Flushes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use block::{IoError, Kind};
+    use block::{IoError, IoErrorKind};
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
-    fn flush(flushes: &Flushes, client: &Client, result: IoResult) -> IoResult {
+    fn flush(flushes: &Flushes, client: &FlushClient, result: IoResult) -> IoResult {
         let work = flushes.flush(client, std::future::ready(result));
         match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => result,
@@ -124,11 +124,11 @@ mod tests {
     }
 
     fn lost() -> IoResult {
-        Err(IoError::new(Kind::Gone, "lost"))
+        Err(IoError::new(IoErrorKind::Gone, "lost"))
     }
 
-    fn client(flushes: &Flushes) -> Client {
-        let client = Client::default();
+    fn client(flushes: &Flushes) -> FlushClient {
+        let client = FlushClient::default();
         flushes.enter(&client);
         client
     }

@@ -10,7 +10,7 @@ pub type Log = Rc<dyn Fn(&str)>;
 
 /// Subject of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Topic {
+pub(super) enum ConnectionTopic {
     NotAccepted,
     Refused,
     Closed,
@@ -25,22 +25,22 @@ const TOPICS: [&str; 3] = [
 
 type Limiter = LogLimiter<{ TOPICS.len() }>;
 
-pub(super) struct Journal {
+pub(super) struct ConnectionJournal {
     log: Log,
     timer: Timer,
     limiter: RefCell<Limiter>,
 }
 
-impl Journal {
-    pub(super) fn new(log: Log, timer: Timer) -> Journal {
-        Journal {
+impl ConnectionJournal {
+    pub(super) fn new(log: Log, timer: Timer) -> ConnectionJournal {
+        ConnectionJournal {
             log,
             timer,
             limiter: RefCell::default(),
         }
     }
 
-    pub(super) fn say(&self, topic: Topic, line: &str) {
+    pub(super) fn say(&self, topic: ConnectionTopic, line: &str) {
         self.sum_up();
         let now = self.timer.now();
         if self.limiter.borrow_mut().admits(now, topic as usize) {

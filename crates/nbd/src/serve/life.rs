@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 /// State of a connection's life.
 #[derive(Default)]
-pub(super) struct Life {
+pub(super) struct ConnectionLife {
     /// No more requests will come.
     pub(super) finished: Cell<bool>,
     killed: Cell<Option<&'static str>>,
@@ -20,7 +20,7 @@ pub(super) struct Life {
     progress_seen: Cell<u32>,
 }
 
-impl Life {
+impl ConnectionLife {
     /// The peer has made progress.
     pub(super) fn has_progressed(&self) {
         self.progress.set(self.progress.get().wrapping_add(1));

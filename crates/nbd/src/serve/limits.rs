@@ -2,11 +2,11 @@
 
 use crate::protocol::session::PAYLOAD_BYTES_MAX;
 use crate::tls::TLS_NARROW_BYTES;
-use block::{IoError, IoResult, Kind, Nanos, PAGE_BYTES};
+use block::{IoError, IoErrorKind, IoResult, Nanos, PAGE_BYTES};
 
 /// The bounds of a server.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Connections at one time; one more is closed when its handshake ends. Half of
     /// them are set aside, an equal part for each listener.
     pub connections_max: u32,
@@ -15,7 +15,7 @@ pub struct Limits {
     pub handshakes_max: u32,
     /// Requests of one connection that are not answered; more wait unread.
     pub requests_max: u32,
-    /// Memory for all connections, in bytes: [`Limits::reserved_bytes`], and the memory lent to
+    /// Memory for all connections, in bytes: [`ServerLimits::reserved_bytes`], and the memory lent to
     /// busy ones. Half of the pool at the most.
     pub memory_bytes_max: usize,
     /// The longest payload of one request, in bytes.
@@ -34,9 +34,9 @@ pub(super) const GUARANTEED_BYTES: usize = 256 << 10;
 /// limit of their own.
 pub const CONNECTIONS_MAX: u32 = 100;
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for ServerLimits {
+    fn default() -> ServerLimits {
+        ServerLimits {
             connections_max: CONNECTIONS_MAX,
             handshakes_max: CONNECTIONS_MAX,
             requests_max: 128,
@@ -64,9 +64,9 @@ pub const fn connections_for(memory_bytes: u64) -> u32 {
     }
 }
 
-impl Limits {
+impl ServerLimits {
     pub(super) fn check(&self, pool_bytes: usize) -> IoResult {
-        let wrong = |what: String| Err(IoError::new(Kind::Invalid, what));
+        let wrong = |what: String| Err(IoError::new(IoErrorKind::Invalid, what));
         if self.connections_max == 0 || self.handshakes_max == 0 || self.requests_max == 0 {
             return wrong("an NBD server needs a connection, a handshake and a request".into());
         }

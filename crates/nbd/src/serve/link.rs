@@ -6,33 +6,33 @@
 use super::admission::{Admission, Release};
 use super::credit::Credits;
 use super::doors;
-use super::flushes::Client;
-use super::life::Life;
-use super::limits::Limits;
-use super::replies::Replies;
-use super::workers::{Job, Workers};
-use crate::outbox::{Frame, Load};
+use super::flushes::FlushClient;
+use super::life::ConnectionLife;
+use super::limits::ServerLimits;
+use super::replies::UnsentReplies;
+use super::workers::{WorkerJob, Workers};
+use crate::outbox::{Frame, SendLoad};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// A source of connections, and a place of one.
-pub(super) type Door = doors::Door<Link>;
-pub(super) type Place = doors::Place<Link>;
+pub(super) type Door = doors::StreamSource<ServerLink>;
+pub(super) type Place = doors::ConnectionPlace<ServerLink>;
 /// Count of a request.
-pub(super) type Admitted<'a> = super::admission::Admitted<'a, Link>;
+pub(super) type Admitted<'a> = super::admission::Admitted<'a, ServerLink>;
 
-pub(super) struct Link {
+pub(super) struct ServerLink {
     admission: Admission<Place>,
     workers: Workers,
-    replies: Replies,
-    life: Life,
+    replies: UnsentReplies,
+    life: ConnectionLife,
     /// The client's view of its export's flushes.
-    pub(super) client: Client,
+    pub(super) client: FlushClient,
 }
 
-impl Release for Link {
-    fn release(&self, load: Load) {
+impl Release for ServerLink {
+    fn release(&self, load: SendLoad) {
         self.admission.release(load);
         if self.is_drained() {
             self.replies.unsent.notify();
@@ -41,14 +41,14 @@ impl Release for Link {
     }
 }
 
-impl Link {
-    pub(super) fn new(limits: &Limits, credits: &Rc<Credits>) -> Link {
-        Link {
+impl ServerLink {
+    pub(super) fn new(limits: &ServerLimits, credits: &Rc<Credits>) -> ServerLink {
+        ServerLink {
             admission: Admission::new(limits, credits),
             workers: Workers::default(),
-            replies: Replies::default(),
-            life: Life::default(),
-            client: Client::default(),
+            replies: UnsentReplies::default(),
+            life: ConnectionLife::default(),
+            client: FlushClient::default(),
         }
     }
 
@@ -101,21 +101,21 @@ impl Link {
 
     /// Gives memory back.
     pub(super) fn discharge(&self, charge: u32) {
-        self.release(Load {
+        self.release(SendLoad {
             charge,
-            ..Load::default()
+            ..SendLoad::default()
         });
     }
 
     /// Hands a job to a worker; returns the number of a new worker to start for the job, if none is
     /// idle and there may be one more.
     #[inline]
-    pub(super) fn dispatch(&self, job: Job) -> Option<u32> {
+    pub(super) fn dispatch(&self, job: WorkerJob) -> Option<u32> {
         self.workers.dispatch(job, self.admission.requests_max)
     }
 
     /// The next job of a worker, or `None` when there will be no more.
-    pub(super) fn next_job(&self, number: u32) -> impl Future<Output = Option<Job>> {
+    pub(super) fn next_job(&self, number: u32) -> impl Future<Output = Option<WorkerJob>> {
         self.workers.next(number, || self.is_drained())
     }
 
@@ -129,7 +129,7 @@ impl Link {
     #[inline]
     fn queue(&self, frame: Frame, undivided: bool) {
         if self.killed().is_some() {
-            self.release(Load {
+            self.release(SendLoad {
                 requests: u32::from(frame.last),
                 charge: frame.charge,
                 frames: 0,
@@ -141,7 +141,7 @@ impl Link {
     }
 
     /// Queues one frame of an undivided answer, and waits until the frame has been sent. The caller
-    /// holds the right by [`Link::begin_undivided`].
+    /// holds the right by [`ServerLink::begin_undivided`].
     pub(super) async fn answer_undivided(&self, frame: Frame) {
         self.queue(frame, true);
         self.replies.undivided_gone(&self.life.sending).await;
@@ -177,7 +177,7 @@ impl Link {
     }
 
     /// A send has ended.
-    pub(super) fn has_sent(&self, load: Load) {
+    pub(super) fn has_sent(&self, load: SendLoad) {
         self.life.sending.set(false);
         self.life.has_progressed();
         self.replies.has_sent(load.frames);
@@ -222,7 +222,7 @@ impl Link {
         if !self.life.kill(why) {
             return;
         }
-        let mut load = Load::default();
+        let mut load = SendLoad::default();
         self.replies.drop_all(|frame| {
             load.requests += u32::from(frame.last);
             load.charge += frame.charge;
@@ -233,7 +233,7 @@ impl Link {
         self.replies.sent.notify();
     }
 
-    /// Waits for [`Link::kill`].
+    /// Waits for [`ServerLink::kill`].
     pub(super) async fn is_killed(&self) {
         self.life.is_killed().await;
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// Answers that are not sent.
 #[derive(Default)]
-pub(super) struct Replies {
+pub(super) struct UnsentReplies {
     frames: RefCell<VecDeque<Frame>>,
     /// Frames of the answer that nothing may come between.
     undivided: RefCell<VecDeque<Frame>>,
@@ -23,7 +23,7 @@ pub(super) struct Replies {
     pub(super) sent: Signal,
 }
 
-impl Replies {
+impl UnsentReplies {
     /// Counts a frame that is queued to be sent.
     #[inline]
     pub(super) fn count(&self) {

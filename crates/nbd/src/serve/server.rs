@@ -1,16 +1,16 @@
 //! The server: its exports, and the state shared by its connections.
 
 use super::credit::Credits;
-use super::doors::Doors;
+use super::doors::StreamSources;
 use super::flushes::Flushes;
-use super::journal::{Journal, Log, Topic};
-use super::limits::Limits;
-use super::link::{Door, Link};
-use crate::protocol::export::{BlockSizes, ExportInfo, Features};
+use super::journal::{ConnectionJournal, ConnectionTopic, Log};
+use super::limits::ServerLimits;
+use super::link::{Door, ServerLink};
+use crate::protocol::export::{BlockSizes, ExportFeatures, ExportInfo};
 use crate::protocol::server_handshake::TlsPolicy;
 use crate::tls::{Acceptor, Worker};
 use block::Signal;
-use block::{Device, Env, Gate, IoError, IoResult, Kind, Nanos, SECTOR_BYTES};
+use block::{Device, Env, Gate, IoError, IoErrorKind, IoResult, Nanos, SECTOR_BYTES};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::{Rc, Weak};
@@ -18,9 +18,9 @@ use std::rc::{Rc, Weak};
 /// Interval of the checks for peers that have closed their ends unseen.
 const PEERS_PERIOD: Nanos = Nanos::from_secs(1);
 
-/// Counts of a server; see [`Server::stats`].
+/// Counts of a server; see [`NbdServer::stats`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Stats {
+pub struct NbdStats {
     /// Connections that have a place.
     pub connections: u32,
     /// Handshakes under way.
@@ -75,34 +75,39 @@ pub struct ExportOptions {
 }
 
 /// A server of exports of one device type.
-pub struct Server<D: Device> {
+pub struct NbdServer<D: Device> {
     pub(super) env: Env,
-    pub(super) limits: Limits,
+    pub(super) limits: ServerLimits,
     pub(super) tls: Option<Tls>,
     /// Does the steps of TLS handshakes.
     pub(super) worker: RefCell<Option<Worker>>,
     pub(super) exports: RefCell<Exports<D>>,
-    pub(super) doors: Rc<Doors<Link>>,
+    pub(super) doors: Rc<StreamSources<ServerLink>>,
     /// The listener of streams that come by no other.
     pub(super) side_door: RefCell<Weak<Door>>,
     pub(super) credits: Rc<Credits>,
-    pub(super) links: RefCell<Vec<Rc<Link>>>,
+    pub(super) links: RefCell<Vec<Rc<ServerLink>>>,
     pub(super) stopping: Cell<bool>,
     /// Notified when a condition that connections wait for, beside their peers, has changed.
     pub(super) stop: Signal,
     /// A connection has ended.
     pub(super) ended: Signal,
-    pub(super) stats: RefCell<Stats>,
-    pub(super) journal: Journal,
+    pub(super) stats: RefCell<NbdStats>,
+    pub(super) journal: ConnectionJournal,
 }
 
-impl<D: Device> Server<D> {
+impl<D: Device> NbdServer<D> {
     /// A server without exports, with TLS for clients that ask or for all.
     ///
     /// `Err(Invalid)`: the limits do not fit the memory, or each other.
-    pub fn new(env: Env, limits: Limits, tls: Option<Tls>, log: Log) -> IoResult<Rc<Server<D>>> {
+    pub fn new(
+        env: Env,
+        limits: ServerLimits,
+        tls: Option<Tls>,
+        log: Log,
+    ) -> IoResult<Rc<NbdServer<D>>> {
         limits.check(env.pool.total_bytes())?;
-        let server = Rc::new(Server {
+        let server = Rc::new(NbdServer {
             limits,
             tls,
             worker: RefCell::default(),
@@ -111,7 +116,7 @@ impl<D: Device> Server<D> {
                 names: HashSet::new(),
                 exports: Vec::new(),
             }),
-            doors: Doors::new(limits.connections_max, limits.handshakes_max),
+            doors: StreamSources::new(limits.connections_max, limits.handshakes_max),
             side_door: RefCell::default(),
             credits: Credits::new(&limits),
             links: RefCell::default(),
@@ -119,7 +124,7 @@ impl<D: Device> Server<D> {
             stop: Signal::default(),
             ended: Signal::default(),
             stats: RefCell::default(),
-            journal: Journal::new(log, env.timer.clone()),
+            journal: ConnectionJournal::new(log, env.timer.clone()),
             env,
         });
         let (env, weak) = (&server.env, Rc::downgrade(&server));
@@ -138,7 +143,7 @@ impl<D: Device> Server<D> {
     /// `Err(Invalid)`: NBD cannot carry a string. `Err(Busy)`: the name is taken.
     pub fn add(&self, name: &str, gate: Gate<D>, options: &ExportOptions) -> IoResult {
         let geometry = gate.device().geometry();
-        let features = Features {
+        let features = ExportFeatures {
             read_only: options.read_only,
             rotational: geometry.rotational,
             trim: true,
@@ -157,10 +162,10 @@ impl<D: Device> Server<D> {
         };
         let size = geometry.sectors.bytes();
         let info = ExportInfo::new(name, &options.description, size, features, block)
-            .map_err(|e| IoError::new(Kind::Invalid, e.to_string()))?;
+            .map_err(|e| IoError::new(IoErrorKind::Invalid, e.to_string()))?;
         if self.offers(name) {
             let what = format!("an NBD export named {name:?} exists already");
-            return Err(IoError::new(Kind::Busy, what));
+            return Err(IoError::new(IoErrorKind::Busy, what));
         }
         let mut exports = self.exports.borrow_mut();
         exports.infos.push(info);
@@ -188,7 +193,7 @@ impl<D: Device> Server<D> {
             let mut exports = self.exports.borrow_mut();
             let Some(i) = exports.infos.iter().position(|e| e.name() == name) else {
                 let what = format!("no NBD export is named {name:?}");
-                return Err(IoError::new(Kind::Invalid, what));
+                return Err(IoError::new(IoErrorKind::Invalid, what));
             };
             exports.infos.remove(i);
             exports.names.remove(name);
@@ -196,8 +201,12 @@ impl<D: Device> Server<D> {
         };
         export.withdrawn.set(true);
         self.stop.notify();
-        self.drain(grace, || export.connections.get() == 0, Link::is_withdrawn)
-            .await;
+        self.drain(
+            grace,
+            || export.connections.get() == 0,
+            ServerLink::is_withdrawn,
+        )
+        .await;
         Ok(())
     }
 
@@ -214,7 +223,7 @@ impl<D: Device> Server<D> {
         &self,
         grace: Nanos,
         drained: impl Fn() -> bool,
-        concerned: impl Fn(&Link) -> bool,
+        concerned: impl Fn(&ServerLink) -> bool,
     ) {
         let all_ended = self.ended.until_some(|| drained().then_some(()));
         if self.env.timer.timeout(grace, all_ended).await.is_none() {
@@ -225,8 +234,8 @@ impl<D: Device> Server<D> {
     }
 
     /// Counts so far.
-    pub fn stats(&self) -> Stats {
-        Stats {
+    pub fn stats(&self) -> NbdStats {
+        NbdStats {
             connections: self.doors.taken(),
             handshakes: self.doors.handshakes() as u32,
             ..*self.stats.borrow()
@@ -237,16 +246,16 @@ impl<D: Device> Server<D> {
     pub(super) fn refuse(&self) {
         self.count(|s| s.refused += 1);
         let line = "an NBD connection was refused: the limit on connections is reached";
-        self.journal.say(Topic::Refused, line);
+        self.journal.say(ConnectionTopic::Refused, line);
     }
 
-    pub(super) fn count(&self, change: impl FnOnce(&mut Stats)) {
+    pub(super) fn count(&self, change: impl FnOnce(&mut NbdStats)) {
         change(&mut self.stats.borrow_mut());
     }
 }
 
 /// Ends connections in which the peer leaves a request or a reply half done.
-async fn watch_stalls<D: Device>(server: Weak<Server<D>>, env: Env) {
+async fn watch_stalls<D: Device>(server: Weak<NbdServer<D>>, env: Env) {
     loop {
         let Some(span) = server.upgrade().map(|s| s.limits.stall_timeout) else {
             return;
@@ -265,7 +274,7 @@ async fn watch_stalls<D: Device>(server: Weak<Server<D>>, env: Env) {
 
 /// Gives back the places of peers that have gone: readers held up by requests do not see that. Also
 /// logs the counts of lines left out.
-async fn watch_peers<D: Device>(server: Weak<Server<D>>, env: Env) {
+async fn watch_peers<D: Device>(server: Weak<NbdServer<D>>, env: Env) {
     loop {
         env.timer.sleep(PEERS_PERIOD).await;
         let Some(server) = server.upgrade() else {

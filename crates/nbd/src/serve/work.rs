@@ -2,17 +2,17 @@
 
 use super::admission::Release;
 use super::flushes::Flushes;
-use super::link::Link;
-use super::server::{Export, Server};
-use super::workers::{Job, Parts};
-use crate::outbox::{Frame, Load};
+use super::link::ServerLink;
+use super::server::{Export, NbdServer};
+use super::workers::{WorkerJob, WriteParts};
+use crate::outbox::{Frame, SendLoad};
 use crate::protocol::errno::Errno;
 use crate::protocol::reply;
-use crate::protocol::session::{Command, Session};
+use crate::protocol::session::{NbdSession, SessionCommand};
 use crate::protocol::wire::{chunk, state};
 use block::{
-    BUF_BYTES_MAX, Content, Device, Extent, Fua, Gate, IoError, IoResult, Kind, PAGE_BYTES, Pool,
-    Shared,
+    BUF_BYTES_MAX, Content, Device, Extent, Fua, Gate, IoError, IoErrorKind, IoResult, PAGE_BYTES,
+    Pool, SharedBuf,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -38,13 +38,13 @@ pub(super) fn charge(offset: u64, len: u32) -> u32 {
 
 /// The worker `number` of a connection: carries out jobs until there are no more.
 pub(super) async fn worker<D: Device>(
-    server: Rc<Server<D>>,
-    link: Rc<Link>,
+    server: Rc<NbdServer<D>>,
+    link: Rc<ServerLink>,
     export: Rc<Export<D>>,
-    session: Session,
+    session: NbdSession,
     number: u32,
 ) {
-    let worker = Worker {
+    let worker = RequestWorker {
         server: &server,
         link: &link,
         gate: &export.gate,
@@ -55,7 +55,7 @@ pub(super) async fn worker<D: Device>(
         let (cookie, charge) = (job.cookie, job.charge);
         // The requests of a hit path are carried out right here, the rest in a future of its own.
         match job.command {
-            Command::Read { offset, len, .. } if len <= job.piece => {
+            SessionCommand::Read { offset, len, .. } if len <= job.piece => {
                 match export.gate.read(offset, len as usize).await {
                     Ok(data) => worker.answer_read(cookie, offset, charge, data),
                     Err(error) => worker.fail(cookie, charge, &error).await,
@@ -66,29 +66,29 @@ pub(super) async fn worker<D: Device>(
     }
 }
 
-struct Worker<'a, D: Device> {
-    server: &'a Server<D>,
-    link: &'a Link,
+struct RequestWorker<'a, D: Device> {
+    server: &'a NbdServer<D>,
+    link: &'a ServerLink,
     gate: &'a Gate<D>,
     flushes: &'a Flushes,
-    session: &'a Session,
+    session: &'a NbdSession,
 }
 
-impl<D: Device> Worker<'_, D> {
+impl<D: Device> RequestWorker<'_, D> {
     /// Carries out any request but a read of one piece.
-    async fn perform(&self, job: Job) {
+    async fn perform(&self, job: WorkerJob) {
         let (cookie, charge, piece) = (job.cookie, job.charge, job.piece);
         let result = match job.command {
-            Command::Read { df: true, .. } => {
+            SessionCommand::Read { df: true, .. } => {
                 self.link.discharge(charge);
                 let why = "too long for one chunk";
                 return self.refuse(cookie, Errno::Overflow, why).await;
             }
-            Command::Read { offset, len, .. } => {
+            SessionCommand::Read { offset, len, .. } => {
                 let all = pieces(offset, len, piece);
                 return self.long_read(cookie, charge, offset, len, all).await;
             }
-            Command::Write { offset, fua, .. } => {
+            SessionCommand::Write { offset, fua, .. } => {
                 let payload = job.payload.expect("a write has its payload");
                 let n = payload.len() as u64;
                 let result = self.gate.write(offset, payload, fua).await;
@@ -103,11 +103,11 @@ impl<D: Device> Worker<'_, D> {
                     });
                 })
             }
-            Command::Flush => {
+            SessionCommand::Flush => {
                 let result = self.flush().await;
                 result.map(|()| self.server.count(|s| s.flushes += 1))
             }
-            Command::BlockStatus { offset, len, one } => {
+            SessionCommand::BlockStatus { offset, len, one } => {
                 match self.block_status(cookie, offset, len, one).await {
                     Ok(()) => return self.server.count(|s| s.others += 1),
                     Err(error) => Err(error),
@@ -115,7 +115,7 @@ impl<D: Device> Worker<'_, D> {
             }
             command => {
                 let result = self.range(command, piece).await;
-                if !matches!(command, Command::Cache { .. }) {
+                if !matches!(command, SessionCommand::Cache { .. }) {
                     self.link.client.acknowledged();
                 }
                 result.map(|()| self.server.count(|s| s.others += 1))
@@ -128,7 +128,7 @@ impl<D: Device> Worker<'_, D> {
     }
 
     #[inline]
-    fn answer_read(&self, cookie: u64, offset: u64, charge: u32, data: Shared) {
+    fn answer_read(&self, cookie: u64, offset: u64, charge: u32, data: SharedBuf) {
         let n = data.len() as u32;
         self.server.count(|s| {
             s.reads += 1;
@@ -215,7 +215,7 @@ impl<D: Device> Worker<'_, D> {
                     self.link.end_undivided();
                     self.link.kill("a read failed after its reply was begun");
                     let (requests, frames) = (1, 0);
-                    self.link.release(Load {
+                    self.link.release(SendLoad {
                         requests,
                         charge,
                         frames,
@@ -242,7 +242,7 @@ impl<D: Device> Worker<'_, D> {
         &self,
         cookie: u64,
         charge: u32,
-        parts: &Parts,
+        parts: &WriteParts,
         bytes: u64,
         result: IoResult,
     ) {
@@ -265,9 +265,9 @@ impl<D: Device> Worker<'_, D> {
     }
 
     /// Commands on ranges that may be longer than memory.
-    async fn range(&self, command: Command, piece: u32) -> IoResult {
+    async fn range(&self, command: SessionCommand, piece: u32) -> IoResult {
         match command {
-            Command::Zero {
+            SessionCommand::Zero {
                 offset,
                 len,
                 fua,
@@ -281,17 +281,17 @@ impl<D: Device> Worker<'_, D> {
                 }
                 self.flush_if(fua).await
             }
-            Command::Trim { offset, len, fua } => {
+            SessionCommand::Trim { offset, len, fua } => {
                 for (at, n) in chunks(offset, len, RANGE_BYTES_MAX) {
                     match self.gate.discard(at, n).await {
                         // A trim is a hint; a device may not care.
-                        Err(error) if error.kind() == Kind::Unsupported => break,
+                        Err(error) if error.kind() == IoErrorKind::Unsupported => break,
                         result => result?,
                     }
                 }
                 self.flush_if(fua).await
             }
-            Command::Cache { offset, len } => {
+            SessionCommand::Cache { offset, len } => {
                 for (at, n) in pieces(offset, len, piece) {
                     self.gate.read(at, n as usize).await?;
                 }
@@ -341,7 +341,10 @@ impl<D: Device> Worker<'_, D> {
         }
         extents.truncate(want);
         if extents.is_empty() {
-            return Err(IoError::new(Kind::Other, "the device reports no extents"));
+            return Err(IoError::new(
+                IoErrorKind::Other,
+                "the device reports no extents",
+            ));
         }
         let context = self.session.allocation.expect("admitted only with it");
         let mut wire = Vec::new();
@@ -364,25 +367,25 @@ impl<D: Device> Worker<'_, D> {
     }
 }
 
-impl Parts {
+impl WriteParts {
     /// The parts of a write of `bytes`.
-    pub(super) fn new(bytes: u32) -> Parts {
-        Parts {
+    pub(super) fn new(bytes: u32) -> WriteParts {
+        WriteParts {
             left: Cell::new(bytes),
             error: RefCell::default(),
         }
     }
 
     /// Gives up so many bytes that will never arrive.
-    pub(super) fn abandon(&self, link: &Link, bytes: u32) {
+    pub(super) fn abandon(&self, link: &ServerLink, bytes: u32) {
         self.left.set(self.left.get() - bytes);
         if self.left.get() > 0 {
-            let gone = IoError::new(Kind::Stream, "the stream ended inside a write");
+            let gone = IoError::new(IoErrorKind::Stream, "the stream ended inside a write");
             self.error.borrow_mut().get_or_insert(gone);
         } else {
-            link.release(Load {
+            link.release(SendLoad {
                 requests: 1,
-                ..Load::default()
+                ..SendLoad::default()
             });
         }
     }
@@ -398,7 +401,7 @@ fn success(cookie: u64, charge: u32) -> Frame {
 /// The answer to a request that failed.
 pub(super) async fn error(
     pool: &Pool,
-    session: &Session,
+    session: &NbdSession,
     cookie: u64,
     errno: Errno,
     message: &str,

@@ -2,8 +2,8 @@
 //!
 //! Invariant: a worker is idle ⟹ no job waits
 
-use crate::protocol::session::Command;
-use block::{IoError, Shared};
+use crate::protocol::session::SessionCommand;
+use block::{IoError, SharedBuf};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -11,21 +11,21 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 /// A request for the device.
-pub(super) struct Job {
+pub(super) struct WorkerJob {
     pub(super) cookie: u64,
-    pub(super) command: Command,
+    pub(super) command: SessionCommand,
     /// The memory counted for the job, in bytes.
     pub(super) charge: u32,
     /// The longest piece of the job that is carried out at once, in bytes.
     pub(super) piece: u32,
     /// A write's bytes, or a part of them.
-    pub(super) payload: Option<Shared>,
+    pub(super) payload: Option<SharedBuf>,
     /// The other parts of the same write.
-    pub(super) parts: Option<Rc<Parts>>,
+    pub(super) parts: Option<Rc<WriteParts>>,
 }
 
 /// A write that is carried out in several parts.
-pub(super) struct Parts {
+pub(super) struct WriteParts {
     /// Bytes that are not written yet.
     pub(super) left: Cell<u32>,
     pub(super) error: RefCell<Option<IoError>>,
@@ -33,9 +33,9 @@ pub(super) struct Parts {
 
 /// One of the tasks that carry out jobs.
 #[derive(Default)]
-struct Worker {
+struct JobWorker {
     /// The job handed to the worker.
-    job: Option<Job>,
+    job: Option<WorkerJob>,
     waker: Option<Waker>,
     is_idle: bool,
 }
@@ -44,8 +44,8 @@ struct Worker {
 #[derive(Default)]
 pub(super) struct Workers {
     /// Jobs that found no worker.
-    jobs: RefCell<VecDeque<Job>>,
-    workers: RefCell<Vec<Worker>>,
+    jobs: RefCell<VecDeque<WorkerJob>>,
+    workers: RefCell<Vec<JobWorker>>,
     /// Workers without a job, by number.
     idle: RefCell<Vec<u32>>,
 }
@@ -54,7 +54,7 @@ impl Workers {
     /// Hands a job to a worker; returns the number of a new worker to start for the job, if none is
     /// idle and there are fewer than `most`.
     #[inline]
-    pub(super) fn dispatch(&self, job: Job, most: u32) -> Option<u32> {
+    pub(super) fn dispatch(&self, job: WorkerJob, most: u32) -> Option<u32> {
         let mut workers = self.workers.borrow_mut();
         if let Some(number) = self.idle.borrow_mut().pop() {
             let worker = &mut workers[number as usize];
@@ -67,9 +67,9 @@ impl Workers {
             self.jobs.borrow_mut().push_back(job);
             return None;
         }
-        workers.push(Worker {
+        workers.push(JobWorker {
             job: Some(job),
-            ..Worker::default()
+            ..JobWorker::default()
         });
         Some(workers.len() as u32 - 1)
     }
@@ -79,7 +79,7 @@ impl Workers {
         &self,
         number: u32,
         is_over: impl Fn() -> bool,
-    ) -> impl Future<Output = Option<Job>> {
+    ) -> impl Future<Output = Option<WorkerJob>> {
         poll_fn(move |cx| {
             let worker = &mut self.workers.borrow_mut()[number as usize];
             let job = worker.job.take();

@@ -2,12 +2,12 @@
 //! targets. A violated assertion is a bug.
 
 use nbd::protocol::client_handshake::{self, ClientHandshake};
-use nbd::protocol::export::{BlockSizes, ExportInfo, Features};
+use nbd::protocol::export::{BlockSizes, ExportFeatures, ExportInfo};
 use nbd::protocol::gather::Gather;
-use nbd::protocol::replies::{Event, Pending, Replies, Wants};
-use nbd::protocol::request::Request;
+use nbd::protocol::replies::{PendingCookie, ReplyEvent, ReplyParser, Wants};
+use nbd::protocol::request::WireRequest;
 use nbd::protocol::server_handshake::{self, ServerHandshake, TlsPolicy};
-use nbd::protocol::session::{Command, Session, payload_bytes};
+use nbd::protocol::session::{NbdSession, SessionCommand, payload_bytes};
 use nbd::protocol::wire::REQUEST_BYTES;
 
 /// More than any answer to one option.
@@ -15,7 +15,7 @@ const ANSWER_BYTES_MAX: usize = 32 << 10;
 
 /// The exports that the server under test offers.
 pub fn exports() -> Vec<ExportInfo> {
-    let features = Features {
+    let features = ExportFeatures {
         read_only: false,
         rotational: true,
         trim: true,
@@ -49,20 +49,21 @@ pub fn server(bytes: &[u8]) -> usize {
     let exports = exports();
     let mut out = Vec::new();
     let mut handshake = ServerHandshake::new(tls, &mut out);
-    let mut session: Option<Session> = None;
+    let mut session: Option<NbdSession> = None;
     let mut gather = Gather::<REQUEST_BYTES>::default();
     let mut payload = 0;
     for mut input in bytes.chunks(cut.min(bytes.len().max(1))) {
         while session.is_none() {
             out.clear();
             match handshake.feed(&mut input, &exports, &mut out) {
-                server_handshake::Step::More => break,
-                server_handshake::Step::Answered | server_handshake::Step::StartTls => {}
-                server_handshake::Step::Transmit(index, agreed) => {
+                server_handshake::ServerStep::More => break,
+                server_handshake::ServerStep::Answered | server_handshake::ServerStep::StartTls => {
+                }
+                server_handshake::ServerStep::Transmit(index, agreed) => {
                     assert_eq!(agreed.size_bytes, exports[index].size_bytes);
                     session = Some(agreed);
                 }
-                server_handshake::Step::Close(_) => return admitted,
+                server_handshake::ServerStep::Close(_) => return admitted,
             }
             assert!(out.len() < ANSWER_BYTES_MAX);
         }
@@ -77,7 +78,7 @@ pub fn server(bytes: &[u8]) -> usize {
             let Some(wire) = gather.take(&mut input) else {
                 continue;
             };
-            let Some(request) = Request::parse(&wire) else {
+            let Some(request) = WireRequest::parse(&wire) else {
                 return admitted;
             };
             payload = payload_bytes(&request) as usize;
@@ -90,13 +91,13 @@ pub fn server(bytes: &[u8]) -> usize {
     admitted
 }
 
-fn check(session: &Session, command: Command) {
-    if let Command::Read { offset, len, .. }
-    | Command::Write { offset, len, .. }
-    | Command::Zero { offset, len, .. }
-    | Command::Trim { offset, len, .. }
-    | Command::Cache { offset, len }
-    | Command::BlockStatus { offset, len, .. } = command
+fn check(session: &NbdSession, command: SessionCommand) {
+    if let SessionCommand::Read { offset, len, .. }
+    | SessionCommand::Write { offset, len, .. }
+    | SessionCommand::Zero { offset, len, .. }
+    | SessionCommand::Trim { offset, len, .. }
+    | SessionCommand::Cache { offset, len }
+    | SessionCommand::BlockStatus { offset, len, .. } = command
     {
         assert!(len > 0 && offset + u64::from(len) <= session.size_bytes);
     }
@@ -110,17 +111,17 @@ pub fn client(bytes: &[u8]) -> usize {
     };
     let mut handshake = ClientHandshake::new("vol", mode & 1 != 0).unwrap();
     let mut out = Vec::new();
-    let mut replies: Option<Replies> = None;
+    let mut replies: Option<ReplyParser> = None;
     for mut input in bytes.chunks(cut.min(bytes.len().max(1))) {
         while replies.is_none() {
             out.clear();
             match handshake.feed(&mut input, &mut out) {
-                Ok(client_handshake::Step::More) => break,
-                Ok(client_handshake::Step::StartTls) => handshake.encrypted(&mut out),
-                Ok(client_handshake::Step::Ready(session)) => {
+                Ok(client_handshake::ClientStep::More) => break,
+                Ok(client_handshake::ClientStep::StartTls) => handshake.encrypted(&mut out),
+                Ok(client_handshake::ClientStep::Ready(session)) => {
                     assert!(session.block_bytes_min.is_power_of_two());
                     assert!(session.payload_bytes_max >= session.block_bytes_min);
-                    replies = Some(Replies::new(session.structured));
+                    replies = Some(ReplyParser::new(session.structured));
                 }
                 Err(_) => return events,
             }
@@ -143,26 +144,26 @@ pub fn client(bytes: &[u8]) -> usize {
 }
 
 /// Cookies 0 to 15 are pending.
-fn pending(cookie: u64) -> Option<Pending> {
+fn pending(cookie: u64) -> Option<PendingCookie> {
     let wants = [Wants::Data, Wants::Extents, Wants::Nothing][(cookie % 3) as usize];
-    (cookie < 16).then_some(Pending {
+    (cookie < 16).then_some(PendingCookie {
         wants,
         offset: cookie << 12,
         len: 4096,
     })
 }
 
-fn check_event(event: Event<'_>) {
+fn check_event(event: ReplyEvent<'_>) {
     match event {
-        Event::Data { cookie, at, bytes } => {
+        ReplyEvent::Data { cookie, at, bytes } => {
             assert_eq!(pending(cookie).unwrap().wants, Wants::Data);
             assert!(!bytes.is_empty() && at as usize + bytes.len() <= 4096);
         }
-        Event::Hole { at, len, .. } => assert!(len > 0 && at + len <= 4096),
-        Event::Extent { len, .. } => assert!(len > 0 && len <= 4096),
-        Event::Error { code, message, .. } => {
+        ReplyEvent::Hole { at, len, .. } => assert!(len > 0 && at + len <= 4096),
+        ReplyEvent::Extent { len, .. } => assert!(len > 0 && len <= 4096),
+        ReplyEvent::Error { code, message, .. } => {
             assert!(code != 0 && message.len() <= 3 * 4096);
         }
-        Event::End { cookie } => assert!(pending(cookie).is_some()),
+        ReplyEvent::End { cookie } => assert!(pending(cookie).is_some()),
     }
 }

@@ -4,9 +4,9 @@
 
 use block::{Address, Gate, Host, Nanos, ShardId};
 use nbd::protocol::server_handshake::TlsPolicy;
-use nbd::serve::{ExportOptions, Limits, Server, Stats};
-use nbd::tls::{Acceptor, Identity, Step};
-use shard::{Config, Disk, Local, Mesh, Shard};
+use nbd::serve::{ExportOptions, NbdServer, NbdStats, ServerLimits};
+use nbd::tls::{Acceptor, TlsIdentity, TlsStep};
+use shard::{Config, Local, Mesh, Shard, ShardDisk};
 use std::cell::RefCell;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use tempfile::TempDir;
-use uring::{DiskOptions, Options, Uring, UringDriver, Worker};
+use uring::{AsideWorker, DiskOptions, Options, Uring, UringDriver};
 
 /// The device that the tests serve.
-pub type Real = Disk<UringDriver>;
+pub type Real = ShardDisk<UringDriver>;
 
 /// Bytes of the export "vol".
 pub const BYTES: u64 = 64 << 20;
@@ -73,7 +73,7 @@ impl Certificates {
     }
 
     pub fn acceptor(&self, ask_clients: bool) -> Acceptor {
-        let identity = Identity {
+        let identity = TlsIdentity {
             certificates: self.server.as_bytes(),
             key: self.server_key.as_bytes(),
         };
@@ -107,17 +107,17 @@ pub struct Served {
 }
 
 pub struct Setup {
-    pub limits: Limits,
+    pub limits: ServerLimits,
     pub tls: Option<(Acceptor, TlsPolicy)>,
     pub tcp: bool,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        let limits = Limits {
+        let limits = ServerLimits {
             connections_max: 16,
             memory_bytes_max: 32 << 20,
-            ..Limits::default()
+            ..ServerLimits::default()
         };
         Setup {
             limits,
@@ -128,7 +128,7 @@ impl Default for Setup {
 }
 
 /// The running server, kept on its shard for [`Served::with`].
-struct Running(RefCell<Option<Rc<Server<Real>>>>);
+struct Running(RefCell<Option<Rc<NbdServer<Real>>>>);
 
 impl Served {
     /// Serves "vol" of 64 MiB, writable, and "ro", the same file read-only.
@@ -161,9 +161,9 @@ impl Served {
                     Config::default(),
                     |local| async move {
                         let log = Rc::new(move |line: &str| drop(log.send(line.to_owned())));
-                        let server = Server::new(local.env(), limits, tls, log).unwrap();
-                        let thread = Worker::new("tls").unwrap();
-                        server.shake_hands_by(Rc::new(move |step: Step| {
+                        let server = NbdServer::new(local.env(), limits, tls, log).unwrap();
+                        let thread = AsideWorker::new("tls").unwrap();
+                        server.shake_hands_by(Rc::new(move |step: TlsStep| {
                             let (thread, done) = (thread.clone(), done.clone());
                             Box::pin(async move {
                                 done.fetch_add(1, Ordering::Relaxed);
@@ -200,7 +200,7 @@ impl Served {
     /// Runs `work` on the server's shard.
     pub fn with<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Local<UringDriver>, &Rc<Server<Real>>) -> T + Send + 'static,
+        work: impl FnOnce(&Local<UringDriver>, &Rc<NbdServer<Real>>) -> T + Send + 'static,
     ) -> T {
         let (send, receive) = mpsc::channel();
         self.mesh.post(ShardId(0), move |local| {
@@ -211,7 +211,7 @@ impl Served {
         receive.recv().unwrap()
     }
 
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> NbdStats {
         self.with(|_, server| server.stats())
     }
 

@@ -4,20 +4,20 @@
 use nbd::protocol::client_handshake::{self, ClientHandshake};
 use nbd::protocol::coverage::Coverage;
 use nbd::protocol::errno::Errno;
-use nbd::protocol::export::{BlockSizes, ExportInfo, Features};
+use nbd::protocol::export::{BlockSizes, ExportFeatures, ExportInfo};
 use nbd::protocol::gather::Gather;
-use nbd::protocol::replies::{Event, Pending, Replies, Wants};
+use nbd::protocol::replies::{PendingCookie, ReplyEvent, ReplyParser, Wants};
 use nbd::protocol::reply;
-use nbd::protocol::request::Request;
+use nbd::protocol::request::WireRequest;
 use nbd::protocol::server_handshake::{self, ServerHandshake, TlsPolicy};
-use nbd::protocol::session::{Command, Session, payload_bytes};
+use nbd::protocol::session::{NbdSession, SessionCommand, payload_bytes};
 use nbd::protocol::wire::{REQUEST_BYTES, chunk, cmd, flag};
 use proptest::prelude::*;
 
 const SIZE: usize = 64 << 10;
 
 fn export(name: &str) -> ExportInfo {
-    let features = Features {
+    let features = ExportFeatures {
         read_only: false,
         rotational: false,
         trim: true,
@@ -58,7 +58,7 @@ fn shake(
     tls: bool,
     policy: TlsPolicy,
     wire: &mut Wire,
-) -> Result<(usize, Session, Session), String> {
+) -> Result<(usize, NbdSession, NbdSession), String> {
     let exports = [export(""), export("vol")];
     let (mut to_client, mut to_server) = (Vec::new(), Vec::new());
     let mut server = ServerHandshake::new(policy, &mut to_client);
@@ -74,9 +74,9 @@ fn shake(
                     .feed(&mut piece, &mut to_server)
                     .map_err(|e| e.to_string())?
                 {
-                    client_handshake::Step::More => assert!(piece.is_empty()),
-                    client_handshake::Step::StartTls => client.encrypted(&mut to_server),
-                    client_handshake::Step::Ready(session) => theirs = Some(session),
+                    client_handshake::ClientStep::More => assert!(piece.is_empty()),
+                    client_handshake::ClientStep::StartTls => client.encrypted(&mut to_server),
+                    client_handshake::ClientStep::Ready(session) => theirs = Some(session),
                 }
             }
         }
@@ -85,12 +85,13 @@ fn shake(
         for mut piece in wire.pieces(&bytes) {
             while !piece.is_empty() {
                 match server.feed(&mut piece, &exports, &mut to_client) {
-                    server_handshake::Step::More => assert!(piece.is_empty()),
-                    server_handshake::Step::Answered | server_handshake::Step::StartTls => {}
-                    server_handshake::Step::Transmit(index, session) => {
+                    server_handshake::ServerStep::More => assert!(piece.is_empty()),
+                    server_handshake::ServerStep::Answered
+                    | server_handshake::ServerStep::StartTls => {}
+                    server_handshake::ServerStep::Transmit(index, session) => {
                         ours = Some((index, session));
                     }
-                    server_handshake::Step::Close(why) => return Err(why.into()),
+                    server_handshake::ServerStep::Close(why) => return Err(why.into()),
                 }
             }
         }
@@ -102,10 +103,10 @@ fn shake(
 
 /// A server of a flat array that answers reads in pieces and out of order.
 struct Model {
-    session: Session,
+    session: NbdSession,
     bytes: Vec<u8>,
     gather: Gather<REQUEST_BYTES>,
-    write: Option<(Request, Vec<u8>)>,
+    write: Option<(WireRequest, Vec<u8>)>,
     piece: usize,
 }
 
@@ -125,7 +126,7 @@ impl Model {
             let Some(wire) = self.gather.take(&mut input) else {
                 return;
             };
-            let request = Request::parse(&wire).expect("an honest client");
+            let request = WireRequest::parse(&wire).expect("an honest client");
             if payload_bytes(&request) > 0 {
                 self.write = Some((request, Vec::new()));
             } else {
@@ -134,11 +135,11 @@ impl Model {
         }
     }
 
-    fn answer(&mut self, request: &Request, payload: &[u8], out: &mut Vec<u8>) {
+    fn answer(&mut self, request: &WireRequest, payload: &[u8], out: &mut Vec<u8>) {
         let cookie = request.cookie;
         let range = |offset, len| offset as usize..offset as usize + len as usize;
         match self.session.admit(request) {
-            Ok(Command::Read { offset, len, .. }) if self.session.structured => {
+            Ok(SessionCommand::Read { offset, len, .. }) if self.session.structured => {
                 let data = &self.bytes[range(offset, len)];
                 let pieces = data.chunks(self.piece).enumerate();
                 for (i, piece) in pieces.rev() {
@@ -156,16 +157,18 @@ impl Model {
                 }
                 out.extend(reply::chunk(chunk::DONE, chunk::NONE, cookie, 0));
             }
-            Ok(Command::Read { offset, len, .. }) => {
+            Ok(SessionCommand::Read { offset, len, .. }) => {
                 out.extend(reply::simple(0, cookie));
                 out.extend(&self.bytes[range(offset, len)]);
             }
             Ok(command) => {
                 match command {
-                    Command::Write { offset, len, .. } => {
+                    SessionCommand::Write { offset, len, .. } => {
                         self.bytes[range(offset, len)].copy_from_slice(payload);
                     }
-                    Command::Zero { offset, len, .. } => self.bytes[range(offset, len)].fill(0),
+                    SessionCommand::Zero { offset, len, .. } => {
+                        self.bytes[range(offset, len)].fill(0)
+                    }
                     _ => {}
                 }
                 out.extend(reply::simple(0, cookie));
@@ -178,8 +181,8 @@ impl Model {
     }
 }
 
-fn session(structured: bool) -> Session {
-    Session {
+fn session(structured: bool) -> NbdSession {
+    NbdSession {
         size_bytes: SIZE as u64,
         flags: export("").transmission_flags(structured),
         structured,
@@ -257,7 +260,7 @@ proptest! {
         let mut expected = Vec::new();
         for (cookie, (cmd, offset, len, fill)) in requests.iter().copied().enumerate() {
             let (offset, len) = if cmd == cmd::FLUSH { (0, 0) } else { (offset, len) };
-            let request = Request { flags: 0, cmd, cookie: cookie as u64, offset, len };
+            let request = WireRequest { flags: 0, cmd, cookie: cookie as u64, offset, len };
             bytes.extend(request.encode());
             let payload = vec![fill; payload_bytes(&request) as usize];
             bytes.extend(&payload);
@@ -284,28 +287,28 @@ proptest! {
         let pending = |cookie: u64| {
             let (cmd, offset, len, _) = *requests.get(cookie as usize)?;
             let wants = if cmd == cmd::READ { Wants::Data } else { Wants::Nothing };
-            Some(Pending { wants, offset, len })
+            Some(PendingCookie { wants, offset, len })
         };
-        let mut replies = Replies::new(structured);
+        let mut replies = ReplyParser::new(structured);
         let mut ended = 0;
         let mut got = vec![(None, vec![0xaa; 5000], Coverage::default()); requests.len()];
         for mut piece in wire.pieces(&answers) {
             while let Some(event) = replies.next(&mut piece, pending).unwrap() {
                 match event {
-                    Event::Data { cookie, at, bytes } => {
+                    ReplyEvent::Data { cookie, at, bytes } => {
                         let (_, data, coverage) = &mut got[cookie as usize];
                         data[at as usize..][..bytes.len()].copy_from_slice(bytes);
                         coverage.add(at, bytes.len() as u32).unwrap();
                     }
-                    Event::Hole { cookie, at, len } => {
+                    ReplyEvent::Hole { cookie, at, len } => {
                         let (_, data, coverage) = &mut got[cookie as usize];
                         data[at as usize..][..len as usize].fill(0);
                         coverage.add(at, len).unwrap();
                     }
-                    Event::Error { cookie, code, .. } => {
+                    ReplyEvent::Error { cookie, code, .. } => {
                         got[cookie as usize].0 = Some(Errno::from_code(code));
                     }
-                    Event::End { cookie } => {
+                    ReplyEvent::End { cookie } => {
                         ended += 1;
                         let (errno, data, coverage) = &got[cookie as usize];
                         let (want_errno, want_data) = &expected[cookie as usize];
@@ -315,7 +318,7 @@ proptest! {
                             prop_assert_eq!(&data[..want.len()], &want[..]);
                         }
                     }
-                    Event::Extent { .. } => prop_assert!(false, "nobody asked for extents"),
+                    ReplyEvent::Extent { .. } => prop_assert!(false, "nobody asked for extents"),
                 }
             }
         }

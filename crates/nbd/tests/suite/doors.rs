@@ -2,13 +2,13 @@
 //! held up, and listeners with failing accepts.
 
 use block::{
-    Address, Buf, Connector, Content, Device, Env, Extent, Fua, Gate, Geometry, IoError, IoResult,
-    Kind, Lba, Listener, Nanos, Sectors, Shared, Stream,
+    Address, Buf, Connector, Content, Device, Env, Extent, Fua, Gate, Geometry, IoError,
+    IoErrorKind, IoResult, Lba, Listener, Nanos, Sectors, SharedBuf, Stream,
 };
 use nbd::client::{Client, Options};
-use nbd::serve::{ExportOptions, Limits, Server, Stats};
+use nbd::serve::{ExportOptions, NbdServer, NbdStats, ServerLimits};
 use shard::{Config, Local, Mesh, Shard};
-use sim::{DiskSpec, LinkSpec, Outcome, Sim, SimDriver, World};
+use sim::{DiskSpec, LinkSpec, RunOutcome, SimDriver, SimHost, SimWorld};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ fn address(n: usize) -> Address {
 
 /// A disk that can hold writes.
 struct Held {
-    disk: shard::Disk<SimDriver>,
+    disk: shard::ShardDisk<SimDriver>,
     env: Env,
     hold: Rc<Cell<bool>>,
 }
@@ -35,7 +35,7 @@ impl Device for Held {
         self.disk.read(at, buf).await
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         while self.hold.get() {
             self.env.timer.sleep(Nanos::from_millis(10)).await;
         }
@@ -71,7 +71,7 @@ impl<L: Listener> Listener for Failing<L> {
     async fn accept(&self) -> IoResult<L::Stream> {
         if self.left.get() > 0 {
             self.left.set(self.left.get() - 1);
-            return Err(IoError::new(Kind::Other, "no descriptor is left"));
+            return Err(IoError::new(IoErrorKind::Other, "no descriptor is left"));
         }
         self.listener.accept().await
     }
@@ -85,21 +85,21 @@ impl<L: Listener> Listener for Failing<L> {
 struct Rig {
     local: Local<SimDriver>,
     env: Env,
-    server: Rc<RefCell<Option<Rc<Server<Held>>>>>,
+    server: Rc<RefCell<Option<Rc<NbdServer<Held>>>>>,
     hold: Rc<Cell<bool>>,
     log: Rc<RefCell<Vec<String>>>,
 }
 
 /// Runs `test` against a server with two listeners; the first `failures` accepts of each fail.
-fn run<F>(limits: Limits, failures: u32, test: impl Fn(Rig) -> F + 'static)
+fn run<F>(limits: ServerLimits, failures: u32, test: impl Fn(Rig) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
-    let mut world = World::new(1);
+    let mut world = SimWorld::new(1);
     let geometry = Geometry::new("disk", Sectors::from_mib(MIB), Sectors(1));
     let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
     let listeners = [0, 1].map(|n| world.listen(address(n), LinkSpec::local()).unwrap());
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let mesh = Mesh::new(1);
     let test = Rc::new(test);
     let outcome = sim.drive(1, move |id, driver| {
@@ -110,7 +110,7 @@ where
             let log: Rc<RefCell<Vec<String>>> = Rc::default();
             let said = log.clone();
             let say = Rc::new(move |line: &str| said.borrow_mut().push(line.to_owned()));
-            let server = Server::new(local.env(), limits, None, say).unwrap();
+            let server = NbdServer::new(local.env(), limits, None, say).unwrap();
             let device = Held {
                 disk: local.disk(disk).unwrap(),
                 env: env.clone(),
@@ -138,13 +138,13 @@ where
             server.shut_down(Nanos::from_secs(1)).await;
         })
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
 }
 
-type Raw = shard::Connect<SimDriver>;
+type Raw = shard::StreamConnector<SimDriver>;
 
 impl Rig {
-    fn stats(&self) -> Stats {
+    fn stats(&self) -> NbdStats {
         self.server.borrow().as_ref().unwrap().stats()
     }
 
@@ -213,12 +213,12 @@ fn write(cookie: u64, offset: u64, bytes: &[u8]) -> Vec<u8> {
     wire
 }
 
-fn few() -> Limits {
-    Limits {
+fn few() -> ServerLimits {
+    ServerLimits {
         connections_max: 8,
         handshakes_max: 8,
         memory_bytes_max: 8 << 20,
-        ..Limits::default()
+        ..ServerLimits::default()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::real::{BYTES, Served, Setup, run, tool};
 use block::Nanos;
-use nbd::serve::{Limits, Server};
+use nbd::serve::{NbdServer, ServerLimits};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
@@ -117,7 +117,7 @@ fn quick() -> Setup {
 }
 
 /// Waits until the server has reached a state; fails after 20 s.
-fn until(served: &Served, what: &str, reached: impl Fn(&nbd::serve::Stats) -> bool) {
+fn until(served: &Served, what: &str, reached: impl Fn(&nbd::serve::NbdStats) -> bool) {
     let begun = Instant::now();
     while !reached(&served.stats()) {
         assert!(
@@ -428,22 +428,22 @@ fn withdrawing_an_export_closes_its_connections_alone() {
 #[test]
 fn limits_that_do_not_fit_are_refused() {
     let served = Served::start(Setup::default());
-    let refused = |limits: Limits| {
+    let refused = |limits: ServerLimits| {
         served.with(move |local, _| {
             let server =
-                Server::<crate::real::Real>::new(local.env(), limits, None, Rc::new(|_| ()));
+                NbdServer::<crate::real::Real>::new(local.env(), limits, None, Rc::new(|_| ()));
             server.err().unwrap().to_string()
         })
     };
-    let over = refused(Limits {
+    let over = refused(ServerLimits {
         memory_bytes_max: 48 << 20,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     assert!(over.contains("over half of the buffer memory"), "{over}");
-    let thin = refused(Limits {
+    let thin = refused(ServerLimits {
         memory_bytes_max: 8 << 20,
         connections_max: 32,
-        ..Limits::default()
+        ..ServerLimits::default()
     });
     assert!(thin.contains("256 KiB each"), "{thin}");
 }

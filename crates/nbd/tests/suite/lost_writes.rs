@@ -1,19 +1,19 @@
 //! A device that lost acknowledged writes reports that once; every client has to get the report.
 
 use block::{
-    Address, Buf, Content, Device, Extent, Fua, Gate, Geometry, IoError, IoResult, Kind, Lba,
-    Sectors, ShardId, Shared,
+    Address, Buf, Content, Device, Extent, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult,
+    Lba, Sectors, ShardId, SharedBuf,
 };
 use nbd::client::{Client, Options};
-use nbd::serve::{ExportOptions, Limits, Server};
-use shard::{Config, Disk, Local, Mesh, Shard};
-use sim::{DiskSpec, LinkSpec, Outcome, Sim, SimDriver, World};
+use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
+use shard::{Config, Local, Mesh, Shard, ShardDisk};
+use sim::{DiskSpec, LinkSpec, RunOutcome, SimDriver, SimHost, SimWorld};
 use std::cell::Cell;
 use std::rc::Rc;
 
 /// A disk of which one flush fails.
 struct Loses {
-    disk: Disk<SimDriver>,
+    disk: ShardDisk<SimDriver>,
     lost: Rc<Cell<bool>>,
 }
 
@@ -26,7 +26,7 @@ impl Device for Loses {
         self.disk.read(at, buf).await
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.disk.write(at, data, fua).await
     }
 
@@ -36,7 +36,7 @@ impl Device for Loses {
 
     async fn flush(&self) -> IoResult {
         if self.lost.take() {
-            return Err(IoError::new(Kind::Media, "writes were lost"));
+            return Err(IoError::new(IoErrorKind::Media, "writes were lost"));
         }
         self.disk.flush().await
     }
@@ -85,12 +85,12 @@ fn run<F>(test: impl Fn(Clients) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
-    let mut world = World::new(1);
+    let mut world = SimWorld::new(1);
     let geometry = Geometry::new("disk", Sectors::from_mib(1), Sectors(1));
     let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
     let listener = world.listen(address(), LinkSpec::local()).unwrap();
     let test = Rc::new(test);
-    let outcome = Sim::new(world).drive(1, move |_, driver| {
+    let outcome = SimHost::new(world).drive(1, move |_, driver| {
         let test = test.clone();
         Shard::boot(
             ShardId(0),
@@ -98,12 +98,12 @@ where
             Mesh::new(1),
             Config::default(),
             move |local: Local<SimDriver>| async move {
-                let limits = Limits {
+                let limits = ServerLimits {
                     connections_max: 8,
                     memory_bytes_max: 16 << 20,
-                    ..Limits::default()
+                    ..ServerLimits::default()
                 };
-                let server = Server::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
+                let server = NbdServer::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
                 let lost = Rc::<Cell<bool>>::default();
                 let device = Loses {
                     disk: local.disk(disk).unwrap(),
@@ -120,7 +120,7 @@ where
             },
         )
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn each_client_of_an_export_hears_of_a_loss_once() {
         clients.lost.set(true);
         for client in [&a, &b] {
             let error = client.flush().await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Media, "{error}");
+            assert_eq!(error.kind(), IoErrorKind::Media, "{error}");
             client.flush().await.unwrap();
         }
         clients.connect().await.flush().await.unwrap();

@@ -3,10 +3,10 @@
 
 use crate::real::{Certificates, Served, Setup, directory, host, tool};
 use block::conformance;
-use block::{Address, Content, Device, Env, Fua, Host, IoResult, Kind, Lba, Nanos, Sectors};
+use block::{Address, Content, Device, Env, Fua, Host, IoErrorKind, IoResult, Lba, Nanos, Sectors};
 use nbd::client::{Client, Options};
 use nbd::protocol::server_handshake::TlsPolicy;
-use nbd::tls::{Dialer, Identity};
+use nbd::tls::{Dialer, TlsIdentity};
 use shard::{Config, Local, Mesh, Shard};
 use std::cell::RefCell;
 use std::path::Path;
@@ -133,7 +133,7 @@ fn our_own_under_tls() {
         tcp: true,
         ..Setup::default()
     });
-    let identity = Identity {
+    let identity = TlsIdentity {
         certificates: certificates.client.as_bytes(),
         key: certificates.client_key.as_bytes(),
     };
@@ -151,9 +151,9 @@ fn our_own_under_tls() {
     let mut plain = target;
     plain.tls = None;
     for (target, kind, says) in [
-        (untrusting, Kind::Stream, "invalid peer certificate"),
-        (anonymous, Kind::Stream, "CertificateRequired"),
-        (plain, Kind::Denied, "TLS is required"),
+        (untrusting, IoErrorKind::Stream, "invalid peer certificate"),
+        (anonymous, IoErrorKind::Stream, "CertificateRequired"),
+        (plain, IoErrorKind::Denied, "TLS is required"),
     ] {
         on_a_shard(move |local, env| {
             let options = target.options();
@@ -318,7 +318,7 @@ fn a_server_that_is_killed_and_comes_back() {
             // Waits until the server is back.
             client.write(Lba(8), filled(2), Fua::Yes).await.unwrap();
             let flushed: IoResult = client.flush().await;
-            assert_eq!(flushed.unwrap_err().kind(), Kind::Gone);
+            assert_eq!(flushed.unwrap_err().kind(), IoErrorKind::Gone);
             client.flush().await.unwrap();
             let buf = env.pool.get(8192).await;
             let (buf, result) = client.read(Lba(0), buf).await;
@@ -342,10 +342,10 @@ fn a_first_connection_fails_with_one_clear_error() {
         (Target::plain(missing, "vol"), None, "none"),
         (
             Target::plain(vol, "nope"),
-            Some(Kind::Invalid),
+            Some(IoErrorKind::Invalid),
             "refuses export \"nope\": no such export",
         ),
-        (insists, Some(Kind::Denied), "TLS is asked for"),
+        (insists, Some(IoErrorKind::Denied), "TLS is asked for"),
     ] {
         on_a_shard(move |local, env| {
             let options = target.options();

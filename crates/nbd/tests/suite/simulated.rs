@@ -3,15 +3,15 @@
 
 use block::conformance;
 use block::{
-    Address, BoxDevice, Buf, Device, Env, Extent, Fua, Gate, Geometry, IoResult, Kind, Lba, Nanos,
-    Sectors, Shared, TargetId,
+    Address, BoxDevice, Buf, Device, Env, Extent, Fua, Gate, Geometry, IoErrorKind, IoResult, Lba,
+    Nanos, Sectors, SharedBuf, TargetId,
 };
 use nbd::client::{Client, Options};
-use nbd::serve::{ExportOptions, Limits, Server};
+use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
 use shard::{Config, Local, Mesh, Shard};
 use sim::{
-    Class, Direction, DiskSpec, Effect, LinkSpec, Ops, Outcome, Plan, Rng, Rule, Sim, SimDriver,
-    StreamEffect, StreamRule, When, World,
+    Direction, DiskSpec, FaultClass, FaultEffect, FaultPlan, FaultRule, LinkSpec, OpFilter,
+    RunOutcome, SimDriver, SimHost, SimRng, SimWorld, StreamEffect, StreamRule, When,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,7 +23,12 @@ fn address() -> Address {
 }
 
 /// Runs `client` on one shard against a server on another; returns the outcome.
-fn back_to_back<F, W>(seed: u64, block: Sectors, plan: Plan, client: W) -> (Outcome, Sim)
+fn back_to_back<F, W>(
+    seed: u64,
+    block: Sectors,
+    plan: FaultPlan,
+    client: W,
+) -> (RunOutcome, SimHost)
 where
     F: Future<Output = ()> + 'static,
     W: Fn(Local<SimDriver>, Env) -> F + 'static,
@@ -33,16 +38,21 @@ where
 }
 
 /// Runs as [`back_to_back`] does, with a disk of this geometry.
-fn back_to_back_on<F, W>(geometry: Geometry, seed: u64, plan: Plan, client: W) -> (Outcome, Sim)
+fn back_to_back_on<F, W>(
+    geometry: Geometry,
+    seed: u64,
+    plan: FaultPlan,
+    client: W,
+) -> (RunOutcome, SimHost)
 where
     F: Future<Output = ()> + 'static,
     W: Fn(Local<SimDriver>, Env) -> F + 'static,
 {
-    let mut world = World::new(seed);
+    let mut world = SimWorld::new(seed);
     let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
     let listener = world.listen(address(), LinkSpec::local()).unwrap();
     world.set_plan(plan).unwrap();
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let mesh = Mesh::new(2);
     let client = Rc::new(client);
     let outcome = sim.drive(2, move |id, driver| {
@@ -58,13 +68,13 @@ where
                     client(local.clone(), local.env()).await;
                     return shut_down(&local);
                 }
-                let limits = Limits {
+                let limits = ServerLimits {
                     connections_max: 8,
                     memory_bytes_max: 16 << 20,
                     stall_timeout: Nanos::from_secs(5),
-                    ..Limits::default()
+                    ..ServerLimits::default()
                 };
-                let server = Server::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
+                let server = NbdServer::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
                 let gate = Gate::new(local.disk(disk).unwrap(), local.env());
                 server.add("", gate, &ExportOptions::default()).unwrap();
                 local.put(server.clone());
@@ -92,8 +102,8 @@ fn a_disk_of_4096_is_offered_as_one() {
                 found.set(Some((client.geometry().native, client.geometry().block)));
             }
         };
-        let (outcome, _) = back_to_back_on(geometry, 1, Plan::default(), client);
-        assert_eq!(outcome, Outcome::Done);
+        let (outcome, _) = back_to_back_on(geometry, 1, FaultPlan::default(), client);
+        assert_eq!(outcome, RunOutcome::Done);
         assert_eq!(offered.get(), Some((native, native)));
     }
 }
@@ -101,7 +111,7 @@ fn a_disk_of_4096_is_offered_as_one() {
 /// Stops the server.
 fn shut_down(local: &Local<SimDriver>) {
     local.mesh().post(block::ShardId(0), |local| {
-        let Some(server) = local.get::<Server<shard::Disk<SimDriver>>>() else {
+        let Some(server) = local.get::<NbdServer<shard::ShardDisk<SimDriver>>>() else {
             return;
         };
         local.env().spawn.spawn(async move {
@@ -123,12 +133,16 @@ async fn connect(local: &Local<SimDriver>, env: &Env) -> Client {
 fn a_client_is_a_device() {
     for seed in 0..6 {
         let block = Sectors(if seed % 2 == 0 { 1 } else { 8 });
-        let (outcome, _) =
-            back_to_back(seed, block, Plan::default(), move |local, env| async move {
+        let (outcome, _) = back_to_back(
+            seed,
+            block,
+            FaultPlan::default(),
+            move |local, env| async move {
                 let client = connect(&local, &env).await;
                 conformance::device(&client, &env, seed).await;
-            });
-        assert_eq!(outcome, Outcome::Done, "seed {seed}");
+            },
+        );
+        assert_eq!(outcome, RunOutcome::Done, "seed {seed}");
     }
 }
 
@@ -148,7 +162,7 @@ impl Checked {
         }
     }
 
-    fn data(&self, sectors: u64, fill: u8) -> Shared {
+    fn data(&self, sectors: u64, fill: u8) -> SharedBuf {
         let mut buf: Buf = self.env.pool.try_get((sectors * 512) as usize).unwrap();
         buf.fill(fill);
         buf.share()
@@ -176,10 +190,10 @@ impl Checked {
     }
 }
 
-fn streams(rules: impl IntoIterator<Item = StreamRule>) -> Plan {
-    Plan {
+fn streams(rules: impl IntoIterator<Item = StreamRule>) -> FaultPlan {
+    FaultPlan {
         streams: rules.into_iter().collect(),
-        ..Plan::default()
+        ..FaultPlan::default()
     }
 }
 
@@ -189,7 +203,7 @@ fn streams(rules: impl IntoIterator<Item = StreamRule>) -> Plan {
 fn connections_that_break_cost_time_alone() {
     let mut cuts = 0;
     for seed in 0..20 {
-        let mut rng = Rng::new(seed);
+        let mut rng = SimRng::new(seed);
         let rules = (0..30).map(|connection| {
             let scale = rng.between(4, 17);
             StreamRule {
@@ -205,7 +219,7 @@ fn connections_that_break_cost_time_alone() {
         let plan = streams(rules);
         let (outcome, sim) = back_to_back(seed, Sectors(1), plan, move |local, env| async move {
             let disk = Checked::new(&local, &env).await;
-            let mut rng = Rng::new(seed);
+            let mut rng = SimRng::new(seed);
             for _ in 0..60 {
                 let sectors = rng.between(1, 200);
                 let at = rng.between(0, MIB * 2048 - 200);
@@ -214,7 +228,7 @@ fn connections_that_break_cost_time_alone() {
                     5..=8 => disk.verify(at, sectors).await,
                     _ => match disk.client.flush().await {
                         // Reported once after a loss.
-                        Err(error) if error.kind() == Kind::Gone => Ok(()),
+                        Err(error) if error.kind() == IoErrorKind::Gone => Ok(()),
                         result => result,
                     },
                 };
@@ -226,8 +240,8 @@ fn connections_that_break_cost_time_alone() {
                 disk.verify(at, 2048).await.unwrap();
             }
         });
-        assert_eq!(outcome, Outcome::Done, "seed {seed}");
-        cuts += sim.world().tally().count(Class::StreamCut);
+        assert_eq!(outcome, RunOutcome::Done, "seed {seed}");
+        cuts += sim.world().tally().count(FaultClass::StreamCut);
     }
     assert!(cuts > 100, "only {cuts} connections were cut");
 }
@@ -256,13 +270,13 @@ fn a_flush_never_claims_what_another_connection_acknowledged() {
             "it is known before a flush"
         );
         let error = disk.client.flush().await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Gone);
+        assert_eq!(error.kind(), IoErrorKind::Gone);
         assert!(error.to_string().contains("may not be durable"), "{error}");
         disk.client.flush().await.unwrap();
         disk.verify(0, 2000).await.unwrap();
     });
-    assert_eq!(outcome, Outcome::Done);
-    assert_eq!(sim.world().tally().count(Class::StreamCut), 1);
+    assert_eq!(outcome, RunOutcome::Done);
+    assert_eq!(sim.world().tally().count(FaultClass::StreamCut), 1);
 }
 
 /// A durable write that was lost with its connection may still land, after a later one to the same
@@ -288,14 +302,14 @@ fn a_durable_write_is_not_asked_again_where_that_is_not_wanted() {
                 (true, written) => written.unwrap(),
                 (false, written) => {
                     let error = written.unwrap_err();
-                    assert_eq!(error.kind(), Kind::Gone);
+                    assert_eq!(error.kind(), IoErrorKind::Gone);
                     assert!(error.to_string().contains("not asked again"), "{error}");
                 }
             }
             client.write(Lba(0), data, Fua::Yes).await.unwrap();
         });
-        assert_eq!(outcome, Outcome::Done);
-        assert_eq!(sim.world().tally().count(Class::StreamCut), 1);
+        assert_eq!(outcome, RunOutcome::Done);
+        assert_eq!(sim.world().tally().count(FaultClass::StreamCut), 1);
     }
 }
 
@@ -341,7 +355,7 @@ fn nothing_is_asked_of_a_later_connection_before_it_is_recognised() {
         assert_eq!((standing.other(), looks.get()), (None, 3));
         client.write(Lba(1000), data, Fua::No).await.unwrap();
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
 }
 
 /// Nothing was unflushed, so nothing can have been forgotten.
@@ -360,8 +374,8 @@ fn a_loss_after_a_flush_is_not_reported() {
         disk.verify(0, 100).await.unwrap();
         disk.client.flush().await.unwrap();
     });
-    assert_eq!(outcome, Outcome::Done);
-    assert_eq!(sim.world().tally().count(Class::StreamCut), 1);
+    assert_eq!(outcome, RunOutcome::Done);
+    assert_eq!(sim.world().tally().count(FaultClass::StreamCut), 1);
 }
 
 /// A server that stalls counts as lost in bounded time.
@@ -381,24 +395,24 @@ fn a_server_that_stalls_is_left() {
         assert!(waited >= Nanos::from_secs(15), "{waited}");
         assert!(waited <= Nanos::from_secs(31), "{waited}");
     });
-    assert_eq!(outcome, Outcome::Done);
-    assert_eq!(sim.world().tally().count(Class::StreamStalled), 1);
+    assert_eq!(outcome, RunOutcome::Done);
+    assert_eq!(sim.world().tally().count(FaultClass::StreamStalled), 1);
 }
 
 /// A write that takes too long has no waiter any more. After a successful flush it can no longer
 /// undo a later write to its place.
 #[test]
 fn a_flush_waits_for_writes_that_were_given_up() {
-    let slow = Rule {
+    let slow = FaultRule {
         disk: TargetId(0),
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: Some(Extent::new(Lba(64), Sectors(8))),
         when: When::Nth(1),
-        effect: Effect::Delay(Nanos::from_secs(3)),
+        effect: FaultEffect::Delay(Nanos::from_secs(3)),
     };
-    let plan = Plan {
+    let plan = FaultPlan {
         rules: vec![slow],
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     let (outcome, sim) = back_to_back(1, Sectors(1), plan, |local, env| async move {
         let disk = Checked::new(&local, &env).await;
@@ -412,7 +426,7 @@ fn a_flush_waits_for_writes_that_were_given_up() {
         disk.write(64, 8, 2).await.unwrap();
         disk.verify(64, 8).await.unwrap();
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
     assert_eq!(sim.world().overlaps(TargetId(0)), 0);
 }
 
@@ -420,36 +434,46 @@ fn a_flush_waits_for_writes_that_were_given_up() {
 /// requests fail at once.
 #[test]
 fn a_server_that_is_gone_fails_requests_in_bounded_time() {
-    let (outcome, _) = back_to_back(1, Sectors(1), Plan::default(), |local, env| async move {
-        let disk = Checked::new(&local, &env).await;
-        disk.verify(0, 8).await.unwrap();
-        shut_down(&local);
-        env.timer.sleep(Nanos::from_secs(1)).await;
-        let begun = env.timer.now();
-        let error = disk.verify(0, 8).await.unwrap_err();
-        let waited = env.timer.now().since(begun);
-        assert_eq!(error.kind(), Kind::Gone, "{error}");
-        let said = error.to_string();
-        assert!(said.contains("has not been reached for 30 s"), "{said}");
-        assert!(waited >= Nanos::from_secs(30), "{waited}");
-        assert!(waited <= Nanos::from_secs(60), "{waited}");
-        let begun = env.timer.now();
-        disk.verify(0, 8).await.unwrap_err();
-        assert!(env.timer.now().since(begun) < Nanos::from_millis(1));
-    });
-    assert_eq!(outcome, Outcome::Done);
+    let (outcome, _) = back_to_back(
+        1,
+        Sectors(1),
+        FaultPlan::default(),
+        |local, env| async move {
+            let disk = Checked::new(&local, &env).await;
+            disk.verify(0, 8).await.unwrap();
+            shut_down(&local);
+            env.timer.sleep(Nanos::from_secs(1)).await;
+            let begun = env.timer.now();
+            let error = disk.verify(0, 8).await.unwrap_err();
+            let waited = env.timer.now().since(begun);
+            assert_eq!(error.kind(), IoErrorKind::Gone, "{error}");
+            let said = error.to_string();
+            assert!(said.contains("has not been reached for 30 s"), "{said}");
+            assert!(waited >= Nanos::from_secs(30), "{waited}");
+            assert!(waited <= Nanos::from_secs(60), "{waited}");
+            let begun = env.timer.now();
+            disk.verify(0, 8).await.unwrap_err();
+            assert!(env.timer.now().since(begun) < Nanos::from_millis(1));
+        },
+    );
+    assert_eq!(outcome, RunOutcome::Done);
 }
 
 #[test]
 fn the_same_seed_is_the_same_run() {
     let run = || {
-        let (_, sim) = back_to_back(9, Sectors(1), Plan::default(), |local, env| async move {
-            let disk = Checked::new(&local, &env).await;
-            for at in 0..50 {
-                disk.write(at * 100, 100, at as u8 + 1).await.unwrap();
-                disk.verify(at * 50, 80).await.unwrap();
-            }
-        });
+        let (_, sim) = back_to_back(
+            9,
+            Sectors(1),
+            FaultPlan::default(),
+            |local, env| async move {
+                let disk = Checked::new(&local, &env).await;
+                for at in 0..50 {
+                    disk.write(at * 100, 100, at as u8 + 1).await.unwrap();
+                    disk.verify(at * 50, 80).await.unwrap();
+                }
+            },
+        );
         sim.world().trace_hash()
     };
     assert_eq!(run(), run());

@@ -1,11 +1,11 @@
 //! Making arrays, and the protection of used devices against that.
 
-use super::{Devices, Lease, release_all};
-use crate::place::Role;
+use super::{Lease, OpenDevices, release_all};
+use crate::place::RawRole;
 use crate::platform::Platform;
-use block::{BoxDevice, Device as _, Env, IoError, IoResult, Kind, Lba, Sectors};
+use block::{BoxDevice, Device as _, Env, IoError, IoErrorKind, IoResult, Lba, Sectors};
 use control::config::{self, Name};
-use raid::{Array, Plan, Uuid};
+use raid::{Array, ArrayPlan, Uuid};
 use std::sync::Arc;
 
 /// Bytes at the start of a device that are read to find data.
@@ -22,25 +22,25 @@ pub enum Before {
     Zeroes,
 }
 
-impl<P: Platform> Devices<P> {
+impl<P: Platform> OpenDevices<P> {
     /// Makes an array. The content of its members is lost.
     pub async fn create(&self, array: &config::Array, before: Before) -> IoResult<Lease<P>> {
         if array.raw.value {
             let what = "a raw array has nothing to be made; it is used as it is";
-            return Err(IoError::new(Kind::Invalid, what).on(array.name.to_string()));
+            return Err(IoError::new(IoErrorKind::Invalid, what).on(array.name.to_string()));
         }
-        let reserved = self.reserve(&array.name.value, Role::Origin)?;
+        let reserved = self.reserve(&array.name.value, RawRole::Origin)?;
         let (members, absent) = self.members(array).await;
         let made = match absent.first() {
             Some(absent) => {
                 let what = format!("a member is missing: {absent}");
-                Err(IoError::new(Kind::Gone, what).on(array.name.to_string()))
+                Err(IoError::new(IoErrorKind::Gone, what).on(array.name.to_string()))
             }
             None => self.make(array, &members, before).await,
         };
         match made {
             Ok(made) => {
-                let opened = self.run(array, Role::Origin, members, &[], made);
+                let opened = self.run(array, RawRole::Origin, members, &[], made);
                 Ok(Lease::new(reserved, opened))
             }
             Err(error) => {
@@ -57,7 +57,7 @@ impl<P: Platform> Devices<P> {
         before: Before,
     ) -> IoResult<Array> {
         let env = self.env();
-        let plan = Plan {
+        let plan = ArrayPlan {
             name: array.name.to_string(),
             level: array.level.value,
             chunk: Sectors(array.chunk.value.0 / block::SECTOR_BYTES),
@@ -88,7 +88,7 @@ impl<P: Platform> Devices<P> {
 
 /// Refuses a device that holds data or a superblock, which would be lost.
 pub(super) async fn refuse_used(env: &Env, name: &Name, device: &BoxDevice) -> IoResult {
-    let refused = |what: String| Err(IoError::new(Kind::Invalid, what).on(name.to_string()));
+    let refused = |what: String| Err(IoError::new(IoErrorKind::Invalid, what).on(name.to_string()));
     if let Some(found) = raid::examine(env, device).await? {
         return refused(format!(
             "belongs to array {}; give --yes to lose that",

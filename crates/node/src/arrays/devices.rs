@@ -1,48 +1,48 @@
 //! The devices of a node: all of the configuration, and the open ones among them.
 
-use super::running::Running;
+use super::running::RunningArray;
 use crate::leaf::Leaf;
-use crate::place::Opened;
+use crate::place::OpenedPlace;
 use crate::platform::Platform;
 use block::{Deadline, Device as _, Env, Nanos};
 use control::config::{self, Config, Name};
 use control::memory;
 use control::plan::Change;
-use origin::Identity;
+use origin::DeviceIdentity;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// The devices and arrays of the configuration, and the open ones among them.
-pub struct Devices<P: Platform> {
+pub struct OpenDevices<P: Platform> {
     pub(crate) platform: P,
     config: RefCell<Rc<Config>>,
-    pub(crate) open: RefCell<BTreeMap<Name, Opened<P>>>,
+    pub(crate) open: RefCell<BTreeMap<Name, OpenedPlace<P>>>,
     /// Names of devices that are being opened or released.
     pub(super) leased: RefCell<BTreeSet<Name>>,
-    pub(crate) running: RefCell<Vec<Rc<Running>>>,
+    pub(crate) running: RefCell<Vec<Rc<RunningArray>>>,
     /// Arrays that failed to start at the last attempt, each with the reason.
     pub(crate) inactive: RefCell<BTreeMap<Name, (config::Array, String)>>,
     pub(super) stopped: Cell<bool>,
-    pub(super) itself: Weak<Devices<P>>,
+    pub(super) itself: Weak<OpenDevices<P>>,
 }
 
 /// A device or an array of the configuration.
 #[derive(Clone)]
-pub enum Source {
+pub enum DeviceSource {
     /// A single device.
     Device(Box<config::Device>),
     /// An array.
     Array(Box<config::Array>),
 }
 
-impl Source {
+impl DeviceSource {
     /// The name in the configuration.
     pub fn name(&self) -> &Name {
         match self {
-            Source::Device(device) => &device.name.value,
-            Source::Array(array) => &array.name.value,
+            DeviceSource::Device(device) => &device.name.value,
+            DeviceSource::Array(array) => &array.name.value,
         }
     }
 
@@ -52,18 +52,18 @@ impl Source {
             let path = d.path.as_ref().map(|path| path.value.clone());
             (path, d.nbd.as_ref().map(|uri| uri.value.clone()))
         };
-        matches!(self, Source::Device(known) if place(known) == place(device))
+        matches!(self, DeviceSource::Device(known) if place(known) == place(device))
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
-        matches!(self, Source::Device(device) if device.read_only.value)
+        matches!(self, DeviceSource::Device(device) if device.read_only.value)
     }
 }
 
-impl<P: Platform> Devices<P> {
+impl<P: Platform> OpenDevices<P> {
     /// Makes the devices of `config`, all closed.
-    pub fn new(config: &Config, platform: P) -> Rc<Devices<P>> {
-        Rc::new_cyclic(|itself| Devices {
+    pub fn new(config: &Config, platform: P) -> Rc<OpenDevices<P>> {
+        Rc::new_cyclic(|itself| OpenDevices {
             platform,
             config: RefCell::new(Rc::new(config.clone())),
             open: RefCell::default(),
@@ -116,7 +116,7 @@ impl<P: Platform> Devices<P> {
 
     /// Reopens the place of a device, which stays in use.
     pub(crate) async fn reopen_place(&self, name: &Name, limit: Nanos) -> Result<(), String> {
-        let again = self.open.borrow().get(name).and_then(Opened::again);
+        let again = self.open.borrow().get(name).and_then(OpenedPlace::again);
         let again = again.ok_or("it cannot be opened again while it is used")?;
         let opening = again.reopen(&self.platform);
         let timer = self.env().timer;
@@ -134,7 +134,7 @@ impl<P: Platform> Devices<P> {
     }
 
     /// The identity of an open device.
-    pub(crate) fn identity(&self, name: &Name) -> Result<Identity, String> {
+    pub(crate) fn identity(&self, name: &Name) -> Result<DeviceIdentity, String> {
         let open = self.open.borrow();
         let opened = open.get(name).ok_or("it is not open")?;
         Ok(opened.identity.clone())

@@ -4,17 +4,17 @@
 //!     a name is in `open`, leased or free; a lease is taken before the first await
 //!     a lease that is not kept closes its device, and the members too if it is an array
 
-use super::devices::Devices;
-use crate::place::{Opened, Role};
+use super::devices::OpenDevices;
+use crate::place::{OpenedPlace, RawRole};
 use crate::platform::Platform;
-use block::{IoError, IoResult, Kind};
+use block::{IoError, IoErrorKind, IoResult};
 use control::config::Name;
 use std::ops::Deref;
 use std::rc::Rc;
 
 /// A name that has no other user, until this is dropped.
 pub(super) struct Reserved<P: Platform> {
-    devices: Rc<Devices<P>>,
+    devices: Rc<OpenDevices<P>>,
     name: Name,
 }
 
@@ -28,13 +28,14 @@ impl<P: Platform> Drop for Reserved<P> {
 /// closed in the background. [`Lease::release`] waits for the end of that.
 pub struct Lease<P: Platform> {
     /// `None` once the device is kept or released.
-    held: Option<(Reserved<P>, Opened<P>)>,
+    held: Option<(Reserved<P>, OpenedPlace<P>)>,
 }
 
-impl<P: Platform> Devices<P> {
+impl<P: Platform> OpenDevices<P> {
     /// Takes the right to open `name`.
-    pub(super) fn reserve(&self, name: &Name, role: Role) -> IoResult<Reserved<P>> {
-        let denied = |what: String| Err(IoError::new(Kind::Denied, what).on(name.to_string()));
+    pub(super) fn reserve(&self, name: &Name, role: RawRole) -> IoResult<Reserved<P>> {
+        let denied =
+            |what: String| Err(IoError::new(IoErrorKind::Denied, what).on(name.to_string()));
         if let Some(open) = self.open.borrow().get(name) {
             let role = open.role.name();
             return denied(format!("is in use as {role}; give each use its own device"));
@@ -53,7 +54,7 @@ impl<P: Platform> Devices<P> {
 }
 
 impl<P: Platform> Lease<P> {
-    pub(super) fn new(reserved: Reserved<P>, opened: Opened<P>) -> Lease<P> {
+    pub(super) fn new(reserved: Reserved<P>, opened: OpenedPlace<P>) -> Lease<P> {
         Lease {
             held: Some((reserved, opened)),
         }
@@ -65,7 +66,7 @@ impl<P: Platform> Lease<P> {
         &reserved.name
     }
 
-    /// Puts the device into use, until [`Devices::close`].
+    /// Puts the device into use, until [`OpenDevices::close`].
     pub fn keep(mut self) {
         let (reserved, opened) = self.held.take().expect("held until it is used up");
         let mut open = reserved.devices.open.borrow_mut();
@@ -88,16 +89,16 @@ impl<P: Platform> Lease<P> {
     }
 }
 
-async fn give_up<P: Platform>(reserved: Reserved<P>, opened: Opened<P>) {
+async fn give_up<P: Platform>(reserved: Reserved<P>, opened: OpenedPlace<P>) {
     drop(opened);
     // An array started for this lease is closed; its events report errors.
     let _ = reserved.devices.close(&reserved.name).await;
 }
 
 impl<P: Platform> Deref for Lease<P> {
-    type Target = Opened<P>;
+    type Target = OpenedPlace<P>;
 
-    fn deref(&self) -> &Opened<P> {
+    fn deref(&self) -> &OpenedPlace<P> {
         let (_, opened) = self.held.as_ref().expect("held until it is used up");
         opened
     }

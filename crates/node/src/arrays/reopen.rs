@@ -6,17 +6,17 @@
 //!
 //! Invariant: members are reopened ⟹ the old array has no requests in flight on them.
 
-use super::{Devices, Lease, Running, release_all};
+use super::{Lease, OpenDevices, RunningArray, release_all};
 use crate::Later;
-use crate::event::Event;
-use crate::place::Opened;
+use crate::event::NodeEvent;
+use crate::place::OpenedPlace;
 use crate::platform::Platform;
-use block::{BoxDevice, Device as _, IoResult, Kind};
+use block::{BoxDevice, Device as _, IoErrorKind, IoResult};
 use control::config::Name;
-use raid::{MemberState, Report, Start};
+use raid::{ArrayCondition, ArrayStart, MemberState};
 use std::rc::Rc;
 
-impl<P: Platform> Devices<P> {
+impl<P: Platform> OpenDevices<P> {
     /// Reassembles `name` if needed. Returns true if the device or array can be used again.
     pub(super) fn reopen<'a>(&'a self, name: &'a Name) -> Later<'a, IoResult<bool>> {
         Box::pin(async move {
@@ -50,7 +50,7 @@ impl<P: Platform> Devices<P> {
     }
 
     /// The members in sync: no other member has all data of the array.
-    fn needed(&self, running: &Running, report: &Report) -> Vec<Name> {
+    fn needed(&self, running: &RunningArray, report: &ArrayCondition) -> Vec<Name> {
         let open = self.open.borrow();
         let has = |name: &Name| {
             let role = running.role(name.as_str(), &open).ok()?;
@@ -61,14 +61,14 @@ impl<P: Platform> Devices<P> {
     }
 
     /// True if the device `name` is open and can be read.
-    async fn answers(&self, running: &Running, name: &Name) -> bool {
+    async fn answers(&self, running: &RunningArray, name: &Name) -> bool {
         let leaf = self.open.borrow().get(name).map(|o| o.leaf.clone());
         let Some(leaf) = leaf else { return false };
         let device = BoxDevice::new(leaf);
         self.examine(&running.config, &device).await.is_ok()
     }
 
-    async fn any_answers(&self, running: &Running, names: &[Name]) -> bool {
+    async fn any_answers(&self, running: &RunningArray, names: &[Name]) -> bool {
         for name in names {
             if self.answers(running, name).await {
                 return true;
@@ -79,11 +79,11 @@ impl<P: Platform> Devices<P> {
 
     /// Reopens a device that comes back in no other way, in place of the one open under this name.
     /// Any other device comes back by itself, and the caller waits.
-    async fn open_again(&self, running: &Running, name: &Name) -> bool {
+    async fn open_again(&self, running: &RunningArray, name: &Name) -> bool {
         let Some(source) = self.find(name) else {
             return false;
         };
-        let open = self.open.borrow().get(name).map(Opened::must_reopen);
+        let open = self.open.borrow().get(name).map(OpenedPlace::must_reopen);
         if open == Some(false) {
             return false;
         }
@@ -93,14 +93,14 @@ impl<P: Platform> Devices<P> {
     }
 
     /// Reassembles an array from the members that are present.
-    async fn reassemble(&self, running: &Rc<Running>) -> IoResult {
+    async fn reassemble(&self, running: &Rc<RunningArray>) -> IoResult {
         running.place.pause().await;
         let result = self.exchange(running).await;
         running.place.resume();
         result
     }
 
-    async fn exchange(&self, running: &Rc<Running>) -> IoResult {
+    async fn exchange(&self, running: &Rc<RunningArray>) -> IoResult {
         let config = &self.array_of(running);
         running.array().release().await;
         running.outdated.set(true);
@@ -113,18 +113,20 @@ impl<P: Platform> Devices<P> {
         let (out, all): (Vec<_>, _) = members.into_iter().partition(|m| is_out(m.name()));
         release_all(out).await;
         let started = self
-            .start(config, &all, &mut absent, Start::default())
+            .start(config, &all, &mut absent, ArrayStart::default())
             .await;
         let swapped = started.and_then(|array| match running.ended.get() {
             false => running.place.swap(array),
-            true => Err(array.geometry().error(Kind::Gone, "was closed meanwhile")),
+            true => Err(array
+                .geometry()
+                .error(IoErrorKind::Gone, "was closed meanwhile")),
         });
         if let Err(error) = swapped {
             release_all(all).await;
             return Err(error);
         }
         self.report_absent(config, &absent);
-        self.platform.event(Event::ArrayReassembled {
+        self.platform.event(NodeEvent::ArrayReassembled {
             array: config.name.value.clone(),
         });
         all.into_iter().for_each(Lease::keep);
@@ -135,12 +137,12 @@ impl<P: Platform> Devices<P> {
 }
 
 /// Number of failed requests of all members.
-fn errors(report: &Report) -> u64 {
+fn errors(report: &ArrayCondition) -> u64 {
     let counts = report.members.iter().map(|member| member.counts);
     counts.map(|c| c.read_errors + c.write_errors).sum()
 }
 
-impl Running {
+impl RunningArray {
     /// True if the array has a fault that it does not recover from by itself.
     pub(super) fn is_troubled(&self) -> bool {
         let report = self.array().report();

@@ -1,7 +1,7 @@
 //! The state of a running array.
 
 use crate::leaf::Leaf;
-use crate::place::Opened;
+use crate::place::OpenedPlace;
 use crate::platform::Platform;
 use block::{Device as _, Driver, Nanos};
 use control::config::{self, Name};
@@ -24,7 +24,7 @@ pub(super) struct Exchange {
 }
 
 /// An array that runs.
-pub(crate) struct Running {
+pub(crate) struct RunningArray {
     /// The device of the array's user, kept through each reassembly.
     pub(super) place: Swappable<Array>,
     pub(crate) config: config::Array,
@@ -32,7 +32,7 @@ pub(crate) struct Running {
     pub(crate) by_hand: RefCell<BTreeSet<Name>>,
     /// The exchange of a member whose end is not in the configuration yet.
     pub(super) exchange: RefCell<Option<Exchange>>,
-    pub(crate) scrub: RefCell<Option<control::status::Scrub>>,
+    pub(crate) scrub: RefCell<Option<control::status::ScrubStatus>>,
     /// No automatic scrub begins before this time, after one has failed.
     pub(super) scrub_again: Cell<Nanos>,
     /// Number of events already reported to the platform.
@@ -46,7 +46,7 @@ pub(crate) struct Running {
     pub(super) ended: Cell<bool>,
 }
 
-impl Running {
+impl RunningArray {
     /// The present array.
     pub(crate) fn array(&self) -> Array {
         self.place.device()
@@ -56,7 +56,7 @@ impl Running {
     pub(crate) fn role<P: Platform>(
         &self,
         member: &str,
-        open: &BTreeMap<Name, Opened<P>>,
+        open: &BTreeMap<Name, OpenedPlace<P>>,
     ) -> Result<usize, String> {
         let report = self.array().report();
         if let Ok(number) = member.parse::<usize>()

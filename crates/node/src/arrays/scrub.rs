@@ -7,12 +7,12 @@
 //!
 //! A scrub that was cut short, by a restart too, starts over from the front.
 
-use super::{Devices, Running};
+use super::{OpenDevices, RunningArray};
 use crate::nanos;
 use crate::platform::Platform;
 use block::Nanos;
 use control::check::shares;
-use control::status::Scrub;
+use control::status::ScrubStatus;
 use raid::{Level, Scrubbed};
 use std::rc::Rc;
 
@@ -33,7 +33,7 @@ fn due(interval: u64, level: Level, scrubbed: Scrubbed, now: u64) -> Option<u64>
     is_wanted.then(|| due.saturating_sub(now))
 }
 
-impl Running {
+impl RunningArray {
     pub(crate) fn is_scrubbed(&self) -> bool {
         let scrub = self.scrub.borrow();
         scrub.as_ref().is_some_and(|scrub| scrub.running)
@@ -50,9 +50,9 @@ impl Running {
     }
 }
 
-impl<P: Platform> Devices<P> {
+impl<P: Platform> OpenDevices<P> {
     /// Begins a scrub if one is due.
-    pub(super) async fn scrub_if_due(&self, running: &Rc<Running>) {
+    pub(super) async fn scrub_if_due(&self, running: &Rc<RunningArray>) {
         let array = running.array();
         let (scrubbed, now) = (array.report().scrubbed, self.platform.time_of_day());
         let (_, Some(due)) = running.scrubs(now) else {
@@ -78,7 +78,7 @@ impl<P: Platform> Devices<P> {
     }
 
     /// True if a scrub runs on an array that shares a controller or a device with this one.
-    fn is_neighbour_scrubbed(&self, running: &Running) -> bool {
+    fn is_neighbour_scrubbed(&self, running: &RunningArray) -> bool {
         let name = &running.config.name.value;
         let all = self.running.borrow();
         let mut scrubbed = all.iter().filter(|other| other.is_scrubbed());
@@ -95,10 +95,10 @@ impl<P: Platform> Devices<P> {
         Ok(())
     }
 
-    fn begin_scrub(&self, running: Rc<Running>, repair: bool) {
-        *running.scrub.borrow_mut() = Some(Scrub {
+    fn begin_scrub(&self, running: Rc<RunningArray>, repair: bool) {
+        *running.scrub.borrow_mut() = Some(ScrubStatus {
             running: true,
-            ..Scrub::default()
+            ..ScrubStatus::default()
         });
         let (platform, timer) = (self.platform.clone(), self.env().timer);
         self.env().spawn.spawn(async move {
@@ -116,16 +116,16 @@ impl<P: Platform> Devices<P> {
                 running.scrub_again.set(timer.now() + AGAIN);
             }
             let scrub = match ended {
-                Ok(found) => Scrub {
+                Ok(found) => ScrubStatus {
                     running: false,
                     mismatches: found.mismatches,
                     repaired: found.repaired,
                     unreadable: found.unreadable,
                     error: None,
                 },
-                Err(error) => Scrub {
+                Err(error) => ScrubStatus {
                     error: Some(error.to_string()),
-                    ..Scrub::default()
+                    ..ScrubStatus::default()
                 },
             };
             *running.scrub.borrow_mut() = Some(scrub);

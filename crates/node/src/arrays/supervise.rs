@@ -5,14 +5,14 @@
 
 use super::create::refuse_used;
 use super::running::Exchange;
-use super::{Devices, Running};
-use crate::event::Event;
-use crate::place::{Opened, Role};
+use super::{OpenDevices, RunningArray};
+use crate::event::NodeEvent;
+use crate::place::{OpenedPlace, RawRole};
 use crate::platform::Platform;
-use block::{BoxDevice, Device as _, IoResult, Kind, Nanos};
+use block::{BoxDevice, Device as _, IoErrorKind, IoResult, Nanos};
 use control::config::{self, Name};
 use control::plan::Change;
-use control::protocol::Request;
+use control::protocol::ControlRequest;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
@@ -35,15 +35,15 @@ fn later(now: Nanos, pause: Nanos, most: Nanos) -> (Nanos, Nanos) {
     (now + pause, pause)
 }
 
-impl<P: Platform> Devices<P> {
+impl<P: Platform> OpenDevices<P> {
     /// Supervises all arrays, until they are stopped.
-    pub(crate) async fn supervise(self: Rc<Devices<P>>) {
+    pub(crate) async fn supervise(self: Rc<OpenDevices<P>>) {
         let env = self.env();
-        let mut supervised: Vec<Weak<Running>> = Vec::new();
+        let mut supervised: Vec<Weak<RunningArray>> = Vec::new();
         while !self.stopped.get() {
             supervised.retain(|running| running.strong_count() > 0);
             for running in self.running.borrow().iter() {
-                let known = |weak: &Weak<Running>| weak.as_ptr() == Rc::as_ptr(running);
+                let known = |weak: &Weak<RunningArray>| weak.as_ptr() == Rc::as_ptr(running);
                 if !supervised.iter().any(known) {
                     supervised.push(Rc::downgrade(running));
                     let (devices, running) = (self.clone(), running.clone());
@@ -54,7 +54,7 @@ impl<P: Platform> Devices<P> {
         }
     }
 
-    async fn supervise_one(self: Rc<Devices<P>>, running: Rc<Running>) {
+    async fn supervise_one(self: Rc<OpenDevices<P>>, running: Rc<RunningArray>) {
         let timer = self.env().timer;
         let mut pauses = Pauses::new();
         while !running.ended.get() {
@@ -68,7 +68,7 @@ impl<P: Platform> Devices<P> {
     }
 
     /// Brings lost members that answer again back into the array.
-    async fn rediscover(&self, running: &Rc<Running>, pauses: &mut Pauses) {
+    async fn rediscover(&self, running: &Rc<RunningArray>, pauses: &mut Pauses) {
         let now = self.env().timer.now();
         let report = running.array().report();
         let lost = |m: &raid::MemberReport| m.state.is_failed();
@@ -84,7 +84,7 @@ impl<P: Platform> Devices<P> {
             // The reason of the silence was reported with the loss.
             let most = match self.bring_back(running, &name).await {
                 Ok(true) => PAUSE_MAX,
-                Err(error) if error.kind() == Kind::Timeout => UNUSABLE_PAUSE_MAX,
+                Err(error) if error.kind() == IoErrorKind::Timeout => UNUSABLE_PAUSE_MAX,
                 _ => continue,
             };
             let now = self.env().timer.now();
@@ -94,17 +94,17 @@ impl<P: Platform> Devices<P> {
 
     /// Reassembles an array that is an origin, once its lost members are back. An array of a pool
     /// stays lost: its lines may be older than the pool's metadata.
-    async fn restore(&self, running: &Rc<Running>, pauses: &mut Pauses) {
+    async fn restore(&self, running: &Rc<RunningArray>, pauses: &mut Pauses) {
         let name = &running.config.name.value;
         let role = self.open.borrow().get(name).map(|opened| opened.role);
         let now = self.env().timer.now();
         let (next, pause) = pauses.get(name).copied().unwrap_or_default();
-        if role != Some(Role::Origin) || now < next || !running.is_troubled() {
+        if role != Some(RawRole::Origin) || now < next || !running.is_troubled() {
             return;
         }
         let restored = self.reopen(name).await;
         if let Err(error) = &restored {
-            self.platform.event(Event::ArrayNotReassembled {
+            self.platform.event(NodeEvent::ArrayNotReassembled {
                 array: name.clone(),
                 why: error.to_string(),
             });
@@ -115,7 +115,7 @@ impl<P: Platform> Devices<P> {
     }
 
     /// Brings `name` back if it was lost and answers. Returns true if it is back.
-    async fn bring_back(&self, running: &Rc<Running>, name: &Name) -> IoResult<bool> {
+    async fn bring_back(&self, running: &Rc<RunningArray>, name: &Name) -> IoResult<bool> {
         let Some(source) = self.find(name) else {
             return Ok(false);
         };
@@ -186,7 +186,7 @@ impl<P: Platform> Devices<P> {
     }
 
     /// Writes the end of an exchange to the configuration.
-    async fn follow_exchange(&self, running: &Rc<Running>) {
+    async fn follow_exchange(&self, running: &Rc<RunningArray>) {
         let Some(exchange) = running.exchange.borrow().clone() else {
             return;
         };
@@ -215,7 +215,7 @@ impl<P: Platform> Devices<P> {
             running.exchange.take();
             return;
         }
-        let request = Request::Exchanged {
+        let request = ControlRequest::Exchanged {
             array: array.to_string(),
             member: member.to_string(),
             device: device.to_string(),
@@ -237,7 +237,8 @@ impl<P: Platform> Devices<P> {
             }
         };
         if let Err(why) = amended {
-            self.platform.event(Event::ExchangeNotKept { array, why });
+            self.platform
+                .event(NodeEvent::ExchangeNotKept { array, why });
             let (next, pause) = later(now, exchange.pause, PAUSE_MAX);
             let mut kept = running.exchange.borrow_mut();
             kept.iter_mut()
@@ -295,14 +296,14 @@ impl<P: Platform> Devices<P> {
         let mut arrays = config.arrays.iter();
         let named = arrays.find(|a| a.name.as_str() == array);
         let members = named.map(|a| &a.members.value[..]).unwrap_or_default();
-        let roles = |running: Rc<Running>| running.array().report().members.len();
+        let roles = |running: Rc<RunningArray>| running.array().report().members.len();
         let roles = self.running(array).map_or(0, roles);
         members.contains(device) || members.len() < roles
     }
 
     /// The device of the member in `role`. For an absent member, the only configured member without
     /// a role, if there is exactly one.
-    fn member_name(&self, running: &Running, role: usize) -> Option<Name> {
+    fn member_name(&self, running: &RunningArray, role: usize) -> Option<Name> {
         let members = running.array().report().members;
         let of = |member: &raid::MemberReport| self.name_of(member.device.as_ref()?);
         if let Some(name) = of(&members[role]) {
@@ -319,7 +320,7 @@ impl<P: Platform> Devices<P> {
         &self,
         array: &str,
         member: &str,
-        source: &super::Source,
+        source: &super::DeviceSource,
         overwrite: bool,
     ) -> Result<(), String> {
         let running = self.running(array)?;
@@ -348,7 +349,7 @@ impl<P: Platform> Devices<P> {
         &self,
         array: &str,
         member: Option<&str>,
-        source: &super::Source,
+        source: &super::DeviceSource,
         overwrite: bool,
     ) -> Result<(), String> {
         let to_message = |error: block::IoError| error.to_string();
@@ -359,9 +360,9 @@ impl<P: Platform> Devices<P> {
             None => None,
         };
         let own = self.members_of(&running).contains(&name);
-        let used = |opened: &Opened<P>| running.uses(&opened.leaf);
+        let used = |opened: &OpenedPlace<P>| running.uses(&opened.leaf);
         let opened = self.open.borrow().get(&name).map(used);
-        let is_device = matches!(source, super::Source::Device(_));
+        let is_device = matches!(source, super::DeviceSource::Device(_));
         if own && is_device && opened == Some(false) {
             // An open export keeps its old size, so the device is closed first.
             drop(self.open.borrow_mut().remove(&name));
@@ -391,9 +392,9 @@ impl<P: Platform> Devices<P> {
 
     async fn give(
         &self,
-        running: &Rc<Running>,
+        running: &Rc<RunningArray>,
         name: &Name,
-        candidate: raid::Candidate,
+        candidate: raid::MemberCandidate,
         role: Option<usize>,
         overwrite: bool,
     ) -> IoResult {
@@ -422,13 +423,13 @@ impl<P: Platform> Devices<P> {
     }
 }
 
-impl Running {
+impl RunningArray {
     /// Reports the events since the last call.
     pub(super) fn report_events<P: Platform>(&self, platform: &P) {
         let (events, count) = self.array().events();
         let new = count.saturating_sub(self.reported.replace(count)) as usize;
         for event in &events[events.len().saturating_sub(new)..] {
-            platform.event(Event::Array {
+            platform.event(NodeEvent::Array {
                 what: event.what.clone(),
             });
         }

@@ -1,19 +1,19 @@
 //! NBD: a volume is an export.
 
-use super::{About, Frontend, nbd_memory};
+use super::{Frontend, VolumeAbout, nbd_memory};
 use crate::Later;
-use crate::event::Event;
+use crate::event::NodeEvent;
 use crate::platform::Platform;
 use block::{Device, Gate, IoResult, Nanos};
 use control::config::Config;
 use control::status::{Nbd, Status};
-use nbd::serve::{CONNECTIONS_MAX, ExportOptions, Limits, Server, connections_for};
+use nbd::serve::{CONNECTIONS_MAX, ExportOptions, NbdServer, ServerLimits, connections_for};
 use std::rc::Rc;
 
 /// An NBD server; its owner has the listeners.
 pub struct NbdFrontend<D: Device> {
     /// The server of all accepted connections.
-    pub server: Rc<Server<D>>,
+    pub server: Rc<NbdServer<D>>,
 }
 
 impl<D: Device> NbdFrontend<D> {
@@ -25,25 +25,25 @@ impl<D: Device> NbdFrontend<D> {
         let connections = connections.map(|number| number.value);
         let connections =
             connections.unwrap_or_else(|| CONNECTIONS_MAX.min(connections_for(memory as u64)));
-        let limits = Limits {
+        let limits = ServerLimits {
             connections_max: connections,
             handshakes_max: connections,
             requests_max: config.daemon.requests.value,
             memory_bytes_max: memory,
-            ..Limits::default()
+            ..ServerLimits::default()
         };
         let events = platform.clone();
         let log = Rc::new(move |line: &str| {
             let what = line.to_owned();
-            events.event(Event::Frontend { what });
+            events.event(NodeEvent::Frontend { what });
         });
-        let server = Server::new(env, limits, None, log)?;
+        let server = NbdServer::new(env, limits, None, log)?;
         Ok(NbdFrontend { server })
     }
 }
 
 impl<D: Device> Frontend<D> for NbdFrontend<D> {
-    fn add(&self, name: &str, gate: Gate<D>, about: &About) -> IoResult {
+    fn add(&self, name: &str, gate: Gate<D>, about: &VolumeAbout) -> IoResult {
         if !about.doors.nbd {
             return Ok(());
         }
@@ -58,7 +58,7 @@ impl<D: Device> Frontend<D> for NbdFrontend<D> {
         &'a self,
         name: &'a str,
         gate: &'a Gate<D>,
-        about: &'a About,
+        about: &'a VolumeAbout,
         grace: Nanos,
     ) -> Later<'a, IoResult> {
         Box::pin(async move {

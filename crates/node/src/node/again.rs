@@ -10,12 +10,12 @@
 
 use super::refusal::{Refusal, refusal};
 use super::write_back::LogDevice;
-use super::{Node, Served};
-use crate::event::Event;
-use crate::log::{FoundLog, Log};
-use crate::place::Role;
+use super::{Node, NodeVolume};
+use crate::event::NodeEvent;
+use crate::log::{FoundLog, OpenLog};
+use crate::place::RawRole;
 use crate::platform::Platform;
-use block::{BoxDevice, Deadline, Device as _, Kind, Nanos};
+use block::{BoxDevice, Deadline, Device as _, IoErrorKind, Nanos};
 use control::config::Name;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
@@ -33,7 +33,7 @@ pub(super) const OPEN_MAX: Nanos = Nanos::from_secs(20);
 const END_MAX: Nanos = Nanos::from_secs(10);
 
 /// The lost devices to reopen.
-enum Lost {
+enum LostPart {
     /// Both devices of the log.
     Log,
     /// These devices of the log, while the other serves.
@@ -82,24 +82,24 @@ impl<P: Platform> Node<P> {
     }
 
     /// Tries to reopen the lost devices of the volume. Returns its name.
-    async fn open_again(&self, name: Name, served: &Served<P>, lost: Lost) -> Name {
+    async fn open_again(&self, name: Name, served: &NodeVolume<P>, lost: LostPart) -> Name {
         let again = match &lost {
-            Lost::Origin => self.devices.reopen_place(&served.origin, OPEN_MAX).await,
-            Lost::Log => match self.any_answers(served).await {
+            LostPart::Origin => self.devices.reopen_place(&served.origin, OPEN_MAX).await,
+            LostPart::Log => match self.any_answers(served).await {
                 Ok(()) => self.open_log_again(&name, served).await,
                 silent => silent,
             },
-            Lost::Copies(devices) => self.take_copies_back(&name, served, devices).await,
+            LostPart::Copies(devices) => self.take_copies_back(&name, served, devices).await,
         };
         // The reason of a failure is in the status; another attempt follows.
         if again.is_ok() {
             let volume = name.clone();
             self.platform.event(match lost {
-                Lost::Origin => Event::OriginReopened {
+                LostPart::Origin => NodeEvent::OriginReopened {
                     volume,
                     origin: served.origin.clone(),
                 },
-                Lost::Log | Lost::Copies(_) => Event::LogReopened { volume },
+                LostPart::Log | LostPart::Copies(_) => NodeEvent::LogReopened { volume },
             });
         }
         name
@@ -107,7 +107,7 @@ impl<P: Platform> Node<P> {
 
     /// Reopens the places of the devices of a stuck log, and waits until one answers. Writes fail
     /// meanwhile; they would wait while the log is opened.
-    async fn any_answers(&self, served: &Served<P>) -> Result<(), Refusal> {
+    async fn any_answers(&self, served: &NodeVolume<P>) -> Result<(), Refusal> {
         let log = served.volume.log();
         let Some(log) = log.filter(|log| log.engine().is_stuck()) else {
             return Ok(());
@@ -133,7 +133,7 @@ impl<P: Platform> Node<P> {
     async fn take_copies_back(
         &self,
         name: &Name,
-        served: &Served<P>,
+        served: &NodeVolume<P>,
         devices: &[Name],
     ) -> Result<(), Refusal> {
         let Some(log) = served.volume.log() else {
@@ -162,7 +162,7 @@ impl<P: Platform> Node<P> {
             return self.devices.reopen_place(device, OPEN_MAX).await;
         }
         let source = self.known(device)?;
-        let lease = self.devices.open(&source, Role::Log).await;
+        let lease = self.devices.open(&source, RawRole::Log).await;
         lease.map_err(refusal)?.keep();
         Ok(())
     }
@@ -171,8 +171,8 @@ impl<P: Platform> Node<P> {
     async fn find_again(
         &self,
         name: &Name,
-        served: &Served<P>,
-        log: &Log<P::Driver>,
+        served: &NodeVolume<P>,
+        log: &OpenLog<P::Driver>,
     ) -> Result<FoundLog<P::Driver>, Refusal> {
         let config = self.devices.config();
         let volume = config.volumes.iter().find(|v| v.name.value == *name);
@@ -198,7 +198,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Opens the volume's log as at a start, in place of the one that lost its devices.
-    async fn open_log_again(&self, name: &Name, served: &Served<P>) -> Result<(), Refusal> {
+    async fn open_log_again(&self, name: &Name, served: &NodeVolume<P>) -> Result<(), Refusal> {
         let (Some(log), config) = (served.volume.log(), self.devices.config()) else {
             return Ok(());
         };
@@ -223,7 +223,7 @@ impl<P: Platform> Node<P> {
         let mut found = self.find_again(name, served, &log).await?;
         let absent = std::mem::take(&mut found.absent);
         let origin = BoxDevice::new(served.volume.cached().clone());
-        let again = Log::open(volume, found, false, self.env(), origin).await;
+        let again = OpenLog::open(volume, found, false, self.env(), origin).await;
         let again = again.map_err(refusal)?;
         served.guard.keep_with(&again);
         // The log lacks the origin's records since the loss of its devices.
@@ -242,18 +242,18 @@ impl<P: Platform> Node<P> {
 }
 
 /// The lost devices of a volume with a log.
-fn lost<P: Platform>(served: &Served<P>) -> Option<Lost> {
+fn lost<P: Platform>(served: &NodeVolume<P>) -> Option<LostPart> {
     let log = served
         .volume
         .log()
         .filter(|_| !served.volume.cached().is_quiesced())?;
     if log.engine().is_stuck() {
-        return Some(Lost::Log);
+        return Some(LostPart::Log);
     }
     let offline = log.offline();
     if !offline.is_empty() && log.engine().is_settled() {
-        return Some(Lost::Copies(offline));
+        return Some(LostPart::Copies(offline));
     }
     let kind = log.engine().trouble_at_origin()?;
-    (kind == Kind::Gone).then_some(Lost::Origin)
+    (kind == IoErrorKind::Gone).then_some(LostPart::Origin)
 }

@@ -4,16 +4,16 @@
 //! change that failed.
 
 use super::refusal::{Refusal, refusal};
-use super::{Node, Pool};
-use crate::arrays::Source;
+use super::{Node, NodePool};
+use crate::arrays::DeviceSource;
 use crate::nanos;
 use crate::platform::Platform;
 use control::check;
 use control::config::{self, At, Attach, Device, Name, VolumeMode};
 use control::doors::Queues;
-use control::place::Place;
+use control::place::BasePlace;
 use control::plan::Change;
-use control::protocol::{NamedOrNew, Request};
+use control::protocol::{ControlRequest, NamedOrNew};
 use drives::catalogue::Drive;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
@@ -38,10 +38,10 @@ impl<P: Platform> Node<P> {
     }
 
     /// The change that adds a device to the configuration; `None` for an array.
-    pub(super) fn known_by(device: &Source) -> Option<Change> {
+    pub(super) fn known_by(device: &DeviceSource) -> Option<Change> {
         match device {
-            Source::Device(device) => Some(Change::PutDevice(device.clone())),
-            Source::Array(_) => None,
+            DeviceSource::Device(device) => Some(Change::PutDevice(device.clone())),
+            DeviceSource::Array(_) => None,
         }
     }
 
@@ -55,10 +55,10 @@ impl<P: Platform> Node<P> {
             let place = self.platform.place(device).await;
             (device.name.value.clone(), place)
         });
-        let places: BTreeMap<Name, Place> = join_all(looking).await.into_iter().collect();
+        let places: BTreeMap<Name, BasePlace> = join_all(looking).await.into_iter().collect();
         let at = |device: &Device| {
             let place = places.get(&device.name.value).cloned();
-            place.unwrap_or_else(|| Place::said(device))
+            place.unwrap_or_else(|| BasePlace::said(device))
         };
         let models: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
         match check::new_problems(&before, &after, &models, &at).first() {
@@ -73,13 +73,13 @@ impl<P: Platform> Node<P> {
     }
 
     /// The device of a request.
-    pub(super) fn named_or_new(&self, device: NamedOrNew) -> Result<Source, Refusal> {
+    pub(super) fn named_or_new(&self, device: NamedOrNew) -> Result<DeviceSource, Refusal> {
         match device {
             NamedOrNew::Named(name) => self.known(&Name::new(&name)?),
             NamedOrNew::New(text) => {
                 let device = Device::parse(&text)?;
                 match self.devices.find(&device.name.value) {
-                    None => Ok(Source::Device(Box::new(device))),
+                    None => Ok(DeviceSource::Device(Box::new(device))),
                     Some(known) if known.is_at(&device) => Ok(known),
                     Some(_) => Err(format!(
                         "the configuration has a device {}; name that, or choose another name",
@@ -91,9 +91,13 @@ impl<P: Platform> Node<P> {
     }
 
     /// The devices of a pool; `new` are the sections of devices that are not known yet.
-    fn devices_of(&self, pool: &config::Pool, new: Vec<String>) -> Result<Vec<Source>, Refusal> {
+    fn devices_of(
+        &self,
+        pool: &config::Pool,
+        new: Vec<String>,
+    ) -> Result<Vec<DeviceSource>, Refusal> {
         let new = new.into_iter().map(NamedOrNew::New);
-        let new: Vec<Source> = new
+        let new: Vec<DeviceSource> = new
             .map(|d| self.named_or_new(d))
             .collect::<Result<_, _>>()?;
         let names = &pool.devices.value;
@@ -161,25 +165,25 @@ impl<P: Platform> Node<P> {
     }
 
     /// Carries out a request.
-    pub(super) async fn change(&self, request: Request) -> Result<(), Refusal> {
+    pub(super) async fn change(&self, request: ControlRequest) -> Result<(), Refusal> {
         match request {
             // These change files of the configuration themselves, or are answered at any time.
-            Request::ReplaceLog { .. }
-            | Request::Status
-            | Request::Configuration
-            | Request::Reload
-            | Request::Change { .. }
-            | Request::Outcome { .. }
-            | Request::Ping
-            | Request::Hold { .. }
-            | Request::Release
-            | Request::CancelJob { .. }
-            | Request::PauseJob { .. }
-            | Request::Observe { .. }
-            | Request::Explain { .. }
-            | Request::Record { .. }
-            | Request::TakeRecords => Ok(()),
-            Request::SetMode {
+            ControlRequest::ReplaceLog { .. }
+            | ControlRequest::Status
+            | ControlRequest::Configuration
+            | ControlRequest::Reload
+            | ControlRequest::Change { .. }
+            | ControlRequest::Outcome { .. }
+            | ControlRequest::Ping
+            | ControlRequest::Hold { .. }
+            | ControlRequest::Release
+            | ControlRequest::CancelJob { .. }
+            | ControlRequest::PauseJob { .. }
+            | ControlRequest::Observe { .. }
+            | ControlRequest::Explain { .. }
+            | ControlRequest::Record { .. }
+            | ControlRequest::TakeRecords => Ok(()),
+            ControlRequest::SetMode {
                 volume,
                 mode,
                 log,
@@ -196,12 +200,12 @@ impl<P: Platform> Node<P> {
                 }
                 self.use_pool(&volume, Some(value), false).await
             }
-            Request::SetOff { volume, off } => self.use_pool(&volume, None, off).await,
-            Request::Quiesce { volume } => self.quiesce(&volume).await,
-            Request::Resume { volume } => self.resume(&volume).await,
-            Request::GrowVolume { volume } => self.grow(&volume).await,
-            Request::Invalidate { volume } => self.invalidate(&volume).await,
-            Request::AddVolume { volume, device } => {
+            ControlRequest::SetOff { volume, off } => self.use_pool(&volume, None, off).await,
+            ControlRequest::Quiesce { volume } => self.quiesce(&volume).await,
+            ControlRequest::Resume { volume } => self.resume(&volume).await,
+            ControlRequest::GrowVolume { volume } => self.grow(&volume).await,
+            ControlRequest::Invalidate { volume } => self.invalidate(&volume).await,
+            ControlRequest::AddVolume { volume, device } => {
                 let volume = config::Volume::parse(&volume)?;
                 if volume.in_force() == VolumeMode::WriteBack {
                     return Err(format!(
@@ -229,12 +233,12 @@ impl<P: Platform> Node<P> {
                 self.note_all(&changes);
                 Ok(())
             }
-            Request::Attach { attach } => self.attach(Attach::parse(&attach)?).await,
-            Request::RemoveVolume { volume } => {
+            ControlRequest::Attach { attach } => self.attach(Attach::parse(&attach)?).await,
+            ControlRequest::RemoveVolume { volume } => {
                 let volume = Name::new(&volume)?;
                 self.apply(&Change::RemoveVolume(volume)).await
             }
-            Request::AddPool { pool, devices } => {
+            ControlRequest::AddPool { pool, devices } => {
                 let pool = config::Pool::parse(&pool)?;
                 let devices = self.devices_of(&pool, devices)?;
                 let known = devices.iter().filter_map(Self::known_by);
@@ -245,11 +249,11 @@ impl<P: Platform> Node<P> {
                 self.note_all(&changes);
                 Ok(())
             }
-            Request::RemovePool { pool } => {
+            ControlRequest::RemovePool { pool } => {
                 let pool = self.pool(&pool)?.name.clone();
                 self.apply(&Change::RemovePool(pool)).await
             }
-            Request::AddDevice { pool, device } => {
+            ControlRequest::AddDevice { pool, device } => {
                 let pool = self.pool(&pool)?.name.clone();
                 let source = self.named_or_new(device)?;
                 let given = Change::GivePoolDevice {
@@ -263,19 +267,19 @@ impl<P: Platform> Node<P> {
                 self.note_all(&changes);
                 Ok(())
             }
-            Request::RemoveDevice { pool, device } => {
+            ControlRequest::RemoveDevice { pool, device } => {
                 let pool = self.pool(&pool)?.name.clone();
                 let device = Name::new(&device)?;
                 self.apply(&Change::TakePoolDevice { pool, device }).await
             }
-            Request::ReadmitDevice { pool, device } => {
+            ControlRequest::ReadmitDevice { pool, device } => {
                 let (pool, device) = (Name::new(&pool)?, Name::new(&device)?);
                 self.readmit(&pool, &device).await
             }
-            Request::FailMember { array, member } => {
+            ControlRequest::FailMember { array, member } => {
                 self.devices.fail_member(&array, &member).await
             }
-            Request::AddMember {
+            ControlRequest::AddMember {
                 array,
                 device,
                 overwrite,
@@ -301,7 +305,7 @@ impl<P: Platform> Node<P> {
                 self.note_all(&changes);
                 Ok(())
             }
-            Request::ReplaceMember {
+            ControlRequest::ReplaceMember {
                 array,
                 member,
                 device,
@@ -325,7 +329,7 @@ impl<P: Platform> Node<P> {
                 self.note_all(&changes);
                 Ok(())
             }
-            Request::Exchanged {
+            ControlRequest::Exchanged {
                 array,
                 member,
                 device,
@@ -338,7 +342,7 @@ impl<P: Platform> Node<P> {
                 };
                 self.devices.end_exchange(&change).await
             }
-            Request::Scrub { array, repair } => {
+            ControlRequest::Scrub { array, repair } => {
                 self.devices.scrub(&array, repair)?;
                 self.look_at_jobs();
                 Ok(())
@@ -404,7 +408,7 @@ impl<P: Platform> Node<P> {
             }
             Change::TakePoolDevice { pool, device } => {
                 let taken = self.remove_device(pool, device).await;
-                let has = |pool: &Pool<P::Driver>| pool.devices.borrow().contains_key(device);
+                let has = |pool: &NodePool<P::Driver>| pool.devices.borrow().contains_key(device);
                 if taken.is_ok() || !self.pool(pool.as_str()).is_ok_and(|pool| has(&pool)) {
                     self.note(change);
                 }

@@ -2,58 +2,60 @@
 
 use super::Node;
 use super::refusal::Refusal;
-use crate::event::Event;
+use crate::event::NodeEvent;
 use crate::platform::Platform;
-use crate::report::Session;
+use crate::report::ReportSession;
 use block::IoError;
-use control::protocol::{Reply, Request, Running};
-use control::serve::Handler;
+use control::protocol::{ControlRequest, Reply, RunningConfiguration};
+use control::serve::RequestHandler;
 use std::rc::Rc;
 
 /// The control socket's view of a node.
 pub struct Controlled<P: Platform>(pub Rc<Node<P>>);
 
-impl<P: Platform> Handler for Controlled<P> {
-    type Session = Session;
+impl<P: Platform> RequestHandler for Controlled<P> {
+    type Session = ReportSession;
 
-    async fn handle(&self, request: Request, session: &mut Session) -> Reply {
+    async fn handle(&self, request: ControlRequest, session: &mut ReportSession) -> Reply {
         let node = &self.0;
         let answer = match &request {
-            Request::Status => Some(Ok(Reply::Status(Box::new(node.report(session))))),
-            Request::Configuration => {
+            ControlRequest::Status => Some(Ok(Reply::Status(Box::new(node.report(session))))),
+            ControlRequest::Configuration => {
                 let config = node.devices.config();
-                Some(Ok(Reply::Configuration(Running {
+                Some(Ok(Reply::Configuration(RunningConfiguration {
                     text: config.text(),
                     files: config.files.iter().cloned().collect(),
                 })))
             }
-            Request::Observe { volume } => {
+            ControlRequest::Observe { volume } => {
                 let observed = node.observe(volume);
                 Some(observed.map(|observed| Reply::Observed(Box::new(observed))))
             }
-            Request::Explain { volume, range } => {
+            ControlRequest::Explain { volume, range } => {
                 let explained = node.explain(volume, *range).await;
                 Some(explained.map(|explained| Reply::Explained(Box::new(explained))))
             }
-            Request::Record { volume } => Some(node.record(volume, session).map(|()| Reply::Done)),
-            Request::TakeRecords => Some(node.take_records(session)),
-            Request::Ping => Some(Ok(Reply::Done)),
+            ControlRequest::Record { volume } => {
+                Some(node.record(volume, session).map(|()| Reply::Done))
+            }
+            ControlRequest::TakeRecords => Some(node.take_records(session)),
+            ControlRequest::Ping => Some(Ok(Reply::Done)),
             _ => None,
         };
         if let Some(answer) = answer {
             return answer.unwrap_or_else(Reply::Error);
         }
         match request {
-            Request::Change { change, temporary } => {
+            ControlRequest::Change { change, temporary } => {
                 let accepted = node.take_change(*change, temporary).await;
                 accepted.map_or_else(Reply::Error, Reply::Accepted)
             }
-            Request::Outcome { change } => node.queue.look(&change),
-            Request::Hold { volume, forget } => {
+            ControlRequest::Outcome { change } => node.queue.look(&change),
+            ControlRequest::Hold { volume, forget } => {
                 let held = node.hold(volume, forget, session).await;
                 held.map_or_else(Reply::Error, |()| Reply::Done)
             }
-            Request::Release => match session.hold.take() {
+            ControlRequest::Release => match session.hold.take() {
                 Some(hold) => hold.release().await,
                 None => Reply::Error("this connection holds no volume; see `hold`".into()),
             },
@@ -66,18 +68,20 @@ impl<P: Platform> Handler for Controlled<P> {
 
     fn cannot_accept(&self, error: &IoError) {
         let what = format!("control connections wait: {error}");
-        self.0.platform.event(Event::Frontend { what });
+        self.0.platform.event(NodeEvent::Frontend { what });
     }
 }
 
 impl<P: Platform> Node<P> {
     /// Carries out a request that may concern the running change, or that resumes a volume.
-    pub(super) async fn at_once(self: &Rc<Self>, request: &Request) -> Option<Reply> {
+    pub(super) async fn at_once(self: &Rc<Self>, request: &ControlRequest) -> Option<Reply> {
         let done = match request {
             _ if self.stopped.get() => return None,
-            Request::PauseJob { job, paused } => self.pause(job, *paused),
-            Request::CancelJob { job } => self.cancel(job).await,
-            Request::Resume { volume } if !self.queue.is_about(volume) => self.resume(volume).await,
+            ControlRequest::PauseJob { job, paused } => self.pause(job, *paused),
+            ControlRequest::CancelJob { job } => self.cancel(job).await,
+            ControlRequest::Resume { volume } if !self.queue.is_about(volume) => {
+                self.resume(volume).await
+            }
             _ => return None,
         };
         let made = |()| Reply::Made(self.made(request, false, &self.devices.config().files));
@@ -87,7 +91,7 @@ impl<P: Platform> Node<P> {
     /// Accepts a change without waiting for its end. Returns the name of the change.
     async fn take_change(
         self: &Rc<Self>,
-        request: Request,
+        request: ControlRequest,
         temporary: bool,
     ) -> Result<String, Refusal> {
         if !request.is_change() {
@@ -97,7 +101,7 @@ impl<P: Platform> Node<P> {
             return Ok(self.note_outcome(reply));
         }
         match &request {
-            Request::ReplaceMember { array, member, .. }
+            ControlRequest::ReplaceMember { array, member, .. }
                 if temporary && self.is_in_sync(array, member) =>
             {
                 return Err(
@@ -108,7 +112,7 @@ impl<P: Platform> Node<P> {
             }
             // The supervision of arrays sends this request; it must not wait, and sends another
             // later.
-            Request::Exchanged { .. } if self.queue.is_busy() => {
+            ControlRequest::Exchanged { .. } if self.queue.is_busy() => {
                 return Err("another change is going on; it is tried again".into());
             }
             _ => (),

@@ -2,7 +2,7 @@
 
 use block::{Nanos, Signal};
 use control::job::{Job, JobKind, JobName, JobState};
-use raid::Progress;
+use raid::MaintenanceProgress;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -10,13 +10,13 @@ use std::rc::Rc;
 /// The jobs of a node.
 #[derive(Default)]
 pub struct Jobs {
-    pub(super) running: BTreeMap<JobName, Seen>,
+    pub(super) running: BTreeMap<JobName, SeenJob>,
     pub(super) ended: VecDeque<Job>,
     pub(super) cancelled: BTreeSet<JobName>,
 }
 
 /// A running job, as of the last look.
-pub(super) struct Seen {
+pub(super) struct SeenJob {
     pub(super) began: Nanos,
     pub(super) job: Job,
     /// The role of a rebuilt or replaced member, and the device in the role at the first look.
@@ -78,17 +78,17 @@ impl Detaching {
     }
 }
 
-fn percent(progress: &Progress) -> f64 {
+fn percent(progress: &MaintenanceProgress) -> f64 {
     100.0 * progress.done.0 as f64 / progress.total.0.max(1) as f64
 }
 
-impl Seen {
-    pub(super) fn new(now: Nanos, kind: JobKind, of: &str, about: String) -> Seen {
+impl SeenJob {
+    pub(super) fn new(now: Nanos, kind: JobKind, of: &str, about: String) -> SeenJob {
         let name = JobName {
             kind,
             of: of.into(),
         };
-        Seen {
+        SeenJob {
             began: now,
             job: Job {
                 name: name.to_string(),
@@ -105,7 +105,7 @@ impl Seen {
         }
     }
 
-    pub(super) fn at(mut self, progress: &Progress, now: Nanos) -> Seen {
+    pub(super) fn at(mut self, progress: &MaintenanceProgress, now: Nanos) -> SeenJob {
         self.began = progress.began;
         self.job.percent = Some(percent(progress));
         self.job.left_s = progress.left(now).map(|left| left.as_secs_f64());

@@ -8,10 +8,10 @@
 //! before each report.
 
 use super::Node;
-use super::job::{Detaching, Seen};
+use super::job::{Detaching, SeenJob};
 use super::refusal::Refusal;
-use crate::arrays::Running;
-use crate::event::Event;
+use crate::arrays::RunningArray;
+use crate::event::NodeEvent;
 use crate::platform::Platform;
 use block::Nanos;
 use control::config::Name;
@@ -23,7 +23,7 @@ use std::rc::Rc;
 const ENDED_MAX: usize = 16;
 
 /// The running jobs of an array.
-fn of_array(running: &Running, now: Nanos) -> Vec<Seen> {
+fn of_array(running: &RunningArray, now: Nanos) -> Vec<SeenJob> {
     let report = running.array().report();
     let name = running.config.name.as_str();
     let mut found = Vec::new();
@@ -36,7 +36,7 @@ fn of_array(running: &Running, now: Nanos) -> Vec<Seen> {
             Some(role) => (JobKind::Rebuild, format!("member {role} is filled")),
             None => (JobKind::Resync, "copies are compared after a crash".into()),
         };
-        let mut seen = Seen::new(now, kind, name, about).at(&progress, now);
+        let mut seen = SeenJob::new(now, kind, name, about).at(&progress, now);
         seen.role = progress.role.map(|role| {
             let device = report.members[role].device.as_deref().map(Rc::from);
             (role, device)
@@ -45,7 +45,7 @@ fn of_array(running: &Running, now: Nanos) -> Vec<Seen> {
     }
     if running.is_scrubbed() {
         let about = "copies, or data and parity, are compared".into();
-        let seen = Seen::new(now, JobKind::Scrub, name, about);
+        let seen = SeenJob::new(now, JobKind::Scrub, name, about);
         found.push(match running.array().scrubbing() {
             Some(progress) => seen.at(&progress, now),
             None => seen,
@@ -55,11 +55,11 @@ fn of_array(running: &Running, now: Nanos) -> Vec<Seen> {
 }
 
 impl<P: Platform> Node<P> {
-    fn of_volumes(&self, now: Nanos) -> Vec<Seen> {
+    fn of_volumes(&self, now: Nanos) -> Vec<SeenJob> {
         let detaching = self.detaching.borrow();
         let seen = detaching.iter().map(|(name, detaching)| {
             let about = "what is owed goes to the origin".into();
-            let mut seen = Seen::new(now, JobKind::Detach, name.as_str(), about);
+            let mut seen = SeenJob::new(now, JobKind::Detach, name.as_str(), about);
             if let Some(log) = self.log_status(name).filter(|_| detaching.owed > 0) {
                 let owed = log.dirty_bytes.min(detaching.owed);
                 seen.job.percent = Some(100.0 - 100.0 * owed as f64 / detaching.owed as f64);
@@ -74,7 +74,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// The state of the log of `volume`, if there is one.
-    fn log_status(&self, volume: &Name) -> Option<writelog::Status> {
+    fn log_status(&self, volume: &Name) -> Option<writelog::WriteBackStatus> {
         let volumes = self.volumes.borrow();
         volumes.get(volume)?.volume.log_status()
     }
@@ -91,7 +91,7 @@ impl<P: Platform> Node<P> {
     pub(super) fn look_at_jobs(&self) {
         let now = self.env().timer.now();
         let arrays = self.devices.running.borrow().clone();
-        let mut seen: Vec<Seen> = arrays
+        let mut seen: Vec<SeenJob> = arrays
             .iter()
             .flat_map(|array| of_array(array, now))
             .collect();
@@ -136,7 +136,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// The result of a job that was not cancelled.
-    fn outcome(&self, name: &JobName, seen: &Seen) -> (JobState, String) {
+    fn outcome(&self, name: &JobName, seen: &SeenJob) -> (JobState, String) {
         let failed = |why: &str| (JobState::Failed, why.to_owned());
         let done = |what: &str| (JobState::Done, what.to_owned());
         if name.kind == JobKind::Detach {
@@ -217,7 +217,7 @@ impl<P: Platform> Node<P> {
             }
             return Err(why);
         }
-        self.platform.event(Event::JobCancelled {
+        self.platform.event(NodeEvent::JobCancelled {
             job: name.to_string(),
         });
         Ok(())

@@ -3,18 +3,18 @@
 //!
 //! Not here: the beginning of each trouble (`troubles`).
 
-use super::troubles::{List, Losses, Said};
-use super::{Node, Pool, Served};
-use crate::event::Event;
+use super::troubles::{Losses, Said, TroubleList};
+use super::{Node, NodePool, NodeVolume};
+use crate::event::NodeEvent;
 use crate::log::journal_of;
-use crate::place::Role;
+use crate::place::RawRole;
 use crate::platform::Platform;
 use block::{Driver, Nanos};
-use cache::{DeviceState, Fault};
-use control::config::{Bytes, Name};
+use cache::{DeviceFault, DeviceState};
+use control::config::{ByteCount, Name};
 use control::job::{Job, JobKind, JobState};
-use control::status::Array;
-use control::trouble::{Kind, Trouble};
+use control::status::ArrayReport;
+use control::trouble::{Trouble, TroubleKind};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -37,13 +37,13 @@ impl<P: Platform> Node<P> {
             node.try_returns();
             node.look_for_losses();
             for (device, opened) in node.devices.open.borrow().iter() {
-                if opened.role == Role::Origin
+                if opened.role == RawRole::Origin
                     && let Some(now) = opened.has_grown()
                 {
-                    node.platform.event(Event::ExportGrown {
+                    node.platform.event(NodeEvent::ExportGrown {
                         device: device.clone(),
                         place: opened.place.clone(),
-                        now: Bytes(now),
+                        now: ByteCount(now),
                     });
                 }
             }
@@ -67,7 +67,7 @@ impl<P: Platform> Node<P> {
                 };
                 let key = (pool_name.clone(), report.id);
                 if !before.contains(&key) {
-                    self.platform.event(Event::PoolDeviceEjected {
+                    self.platform.event(NodeEvent::PoolDeviceEjected {
                         pool: pool_name.clone(),
                         device: report.name.clone(),
                         fault,
@@ -82,7 +82,7 @@ impl<P: Platform> Node<P> {
         for (name, served) in self.volumes.borrow().iter() {
             if served.volume.has_lost_journal() && losses.journals.insert(name.clone()) {
                 let volume = name.clone();
-                self.platform.event(Event::JournalLost { volume });
+                self.platform.event(NodeEvent::JournalLost { volume });
             }
             let is_stuck = served
                 .volume
@@ -94,7 +94,7 @@ impl<P: Platform> Node<P> {
                 .retain(|(of, device)| of != name || gone.iter().any(|(gone, _)| gone == device));
             for (device, why) in gone {
                 if losses.copies.insert((name.clone(), device.clone())) {
-                    self.platform.event(Event::LogDeviceLost {
+                    self.platform.event(NodeEvent::LogDeviceLost {
                         volume: name.clone(),
                         device,
                         why,
@@ -106,7 +106,7 @@ impl<P: Platform> Node<P> {
                 losses.logs.remove(name);
             } else if losses.logs.insert(name.clone()) {
                 let volume = name.clone();
-                self.platform.event(Event::LogLost { volume });
+                self.platform.event(NodeEvent::LogLost { volume });
             }
         }
     }
@@ -122,12 +122,12 @@ impl<P: Platform> Node<P> {
         for (volume, said) in self.failing.look(now, origins.collect()) {
             let origin = volumes[&volume].origin.clone();
             self.platform.event(match said {
-                Said::Fails(why) => Event::OriginFails {
+                Said::Fails(why) => NodeEvent::OriginFails {
                     volume,
                     origin,
                     why,
                 },
-                Said::Well => Event::OriginWell { volume, origin },
+                Said::Well => NodeEvent::OriginWell { volume, origin },
             });
         }
     }
@@ -136,7 +136,7 @@ impl<P: Platform> Node<P> {
     pub(crate) fn look_at_troubles(&self) -> Vec<Trouble> {
         let now = self.env().timer.now();
         let config = self.devices.config();
-        let mut list = List::default();
+        let mut list = TroubleList::default();
         self.of_waiting(&mut list);
         let volumes = config.volumes.iter();
         let journals = volumes.filter_map(|v| Some((&v.name.value, journal_of(v)?)));
@@ -165,7 +165,7 @@ impl<P: Platform> Node<P> {
             let file = config.files.main().map(|file| file.display().to_string());
             let file = file.unwrap_or_default();
             list.add(
-                Kind::ConfigurationUnreadable,
+                TroubleKind::ConfigurationUnreadable,
                 format!("configuration {file}"),
                 format!("does not read any more: {why}"),
                 format!(
@@ -176,14 +176,14 @@ impl<P: Platform> Node<P> {
         self.troubles.known_for(list.0, now)
     }
 
-    fn of_waiting(&self, list: &mut List) {
+    fn of_waiting(&self, list: &mut TroubleList) {
         for (name, waiting) in self.waiting.borrow().iter() {
             // The volume is being opened for the first time.
             if waiting.why.is_empty() {
                 continue;
             }
             list.add(
-                Kind::VolumeNotServed,
+                TroubleKind::VolumeNotServed,
                 format!("volume {name}"),
                 format!("is not served: {}", waiting.why),
                 format!("mend that, and it is served by itself; or `hotset volume remove {name}`"),
@@ -191,7 +191,7 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    fn of_origin(&self, name: &Name, served: &Served<P>, list: &mut List) {
+    fn of_origin(&self, name: &Name, served: &NodeVolume<P>, list: &mut TroubleList) {
         let origin = &served.origin;
         let open = self.devices.open.borrow();
         let Some(opened) = open.get(origin) else {
@@ -199,7 +199,7 @@ impl<P: Platform> Node<P> {
         };
         if let Some(why) = opened.trouble().or_else(|| self.failing.of(name)) {
             list.add(
-                Kind::OriginFails,
+                TroubleKind::OriginFails,
                 format!("volume {name}"),
                 format!("its origin {origin} fails: {why}"),
                 format!("see to {}, or to what it is reached by", opened.place),
@@ -207,23 +207,23 @@ impl<P: Platform> Node<P> {
         }
         if let Some(now) = opened.grown() {
             list.add(
-                Kind::OriginGrown,
+                TroubleKind::OriginGrown,
                 format!("volume {name}"),
                 format!(
                     "its origin {origin} has grown to {}; what it had is served",
-                    Bytes(now)
+                    ByteCount(now)
                 ),
                 format!("`hotset volume grow {name}`, at which clients connect again"),
             );
         }
     }
 
-    fn of_devices(&self, list: &mut List) {
+    fn of_devices(&self, list: &mut TroubleList) {
         for (name, opened) in self.devices.open.borrow().iter() {
             let wear = opened.wear.get().1;
             if let Some(wear) = wear.filter(|wear| wear.used_percent >= WORN_PERCENT) {
                 list.add(
-                    Kind::DeviceWorn,
+                    TroubleKind::DeviceWorn,
                     format!("device {name}"),
                     format!("has used {}% of its rated endurance", wear.used_percent),
                     "plan its replacement: a new device may be added before the old one is removed",
@@ -245,14 +245,19 @@ impl<P: Platform> Node<P> {
 }
 
 /// Lists the troubles of a volume's log, and of the file beside it.
-fn of_log<P: Platform>(journal: Option<&Name>, name: &Name, served: &Served<P>, list: &mut List) {
+fn of_log<P: Platform>(
+    journal: Option<&Name>,
+    name: &Name,
+    served: &NodeVolume<P>,
+    list: &mut TroubleList,
+) {
     let (Some(log), Some(status)) = (served.volume.log(), served.volume.log_status()) else {
         return;
     };
     let subject = || format!("volume {name}");
     if log.engine().is_stuck() {
         list.add(
-            Kind::LogLost,
+            TroubleKind::LogLost,
             subject(),
             "all devices of its log are lost".to_owned(),
             "mend one of them: the log is opened again by itself",
@@ -269,7 +274,7 @@ fn of_log<P: Platform>(journal: Option<&Name>, name: &Name, served: &Served<P>, 
                  {device} DEVICE`"
             );
             list.add(
-                Kind::LogCopyLost,
+                TroubleKind::LogCopyLost,
                 format!("device {device} of the log of volume {name}"),
                 format!("is lost: {why}"),
                 remedy,
@@ -279,7 +284,7 @@ fn of_log<P: Platform>(journal: Option<&Name>, name: &Name, served: &Served<P>, 
     if let Some(why) = status.trouble.as_ref().filter(|_| !log.engine().is_stuck()) {
         let origin = &served.origin;
         list.add(
-            Kind::WriteBackHalted,
+            TroubleKind::WriteBackHalted,
             subject(),
             format!("nothing of what it owes goes to its origin {origin}: {why}"),
             "mend what fails there; it is tried again",
@@ -289,7 +294,7 @@ fn of_log<P: Platform>(journal: Option<&Name>, name: &Name, served: &Served<P>, 
         && (status.forsaken || !log.had_journal())
     {
         list.add(
-            Kind::JournalLost,
+            TroubleKind::JournalLost,
             subject(),
             format!("its journal {journal} is lost, or was not there at the start"),
             format!(
@@ -302,10 +307,10 @@ fn of_log<P: Platform>(journal: Option<&Name>, name: &Name, served: &Served<P>, 
 }
 
 /// Lists the trouble of a file in `state`, by its name and reason.
-fn of_file(fails: Option<(String, String)>, list: &mut List) {
+fn of_file(fails: Option<(String, String)>, list: &mut TroubleList) {
     if let Some((file, why)) = fails {
         list.add(
-            Kind::StateFails,
+            TroubleKind::StateFails,
             format!("file {file}"),
             format!("cannot be used: {why}"),
             "make room in `state`, or mend its disk; it is tried again",
@@ -313,13 +318,13 @@ fn of_file(fails: Option<(String, String)>, list: &mut List) {
     }
 }
 
-fn of_pool<D: Driver>(known: &[Name], name: &Name, pool: &Pool<D>, list: &mut List) {
+fn of_pool<D: Driver>(known: &[Name], name: &Name, pool: &NodePool<D>, list: &mut TroubleList) {
     of_file(pool.witness.fails(), list);
     let reports = pool.cache.devices();
     let devices = pool.devices.borrow();
     if known.is_empty() && devices.is_empty() {
         list.add(
-            Kind::PoolEmpty,
+            TroubleKind::PoolEmpty,
             format!("pool {name}"),
             "has no device".to_owned(),
             format!("`hotset pool add-device {name} DEVICE`"),
@@ -327,7 +332,7 @@ fn of_pool<D: Driver>(known: &[Name], name: &Name, pool: &Pool<D>, list: &mut Li
     }
     for device in known.iter().filter(|device| !devices.contains_key(*device)) {
         list.add(
-            Kind::PoolDeviceAbsent,
+            TroubleKind::PoolDeviceAbsent,
             format!("device {device} of pool {name}"),
             "was not there, or could not be used, when the pool was opened".to_owned(),
             format!("bring it back, then `hotset pool readmit {name} {device}`"),
@@ -341,8 +346,8 @@ fn of_pool<D: Driver>(known: &[Name], name: &Name, pool: &Pool<D>, list: &mut Li
         let subject = format!("device {device} of pool {name}");
         let readmit = format!("`hotset pool readmit {name} {device}`");
         match fault {
-            Fault::Late => list.add(
-                Kind::PoolDeviceLate,
+            DeviceFault::Late => list.add(
+                TroubleKind::PoolDeviceLate,
                 subject,
                 "answers too slowly, and is gone round".to_owned(),
                 format!(
@@ -350,7 +355,7 @@ fn of_pool<D: Driver>(known: &[Name], name: &Name, pool: &Pool<D>, list: &mut Li
                 ),
             ),
             fault => list.add(
-                Kind::PoolDeviceEjected,
+                TroubleKind::PoolDeviceEjected,
                 subject,
                 format!("was ejected ({})", fault.name()),
                 format!("check it and its cable, then {readmit}; or replace it"),
@@ -359,13 +364,13 @@ fn of_pool<D: Driver>(known: &[Name], name: &Name, pool: &Pool<D>, list: &mut Li
     }
 }
 
-fn of_array(array: &Array, jobs: &[Job], list: &mut List) {
+fn of_array(array: &ArrayReport, jobs: &[Job], list: &mut TroubleList) {
     let name = &array.name;
     let subject = || format!("array {name}");
     let status = format!("`hotset array status {name}` names its members; bring them back");
     if let Some(why) = &array.inactive {
         list.add(
-            Kind::ArrayInactive,
+            TroubleKind::ArrayInactive,
             subject(),
             format!("could not start: {why}"),
             &*status,
@@ -383,14 +388,14 @@ fn of_array(array: &Array, jobs: &[Job], list: &mut List) {
     let lacking: Vec<String> = lacking.collect();
     if let Some(why) = &array.down {
         list.add(
-            Kind::ArrayFailed,
+            TroubleKind::ArrayFailed,
             subject(),
             format!("has failed: {why}"),
             status,
         );
     } else if !lacking.is_empty() {
         list.add(
-            Kind::ArrayDegraded,
+            TroubleKind::ArrayDegraded,
             subject(),
             format!("is {}: {}", array.state, lacking.join(", ")),
             match array.state.as_str() {
@@ -405,7 +410,7 @@ fn of_array(array: &Array, jobs: &[Job], list: &mut List) {
         };
         if let Some(job) = jobs.iter().find(failed) {
             list.add(
-                Kind::RebuildFailed,
+                TroubleKind::RebuildFailed,
                 subject(),
                 format!("the filling of a member has failed: {}", job.about),
                 format!("give another device: `hotset array add {name} DEVICE`"),
@@ -414,9 +419,9 @@ fn of_array(array: &Array, jobs: &[Job], list: &mut List) {
     }
     if array.lost_bytes > 0 {
         list.add(
-            Kind::ArrayDataLost,
+            TroubleKind::ArrayDataLost,
             subject(),
-            format!("has lost {}", Bytes(array.lost_bytes)),
+            format!("has lost {}", ByteCount(array.lost_bytes)),
             "restore what lay there from a copy",
         );
     }

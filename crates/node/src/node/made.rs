@@ -3,14 +3,19 @@
 use super::Node;
 use crate::platform::Platform;
 use control::check::few_lines;
-use control::config::{Attach, Bytes, Device, Pool, Volume};
-use control::files::Files;
-use control::protocol::{NamedOrNew, Request};
+use control::config::{Attach, ByteCount, Device, Pool, Volume};
+use control::files::ConfigurationFiles;
+use control::protocol::{ControlRequest, NamedOrNew};
 
 impl<P: Platform> Node<P> {
     /// The result of `request`, the addresses of its volume, and its lines in the files of the
     /// configuration, which were `before`.
-    pub(super) fn made(&self, request: &Request, lasts: bool, before: &Files) -> String {
+    pub(super) fn made(
+        &self,
+        request: &ControlRequest,
+        lasts: bool,
+        before: &ConfigurationFiles,
+    ) -> String {
         let mut line = done(request) + &self.room(request);
         let volume = volume_of(request);
         let reached = volume.iter().flat_map(|name| self.addresses(name));
@@ -25,16 +30,16 @@ impl<P: Platform> Node<P> {
     }
 
     /// A warning that the pool has hardly any room.
-    fn room(&self, request: &Request) -> String {
+    fn room(&self, request: &ControlRequest) -> String {
         let pool = match request {
-            Request::AddPool { pool, .. } => pool_of(pool),
-            Request::AddDevice { pool, .. } => pool.clone(),
+            ControlRequest::AddPool { pool, .. } => pool_of(pool),
+            ControlRequest::AddDevice { pool, .. } => pool.clone(),
             _ => return String::new(),
         };
         let pool = self.pool(&pool).ok();
         let few = pool
             .filter(|pool| !pool.devices.borrow().is_empty())
-            .and_then(|pool| few_lines(pool.cache.lines().1, Bytes(pool.line_bytes.into())));
+            .and_then(|pool| few_lines(pool.cache.lines().1, ByteCount(pool.line_bytes.into())));
         few.map_or_else(String::new, |few| {
             format!(", which {few}: give it a larger device")
         })
@@ -50,7 +55,7 @@ impl<P: Platform> Node<P> {
 }
 
 /// The place of a change in the files of the configuration.
-fn kept(before: &Files, now: &Files, lasts: bool) -> String {
+fn kept(before: &ConfigurationFiles, now: &ConfigurationFiles, lasts: bool) -> String {
     let Some((file, lines)) = before.difference(now) else {
         return match lasts {
             true => "; the configuration says so already".into(),
@@ -70,46 +75,50 @@ fn kept(before: &Files, now: &Files, lasts: bool) -> String {
 }
 
 /// The volume that clients reach after `request`.
-fn volume_of(request: &Request) -> Option<String> {
+fn volume_of(request: &ControlRequest) -> Option<String> {
     match request {
-        Request::AddVolume { volume, .. } => {
+        ControlRequest::AddVolume { volume, .. } => {
             Some(Volume::parse(volume).ok()?.name.value.to_string())
         }
-        Request::Attach { attach } => Some(Attach::parse(attach).ok()?.ublk.value.to_string()),
+        ControlRequest::Attach { attach } => {
+            Some(Attach::parse(attach).ok()?.ublk.value.to_string())
+        }
         _ => request.volume().map(str::to_owned),
     }
 }
 
 /// The result of `request` itself.
-fn done(request: &Request) -> String {
+fn done(request: &ControlRequest) -> String {
     match request {
-        Request::SetMode { volume, mode, .. } => format!("volume {volume} is {mode}"),
-        Request::SetOff { volume, off: true } => {
+        ControlRequest::SetMode { volume, mode, .. } => format!("volume {volume} is {mode}"),
+        ControlRequest::SetOff { volume, off: true } => {
             format!("volume {volume} is off: its origin alone is used")
         }
-        Request::SetOff { volume, .. } => format!("volume {volume} is on again"),
-        Request::ReplaceLog { volume, device, by } => {
+        ControlRequest::SetOff { volume, .. } => format!("volume {volume} is on again"),
+        ControlRequest::ReplaceLog { volume, device, by } => {
             format!(
                 "the log of volume {volume} has {} in the place of {device}",
                 name(by)
             )
         }
-        Request::Quiesce { volume } => format!(
+        ControlRequest::Quiesce { volume } => format!(
             "volume {volume} is quiesced, and its origin is flushed: writes wait until `hotset \
              volume resume {volume}`"
         ),
-        Request::Resume { volume } => format!("volume {volume} takes writes again"),
-        Request::GrowVolume { volume } => format!("volume {volume} has all that its origin has"),
-        Request::Invalidate { volume } => {
+        ControlRequest::Resume { volume } => format!("volume {volume} takes writes again"),
+        ControlRequest::GrowVolume { volume } => {
+            format!("volume {volume} has all that its origin has")
+        }
+        ControlRequest::Invalidate { volume } => {
             format!("what was cached of volume {volume} is forgotten")
         }
-        Request::AddVolume { .. } => {
+        ControlRequest::AddVolume { .. } => {
             format!("volume {} is added", volume_of(request).unwrap_or_default())
         }
-        Request::RemoveVolume { volume } => {
+        ControlRequest::RemoveVolume { volume } => {
             format!("volume {volume} is removed; its data are on its origin")
         }
-        Request::Attach { .. } => {
+        ControlRequest::Attach { .. } => {
             format!(
                 "volume {} is attached",
                 volume_of(request).unwrap_or_default()
@@ -120,27 +129,29 @@ fn done(request: &Request) -> String {
 }
 
 /// The result of a request about pools, arrays or jobs.
-fn done_to_devices(request: &Request) -> String {
+fn done_to_devices(request: &ControlRequest) -> String {
     match request {
-        Request::AddPool { pool, .. } => {
+        ControlRequest::AddPool { pool, .. } => {
             format!("pool {} is made", pool_of(pool))
         }
-        Request::RemovePool { pool } => format!("pool {pool} is removed"),
-        Request::AddDevice { pool, device } => {
+        ControlRequest::RemovePool { pool } => format!("pool {pool} is removed"),
+        ControlRequest::AddDevice { pool, device } => {
             format!("device {} is in pool {pool}", name(device))
         }
-        Request::RemoveDevice { pool, device } => format!("device {device} has left pool {pool}"),
-        Request::ReadmitDevice { pool, device } => {
+        ControlRequest::RemoveDevice { pool, device } => {
+            format!("device {device} has left pool {pool}")
+        }
+        ControlRequest::ReadmitDevice { pool, device } => {
             format!("device {device} is back in pool {pool}")
         }
-        Request::FailMember { array, member } => format!(
+        ControlRequest::FailMember { array, member } => format!(
             "member {member} is out of array {array} until `hotset array add`, or the next start"
         ),
-        Request::AddMember { array, device, .. } => format!(
+        ControlRequest::AddMember { array, device, .. } => format!(
             "device {} is in array {array}; see `hotset array status {array}`",
             name(device)
         ),
-        Request::ReplaceMember {
+        ControlRequest::ReplaceMember {
             array,
             member,
             device,
@@ -150,17 +161,17 @@ fn done_to_devices(request: &Request) -> String {
              job list`",
             name(device)
         ),
-        Request::Exchanged {
+        ControlRequest::Exchanged {
             array,
             member,
             device,
         } => format!("device {device} has the place of {member} in array {array}"),
-        Request::Scrub { array, .. } => format!("the scrub of array {array} has begun"),
-        Request::CancelJob { job } => format!("job {job} is cancelled"),
-        Request::PauseJob { job, paused: true } => {
+        ControlRequest::Scrub { array, .. } => format!("the scrub of array {array} has begun"),
+        ControlRequest::CancelJob { job } => format!("job {job} is cancelled"),
+        ControlRequest::PauseJob { job, paused: true } => {
             format!("job {job} is paused until `hotset job resume {job}`")
         }
-        Request::PauseJob { job, .. } => format!("job {job} goes on"),
+        ControlRequest::PauseJob { job, .. } => format!("job {job} goes on"),
         _ => "done".into(),
     }
 }

@@ -3,21 +3,21 @@
 //! Not here: the content of the devices, and the choice of the trusted part (`cache`).
 
 use super::refusal::{Refusal, refusal};
-use crate::arrays::{Devices, Lease, Source};
-use crate::event::Event;
+use crate::arrays::{DeviceSource, Lease, OpenDevices};
+use crate::event::NodeEvent;
 use crate::leaf::Leaf;
-use crate::place::Role;
+use crate::place::RawRole;
 use crate::platform::Platform;
-use crate::witness::{self, Beside, Claim};
+use crate::witness::{self, WitnessClaim, WitnessOwner};
 use block::Driver;
-use cache::{Cache, DeviceId, Durability, Found, PoolDevice};
+use cache::{Cache, DeviceFindings, DeviceId, Durability, NewPoolDevice};
 use control::config::{self, Name};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// The treatment of a pool with an unusable device.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Absent {
+pub(crate) enum AbsentDevice {
     /// The pool runs without the device; an event reports that.
     Reported,
     /// The pool is not opened.
@@ -25,27 +25,27 @@ pub(crate) enum Absent {
 }
 
 /// A pool and its devices.
-pub struct Pool<D: Driver> {
+pub struct NodePool<D: Driver> {
     pub name: Name,
     pub cache: Cache<Leaf<D>>,
     pub policy: &'static str,
     pub line_bytes: u32,
     pub devices: RefCell<BTreeMap<Name, DeviceId>>,
     /// Claim on the file beside the pool.
-    pub(super) witness: Box<dyn Claim>,
+    pub(super) witness: Box<dyn WitnessClaim>,
 }
 
-impl<D: Driver> Pool<D> {
+impl<D: Driver> NodePool<D> {
     /// Opens `pool` on its devices, `sources`, and reports the state found there.
     pub(crate) async fn open<P: Platform<Driver = D>>(
         pool: &config::Pool,
-        sources: &[Source],
-        all: &Devices<P>,
-        absent: Absent,
-    ) -> Result<Pool<D>, Refusal> {
+        sources: &[DeviceSource],
+        all: &OpenDevices<P>,
+        absent: AbsentDevice,
+    ) -> Result<NodePool<D>, Refusal> {
         let platform = &all.platform;
         let (name, env) = (&pool.name.value, platform.local().env());
-        let witness = witness::open(platform, Beside::Pool(name.clone())).await;
+        let witness = witness::open(platform, WitnessOwner::Pool(name.clone())).await;
         let (witness, hold) = witness.map_err(refusal)?;
         let uuids = platform.clone();
         let durability = Durability {
@@ -58,14 +58,15 @@ impl<D: Driver> Pool<D> {
         };
         let (mut leases, mut members) = (Vec::new(), Vec::new());
         for device in sources {
-            let may_lack = absent == Absent::Reported;
-            let lease = match all.open(device, Role::Pool).await {
+            let may_lack = absent == AbsentDevice::Reported;
+            let lease = match all.open(device, RawRole::Pool).await {
                 Ok(lease) => lease,
                 Err(error)
                     if may_lack
-                        && (matches!(device, Source::Array(_)) || error.kind().is_absence()) =>
+                        && (matches!(device, DeviceSource::Array(_))
+                            || error.kind().is_absence()) =>
                 {
-                    platform.event(Event::PoolDeviceAbsent {
+                    platform.event(NodeEvent::PoolDeviceAbsent {
                         pool: name.clone(),
                         device: device.name().clone(),
                         why: error.to_string(),
@@ -77,7 +78,7 @@ impl<D: Driver> Pool<D> {
                     return Err(refusal(error));
                 }
             };
-            members.push(PoolDevice::whole(
+            members.push(NewPoolDevice::whole(
                 lease.leaf.clone(),
                 lease.controller.clone(),
             ));
@@ -100,7 +101,7 @@ impl<D: Driver> Pool<D> {
                 return Err(refusal(error));
             }
         };
-        if let (Absent::Refused, Some((at, why))) = (absent, found.absent.first()) {
+        if let (AbsentDevice::Refused, Some((at, why))) = (absent, found.absent.first()) {
             let why = format!("{}: {why}", leases[*at].name());
             cache.close().await;
             release(leases).await;
@@ -113,7 +114,7 @@ impl<D: Driver> Pool<D> {
                 lease.keep();
                 continue;
             };
-            platform.event(Event::PoolDeviceAbsent {
+            platform.event(NodeEvent::PoolDeviceAbsent {
                 pool: name.clone(),
                 device: lease.name().clone(),
                 why: why.clone(),
@@ -121,8 +122,8 @@ impl<D: Driver> Pool<D> {
             lease.release().await;
         }
         for device in &found.devices {
-            if let Found::Unusable(why) = device.found {
-                platform.event(Event::PoolDeviceUnusable {
+            if let DeviceFindings::Unusable(why) = device.found {
+                platform.event(NodeEvent::PoolDeviceUnusable {
                     pool: name.clone(),
                     device: device.name.clone(),
                     why: why.to_owned(),
@@ -130,13 +131,13 @@ impl<D: Driver> Pool<D> {
             }
         }
         for device in &found.missing {
-            platform.event(Event::PoolDeviceLost {
+            platform.event(NodeEvent::PoolDeviceLost {
                 pool: name.clone(),
                 device: device.clone(),
             });
         }
         for volume in &found.quiesced {
-            platform.event(Event::QuiescedVolumeDropped {
+            platform.event(NodeEvent::QuiescedVolumeDropped {
                 pool: name.clone(),
                 volume: volume.clone(),
             });
@@ -144,7 +145,7 @@ impl<D: Driver> Pool<D> {
         let used = found.devices.iter();
         let devices = used.map(|device| (names[device.at].clone(), device.id));
         let devices = devices.collect();
-        Ok(Pool {
+        Ok(NodePool {
             name: name.clone(),
             cache,
             policy: pool.policy.value.0,

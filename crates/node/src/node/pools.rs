@@ -6,9 +6,9 @@
 //!     a removed pool has no volume, neither served nor waiting
 
 use super::Node;
-use super::pool::{Absent, Pool};
+use super::pool::{AbsentDevice, NodePool};
 use super::refusal::Refusal;
-use crate::arrays::Source;
+use crate::arrays::DeviceSource;
 use crate::platform::Platform;
 use control::config::{self, Name};
 use std::rc::Rc;
@@ -18,13 +18,13 @@ impl<P: Platform> Node<P> {
     pub(super) async fn add_pool(
         &self,
         pool: &config::Pool,
-        devices: &[Source],
+        devices: &[DeviceSource],
     ) -> Result<(), Refusal> {
         let name = &pool.name.value;
         if self.pools.borrow().contains_key(name) {
             return Err(format!("a pool is named {name}; choose another name"));
         }
-        let opened = Pool::open(pool, devices, &self.devices, Absent::Refused).await?;
+        let opened = NodePool::open(pool, devices, &self.devices, AbsentDevice::Refused).await?;
         for (volume, _) in opened.cache.remembered() {
             opened.cache.forget(&volume);
         }
@@ -44,7 +44,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// A pool that caches no volume.
-    pub(super) fn unused_pool(&self, name: &Name) -> Result<Rc<Pool<P::Driver>>, Refusal> {
+    pub(super) fn unused_pool(&self, name: &Name) -> Result<Rc<NodePool<P::Driver>>, Refusal> {
         let pool = self.pool(name.as_str())?;
         match self.volume_in(name) {
             None => Ok(pool),

@@ -5,7 +5,7 @@
 //! Not here: carrying changes out (`turns`).
 
 use block::Signal;
-use control::protocol::{Reply, Request};
+use control::protocol::{ControlRequest, Reply};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
@@ -17,14 +17,14 @@ const OUTCOMES_MAX: usize = 256;
 /// A change before its end.
 pub(super) struct Queued {
     pub(super) name: String,
-    pub(super) request: Request,
+    pub(super) request: ControlRequest,
     /// True if the files of the configuration are changed too.
     pub(super) lasts: bool,
 }
 
 /// The changes of a node.
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct ChangeQueue {
     waiting: RefCell<VecDeque<Queued>>,
     /// Name of the change that is being made, and its volume.
     running: RefCell<Option<(String, Option<String>)>>,
@@ -37,7 +37,7 @@ pub(super) struct Queue {
 /// The number of changes that wait already.
 pub(super) struct Full(pub(super) usize);
 
-impl Queue {
+impl ChangeQueue {
     /// True if a change is being made.
     pub(super) fn is_busy(&self) -> bool {
         self.running.borrow().is_some()
@@ -84,7 +84,7 @@ impl Queue {
         }
         // Requests that resume clients come before those that hold them.
         match queued.request {
-            Request::Resume { .. } => waiting.push_front(queued),
+            ControlRequest::Resume { .. } => waiting.push_front(queued),
             _ => waiting.push_back(queued),
         }
         Ok(())
@@ -132,7 +132,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn change(name: &str, request: Request) -> Queued {
+    fn change(name: &str, request: ControlRequest) -> Queued {
         Queued {
             name: name.into(),
             request,
@@ -142,12 +142,12 @@ mod tests {
 
     #[test]
     fn changes_begin_in_order_and_their_outcomes_are_known_for_a_while() {
-        let queue = Queue::default();
+        let queue = ChangeQueue::default();
         for name in ["a", "b"] {
-            assert!(queue.push(change(name, Request::Reload)).is_ok());
+            assert!(queue.push(change(name, ControlRequest::Reload)).is_ok());
         }
         let volume = "v".to_owned();
-        let resume = change("r", Request::Resume { volume });
+        let resume = change("r", ControlRequest::Resume { volume });
         assert_eq!(queue.begin().map(|next| next.name).as_deref(), Some("a"));
         assert!(queue.push(resume).is_ok() && queue.begin().is_none());
         assert!(matches!(queue.look("a"), Reply::Waiting(0)));
@@ -167,7 +167,7 @@ mod tests {
             queue.note(n.to_string(), Reply::Done);
         }
         assert!(!done("a") && done("0"));
-        while queue.push(change("x", Request::Reload)).is_ok() {}
+        while queue.push(change("x", ControlRequest::Reload)).is_ok() {}
         assert_eq!(queue.waiting.borrow().len(), WAITING_MAX);
     }
 }

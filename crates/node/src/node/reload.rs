@@ -7,11 +7,11 @@
 
 use super::Node;
 use super::refusal::Refusal;
-use crate::event::Event;
+use crate::event::NodeEvent;
 use crate::platform::Platform;
 use block::Nanos;
 use control::config::Config;
-use control::plan::{Change, Step, Verdict, plan, verdict};
+use control::plan::{Change, PlanStep, PlanVerdict, plan, verdict};
 
 /// Time limit of reading the files.
 const READ_MAX: Nanos = Nanos::from_secs(30);
@@ -28,11 +28,11 @@ impl<P: Platform> Node<P> {
             )
         })??;
         let steps = plan(&self.devices.config(), &wanted);
-        let lines = |of: &[Step]| {
+        let lines = |of: &[PlanStep]| {
             let lines = of.iter().map(|step| step.show(&wanted.files));
             lines.collect::<Vec<_>>()
         };
-        if let Verdict::NeedsRestart(_) = verdict(&steps) {
+        if let PlanVerdict::NeedsRestart(_) = verdict(&steps) {
             let refused: Vec<_> = steps.into_iter().filter(|s| s.change.is_err()).collect();
             return Err(format!(
                 "{}; nothing was changed",
@@ -51,7 +51,7 @@ impl<P: Platform> Node<P> {
                 return Err(format!("{}: {why}; {before}", step.show(&wanted.files)));
             }
             let what = step.show(&wanted.files);
-            self.platform.event(Event::Reloaded { what });
+            self.platform.event(NodeEvent::Reloaded { what });
         }
         let done = [renewed, lines(&steps)].concat();
         self.devices.adopt(wanted);
@@ -60,9 +60,9 @@ impl<P: Platform> Node<P> {
 
     /// Makes listeners without changes show the present content of their files, such as a renewed
     /// certificate. Returns a line for each listener that shows new content.
-    fn renew(&self, wanted: &Config, steps: &[Step]) -> Result<Vec<String>, Refusal> {
+    fn renew(&self, wanted: &Config, steps: &[PlanStep]) -> Result<Vec<String>, Refusal> {
         let is_opened = |place: &str| {
-            let opens = |step: &Step| match &step.change {
+            let opens = |step: &PlanStep| match &step.change {
                 Ok(Change::OpenListener(listen) | Change::RenewListener(listen)) => {
                     listen.place() == place
                 }
@@ -91,7 +91,8 @@ impl<P: Platform> Node<P> {
                         "{place}: listener {} shows what its files have now",
                         listen.place()
                     );
-                    self.platform.event(Event::Reloaded { what: what.clone() });
+                    self.platform
+                        .event(NodeEvent::Reloaded { what: what.clone() });
                     renewed.push(what);
                 }
             }

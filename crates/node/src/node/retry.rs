@@ -5,9 +5,9 @@
 //!     a volume of the configuration is served, waiting, or was removed by hand
 //!     one attempt at a volume runs at a time, and is never cut off
 
-use super::waiting::Waiting;
+use super::waiting::WaitingVolume;
 use super::{Node, Refusal};
-use crate::event::Event;
+use crate::event::NodeEvent;
 use crate::platform::Platform;
 use block::Nanos;
 use control::config::{self, Name, VolumeMode};
@@ -44,7 +44,7 @@ impl<P: Platform> Node<P> {
         for (name, waiting) in self.waiting.borrow_mut().iter_mut() {
             if waiting.trying && waiting.why.is_empty() {
                 waiting.why = SILENT.into();
-                self.platform.event(Event::VolumeNotServed {
+                self.platform.event(NodeEvent::VolumeNotServed {
                     volume: name.clone(),
                     why: SILENT.into(),
                 });
@@ -61,8 +61,8 @@ impl<P: Platform> Node<P> {
         self.waits.notify();
     }
 
-    fn waits_for(&self, volume: &config::Volume) -> Waiting {
-        Waiting {
+    fn waits_for(&self, volume: &config::Volume) -> WaitingVolume {
+        WaitingVolume {
             volume: volume.clone(),
             why: String::new(),
             next: self.env().timer.now(),
@@ -105,7 +105,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Reports an event of an attempt at `volume`, each only once while the volume waits.
-    pub(super) fn say(&self, volume: &Name, event: Event) {
+    pub(super) fn say(&self, volume: &Name, event: NodeEvent) {
         let mut waiting = self.waiting.borrow_mut();
         let line = event.to_string();
         let new = waiting
@@ -129,7 +129,7 @@ impl<P: Platform> Node<P> {
         };
         let Err(why) = tried else {
             if !waiting.why.is_empty() {
-                self.platform.event(Event::VolumeServed {
+                self.platform.event(NodeEvent::VolumeServed {
                     volume: name.clone(),
                 });
             }
@@ -137,7 +137,7 @@ impl<P: Platform> Node<P> {
             return;
         };
         if why != waiting.why {
-            self.platform.event(Event::VolumeNotServed {
+            self.platform.event(NodeEvent::VolumeNotServed {
                 volume: name.clone(),
                 why: why.clone(),
             });
@@ -185,9 +185,9 @@ impl<P: Platform> Node<P> {
     }
 
     /// The waiting volumes, each with the reason.
-    pub fn report_waiting(&self) -> Vec<status::Waiting> {
+    pub fn report_waiting(&self) -> Vec<status::WaitingReport> {
         let all = self.waiting.borrow();
-        let waiting = all.iter().map(|(name, waiting)| status::Waiting {
+        let waiting = all.iter().map(|(name, waiting)| status::WaitingReport {
             name: name.to_string(),
             origin: waiting.volume.origin.value.to_string(),
             pool: waiting.volume.pool.value.to_string(),

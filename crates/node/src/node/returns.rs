@@ -4,16 +4,16 @@
 //! valid lines (`cache`).
 
 use super::Node;
-use super::pool::Pool;
+use super::pool::NodePool;
 use super::refusal::{Refusal, refusal};
-use crate::event::Event;
+use crate::event::NodeEvent;
 use crate::platform::Platform;
-use cache::{DeviceReport, DeviceState, Fault};
+use cache::{DeviceFault, DeviceReport, DeviceState};
 use control::config::Name;
 use std::rc::Rc;
 
 fn is_late(report: &DeviceReport) -> bool {
-    report.state == DeviceState::Ejected(Fault::Late)
+    report.state == DeviceState::Ejected(DeviceFault::Late)
 }
 
 impl<P: Platform> Node<P> {
@@ -40,11 +40,11 @@ impl<P: Platform> Node<P> {
 
     async fn take_back(
         &self,
-        pool: &Pool<P::Driver>,
+        pool: &NodePool<P::Driver>,
         report: &DeviceReport,
     ) -> Result<(), Refusal> {
         let lines = pool.cache.readmit(report.id).await.map_err(refusal)?;
-        self.platform.event(Event::PoolDeviceReturned {
+        self.platform.event(NodeEvent::PoolDeviceReturned {
             pool: pool.name.clone(),
             device: report.name.clone(),
             lines,
@@ -74,7 +74,7 @@ impl<P: Platform> Node<P> {
             ));
         };
         match report.state {
-            DeviceState::Ejected(Fault::Late) => {
+            DeviceState::Ejected(DeviceFault::Late) => {
                 let back = self.take_back(&found, &report).await;
                 back.map_err(|why| format!("{why}; it stays out until it answers: try again then"))
             }

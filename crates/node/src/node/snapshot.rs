@@ -8,12 +8,12 @@
 
 use super::Node;
 use super::refusal::Refusal;
-use crate::event::Event;
+use crate::event::NodeEvent;
 use crate::hold::Hold;
 use crate::platform::Platform;
-use crate::report::Session;
+use crate::report::ReportSession;
 use block::Nanos;
-use control::protocol::{Reply, Request};
+use control::protocol::{ControlRequest, Reply};
 use std::rc::Rc;
 
 /// Pause between two attempts to end a hold.
@@ -25,12 +25,12 @@ impl<P: Platform> Node<P> {
         self: &Rc<Self>,
         volume: String,
         forget: bool,
-        session: &mut Session,
+        session: &mut ReportSession,
     ) -> Result<(), Refusal> {
         if session.hold.is_some() {
             return Err("this connection holds a volume; release it first".into());
         }
-        let request = Request::Quiesce {
+        let request = ControlRequest::Quiesce {
             volume: volume.clone(),
         };
         if let Reply::Error(refusal) = self.in_turn(request, false).await {
@@ -59,7 +59,7 @@ impl<P: Platform> Node<P> {
                 let what = format!(
                     "volume {volume} does not go on after its snapshot yet, and it is tried again: {why}"
                 );
-                self.platform.event(Event::Frontend { what });
+                self.platform.event(NodeEvent::Frontend { what });
             }
             self.env().timer.sleep(AGAIN).await;
         }
@@ -68,12 +68,12 @@ impl<P: Platform> Node<P> {
     async fn try_end_hold(self: &Rc<Self>, volume: &str, forget: bool) -> Reply {
         let volume = || volume.to_owned();
         if forget {
-            let request = Request::Invalidate { volume: volume() };
+            let request = ControlRequest::Invalidate { volume: volume() };
             if let Reply::Error(why) = self.in_turn(request, false).await {
                 return Reply::Error(why);
             }
         }
-        let request = Request::Resume { volume: volume() };
+        let request = ControlRequest::Resume { volume: volume() };
         match self.at_once(&request).await {
             Some(reply) => reply,
             None => self.in_turn(request, false).await,

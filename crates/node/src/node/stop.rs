@@ -6,8 +6,8 @@
 //! Invariant: a volume that is quiesced when the end begins is not written any more; the content of
 //! its origin is not taken for hotset's own.
 
-use super::{Node, Refusal, Served};
-use crate::event::Event;
+use super::{Node, NodeVolume, Refusal};
+use crate::event::NodeEvent;
 use crate::platform::Platform;
 use crate::seconds;
 use block::{Device, Nanos};
@@ -36,7 +36,7 @@ impl<P: Platform> Node<P> {
         self.change_ended().await;
         self.end_waiting().await;
         let volumes = self.volumes.borrow().clone();
-        let is_quiesced = |served: &Served<P>| served.volume.cached().is_quiesced();
+        let is_quiesced = |served: &NodeVolume<P>| served.volume.cached().is_quiesced();
         let (quiesced, volumes): (Vec<_>, Vec<_>) = volumes
             .into_iter()
             .partition(|(_, served)| is_quiesced(served));
@@ -60,7 +60,7 @@ impl<P: Platform> Node<P> {
         let pools = self.pools.borrow().clone();
         let closes = pools.iter().map(async |(name, pool)| {
             if timer.timeout(shorter, pool.cache.close()).await.is_none() {
-                self.platform.event(Event::PoolNotClosed {
+                self.platform.event(NodeEvent::PoolNotClosed {
                     pool: name.clone(),
                     limit: shorter,
                 });
@@ -98,7 +98,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Makes a volume durable and ends it. Returns the reason if writes may be lost.
-    async fn end(&self, name: &Name, served: &Served<P>) -> Option<String> {
+    async fn end(&self, name: &Name, served: &NodeVolume<P>) -> Option<String> {
         let work = async {
             served.volume.flush().await?;
             served.volume.cached().close().await;

@@ -12,16 +12,16 @@
 
 use super::refusal::{Refusal, refusal};
 use super::write_back::{LogDevices, as_it_was, looked_at, release};
-use super::{Node, Served};
-use crate::arrays::{Lease, Source};
-use crate::log::{Log, journal_of};
-use crate::place::Role;
-use crate::platform::{Draft, Platform};
+use super::{Node, NodeVolume};
+use crate::arrays::{DeviceSource, Lease};
+use crate::log::{OpenLog, journal_of};
+use crate::place::RawRole;
+use crate::platform::{ConfigurationDraft, Platform};
 use crate::recover::blank;
 use block::{BoxDevice, Deadline, Device as _, IoResult, Nanos};
-use cache::Mode;
+use cache::CacheMode;
 use control::config::{self, At, Cleaning, Name, VolumeMode};
-use control::files::Files;
+use control::files::ConfigurationFiles;
 use control::plan::Change;
 use control::protocol::NamedOrNew;
 use writelog::superblock_of;
@@ -33,9 +33,9 @@ const HELD_MAX: Nanos = Nanos::from_secs(10);
 const END_MAX: Nanos = Nanos::from_secs(10);
 
 /// A volume that is to become write-back, and the new ones among its log devices.
-pub(super) struct Wanted {
+pub(super) struct WantedWriteBack {
     volume: config::Volume,
-    new: Vec<Source>,
+    new: Vec<DeviceSource>,
 }
 
 impl<P: Platform> Node<P> {
@@ -45,13 +45,13 @@ impl<P: Platform> Node<P> {
         name: &Name,
         log: Vec<NamedOrNew>,
         journal: Option<NamedOrNew>,
-    ) -> Result<Wanted, Refusal> {
+    ) -> Result<WantedWriteBack, Refusal> {
         self.volume(name.as_str())?;
         let config = self.devices.config();
         let volume = config.volumes.iter().find(|v| v.name.value == *name);
         let mut volume = volume.ok_or("it is not in the configuration")?.clone();
         let find = |device| self.named_or_new(device);
-        let log: Vec<Source> = log.into_iter().map(find).collect::<Result<_, _>>()?;
+        let log: Vec<DeviceSource> = log.into_iter().map(find).collect::<Result<_, _>>()?;
         let journal = journal.map(find).transpose()?;
         let at = volume.line;
         volume.mode.value = VolumeMode::WriteBack;
@@ -67,16 +67,16 @@ impl<P: Platform> Node<P> {
             volume.write_back.value = Cleaning::Journaled;
         }
         let new = log.into_iter().chain(journal).collect();
-        Ok(Wanted { volume, new })
+        Ok(WantedWriteBack { volume, new })
     }
 
     /// Makes a volume write-back, and changes the configuration accordingly. Returns the files as
     /// they are then.
     pub(super) async fn become_write_back(
         &self,
-        wanted: Wanted,
-        draft: Option<Box<dyn Draft>>,
-    ) -> Result<Option<Files>, Refusal> {
+        wanted: WantedWriteBack,
+        draft: Option<Box<dyn ConfigurationDraft>>,
+    ) -> Result<Option<ConfigurationFiles>, Refusal> {
         let known = wanted.new.iter().filter_map(Self::known_by);
         let becomes = Change::WriteBack(Box::new(wanted.volume.clone()));
         let changes: Vec<Change> = known.chain([becomes]).collect();
@@ -90,9 +90,9 @@ impl<P: Platform> Node<P> {
     pub(super) async fn switch(
         &self,
         volume: &config::Volume,
-        new: &[Source],
-        draft: Option<Box<dyn Draft>>,
-    ) -> Result<Option<Files>, Refusal> {
+        new: &[DeviceSource],
+        draft: Option<Box<dyn ConfigurationDraft>>,
+    ) -> Result<Option<ConfigurationFiles>, Refusal> {
         let name = &volume.name.value;
         self.volume(name.as_str())?;
         let served = self.volumes.borrow()[name].clone();
@@ -137,8 +137,8 @@ impl<P: Platform> Node<P> {
         name: &Name,
         device: &Name,
         by: NamedOrNew,
-        draft: Option<Box<dyn Draft>>,
-    ) -> Result<Option<Files>, Refusal> {
+        draft: Option<Box<dyn ConfigurationDraft>>,
+    ) -> Result<Option<ConfigurationFiles>, Refusal> {
         let before = self.wanted_log(name, Vec::new(), None)?.volume;
         let log = self.volume(name.as_str())?.log();
         let Some(log) = log.filter(|log| log.devices().contains(device)) else {
@@ -161,7 +161,7 @@ impl<P: Platform> Node<P> {
         let changes: Vec<Change> = known.chain([becomes]).collect();
         self.agree(&changes).await?;
         // A device that cannot be opened is refused before the log is given up.
-        let lease = self.devices.open(&new, Role::Log).await;
+        let lease = self.devices.open(&new, RawRole::Log).await;
         lease.map_err(refusal)?.release().await;
         drop(log);
         self.detach(name).await?;
@@ -176,7 +176,7 @@ impl<P: Platform> Node<P> {
         let Err(other) = self.switch(&before, &[], None).await else {
             return Err(why);
         };
-        let value = VolumeMode::Cached(Mode::WriteThrough);
+        let value = VolumeMode::Cached(CacheMode::WriteThrough);
         let line = before.mode.line;
         self.note(&Change::SetMode {
             volume: name.clone(),
@@ -195,7 +195,7 @@ impl<P: Platform> Node<P> {
         let (env, Ok(source)) = (self.env(), self.known(device)) else {
             return;
         };
-        let Ok(lease) = self.devices.open(&source, Role::Log).await else {
+        let Ok(lease) = self.devices.open(&source, RawRole::Log).await else {
             return;
         };
         let blanking = async {
@@ -214,10 +214,10 @@ impl<P: Platform> Node<P> {
     async fn switch_to(
         &self,
         volume: &config::Volume,
-        served: &Served<P>,
+        served: &NodeVolume<P>,
         devices: &LogDevices<P>,
-        draft: Option<Box<dyn Draft>>,
-    ) -> Result<Option<Files>, Refusal> {
+        draft: Option<Box<dyn ConfigurationDraft>>,
+    ) -> Result<Option<ConfigurationFiles>, Refusal> {
         let name = &volume.name.value;
         let timer = self.env().timer;
         let opening = self.open_beside(volume, served, devices);
@@ -238,9 +238,9 @@ impl<P: Platform> Node<P> {
     async fn open_beside(
         &self,
         volume: &config::Volume,
-        served: &Served<P>,
+        served: &NodeVolume<P>,
         devices: &LogDevices<P>,
-    ) -> Result<Log<P::Driver>, Refusal> {
+    ) -> Result<OpenLog<P::Driver>, Refusal> {
         let name = &volume.name.value;
         let identity = self.devices.identity(&served.origin)?;
         let size = served.volume.cached().geometry().sectors;
@@ -258,17 +258,17 @@ impl<P: Platform> Node<P> {
             ));
         }
         let below = BoxDevice::new(served.volume.cached().clone());
-        let log = Log::open(volume, found, false, self.env(), below).await;
+        let log = OpenLog::open(volume, found, false, self.env(), below).await;
         log.map_err(refusal)
     }
 
     /// Begins `log`, and lets it take over from the origin once the configuration names it.
     async fn take_over(
         &self,
-        served: &Served<P>,
-        log: &Log<P::Driver>,
-        draft: Option<Box<dyn Draft>>,
-    ) -> Result<Option<Files>, Refusal> {
+        served: &NodeVolume<P>,
+        log: &OpenLog<P::Driver>,
+        draft: Option<Box<dyn ConfigurationDraft>>,
+    ) -> Result<Option<ConfigurationFiles>, Refusal> {
         let timer = self.env().timer;
         served.guard.keep_with(log);
         let pool = self.pool(served.pool.as_str())?;
@@ -320,7 +320,9 @@ impl<P: Platform> Node<P> {
 }
 
 /// Puts the new text of a file in its place, if there is one.
-async fn committed(draft: Option<Box<dyn Draft>>) -> Result<Option<Files>, Refusal> {
+async fn committed(
+    draft: Option<Box<dyn ConfigurationDraft>>,
+) -> Result<Option<ConfigurationFiles>, Refusal> {
     match draft {
         Some(draft) => draft.commit().await.map(Some),
         None => Ok(None),

@@ -12,7 +12,7 @@
 use block::Nanos;
 use cache::DeviceId;
 use control::config::Name;
-use control::trouble::{Kind, Trouble};
+use control::trouble::{Trouble, TroubleKind};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashSet};
 
@@ -23,14 +23,14 @@ const WELL: Nanos = Nanos::from_secs(10);
 #[derive(Default)]
 pub(super) struct Troubles {
     /// Beginning of each trouble, by kind and subject.
-    since: RefCell<BTreeMap<(Kind, String), Nanos>>,
+    since: RefCell<BTreeMap<(TroubleKind, String), Nanos>>,
     /// Reason why the configuration cannot be read, if it cannot.
     pub(super) unreadable: RefCell<Option<String>>,
 }
 
 /// A trouble, before its duration is known.
-pub(super) struct Found {
-    kind: Kind,
+pub(super) struct FoundTrouble {
+    kind: TroubleKind,
     subject: String,
     what: String,
     remedy: String,
@@ -38,17 +38,17 @@ pub(super) struct Found {
 
 /// The troubles found so far.
 #[derive(Default)]
-pub(super) struct List(pub(super) Vec<Found>);
+pub(super) struct TroubleList(pub(super) Vec<FoundTrouble>);
 
-impl List {
+impl TroubleList {
     pub(super) fn add(
         &mut self,
-        kind: Kind,
+        kind: TroubleKind,
         subject: String,
         what: String,
         remedy: impl Into<String>,
     ) {
-        self.0.push(Found {
+        self.0.push(FoundTrouble {
             kind,
             subject,
             what,
@@ -59,7 +59,7 @@ impl List {
 
 impl Troubles {
     /// The troubles `found`, the most urgent first, each with the time since it was first found.
-    pub(super) fn known_for(&self, found: Vec<Found>, now: Nanos) -> Vec<Trouble> {
+    pub(super) fn known_for(&self, found: Vec<FoundTrouble>, now: Nanos) -> Vec<Trouble> {
         let before = self.since.take();
         let mut since = self.since.borrow_mut();
         let mut troubles: Vec<Trouble> = Vec::new();
@@ -99,10 +99,10 @@ pub(super) struct Losses {
 
 /// The origins of volumes, failing or well.
 #[derive(Default)]
-pub(super) struct Failing(RefCell<BTreeMap<Name, Origin>>);
+pub(super) struct Failing(RefCell<BTreeMap<Name, OriginTrouble>>);
 
 #[derive(Default)]
-struct Origin {
+struct OriginTrouble {
     /// Successful and failed requests as of the last look.
     seen: (u64, u64),
     /// Reason of the failure, if the origin fails.
@@ -118,7 +118,7 @@ pub(super) enum Said {
     Well,
 }
 
-impl Origin {
+impl OriginTrouble {
     /// The change by `now`; `seen` counts the successful and failed requests.
     fn look(&mut self, now: Nanos, seen: (u64, u64), why: Option<String>) -> Option<Said> {
         let before = std::mem::replace(&mut self.seen, seen);
@@ -137,9 +137,9 @@ impl Origin {
             .well_since
             .is_some_and(|since| now.since(since) >= WELL);
         well.then(|| {
-            *self = Origin {
+            *self = OriginTrouble {
                 seen,
-                ..Origin::default()
+                ..OriginTrouble::default()
             };
             Said::Well
         })
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_trouble_is_known_since_it_was_found_first_and_again_after_it_was_not() {
         let troubles = Troubles::default();
-        let found = |kind, subject: &str| Found {
+        let found = |kind, subject: &str| FoundTrouble {
             kind,
             subject: subject.into(),
             what: "is wrong".into(),
@@ -189,9 +189,9 @@ mod tests {
             let known = known.into_iter();
             known.map(|t| (t.subject, t.for_s)).collect::<Vec<_>>()
         };
-        let worn = || found(Kind::DeviceWorn, "ssd");
+        let worn = || found(TroubleKind::DeviceWorn, "ssd");
         assert_eq!(look(10, vec![worn()]), [("ssd".into(), 0.0)]);
-        let both = vec![worn(), found(Kind::OriginFails, "vol")];
+        let both = vec![worn(), found(TroubleKind::OriginFails, "vol")];
         let urgent_first = [("vol".into(), 0.0), ("ssd".into(), 5.0)];
         assert_eq!(look(15, both), urgent_first);
         assert_eq!(look(16, Vec::new()), []);
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_said_once_and_the_end_of_it_once() {
-        let mut origin = Origin::default();
+        let mut origin = OriginTrouble::default();
         let mut look = |second, succeeded, failed| {
             let now = Nanos::from_secs(second);
             origin.look(now, (succeeded, failed), Some("EIO".into()))

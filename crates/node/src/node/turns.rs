@@ -9,18 +9,18 @@
 use super::Node;
 use super::queue::{Full, Queued};
 use super::refusal::Refusal;
-use crate::platform::{Draft, Platform};
+use crate::platform::{ConfigurationDraft, Platform};
 use control::config::{Name, VolumeMode};
-use control::files::Files;
-use control::protocol::{Reply, Request};
-use control::status::Array;
+use control::files::ConfigurationFiles;
+use control::protocol::{ControlRequest, Reply};
+use control::status::ArrayReport;
 use std::rc::Rc;
 
 impl<P: Platform> Node<P> {
     /// Accepts a change into the queue. Returns its name.
     pub(super) fn accept(
         self: &Rc<Self>,
-        request: Request,
+        request: ControlRequest,
         lasts: bool,
     ) -> Result<String, Refusal> {
         if self.stopped.get() {
@@ -70,8 +70,8 @@ impl<P: Platform> Node<P> {
         });
     }
 
-    async fn carry_out(&self, request: Request, lasts: bool) -> Result<Reply, Refusal> {
-        if matches!(request, Request::Reload) {
+    async fn carry_out(&self, request: ControlRequest, lasts: bool) -> Result<Reply, Refusal> {
+        if matches!(request, ControlRequest::Reload) {
             return self.reload().await.map(Reply::Reloaded);
         }
         if !lasts && self.would_be_forgotten(&request) {
@@ -82,7 +82,7 @@ impl<P: Platform> Node<P> {
             );
         }
         // The check of the files would find the pool missing; this one names the volume.
-        if let Request::RemovePool { pool } = &request {
+        if let ControlRequest::RemovePool { pool } = &request {
             self.unused_pool(&Name::new(pool)?)?;
         }
         // The text is written beside its file first. So a change that cannot be written is not
@@ -101,11 +101,11 @@ impl<P: Platform> Node<P> {
     }
 
     /// True if a change makes a volume write-back with a log that no file names at the next start.
-    fn would_be_forgotten(&self, request: &Request) -> bool {
+    fn would_be_forgotten(&self, request: &ControlRequest) -> bool {
         let is_on = match request {
-            Request::SetMode { mode, .. } => mode == VolumeMode::WriteBack.name(),
-            Request::SetOff { volume, off: false } => self.has_log_when_on(volume),
-            Request::ReplaceLog { .. } => true,
+            ControlRequest::SetMode { mode, .. } => mode == VolumeMode::WriteBack.name(),
+            ControlRequest::SetOff { volume, off: false } => self.has_log_when_on(volume),
+            ControlRequest::ReplaceLog { .. } => true,
             _ => false,
         };
         is_on && self.devices.config().files.main().is_some()
@@ -120,11 +120,11 @@ impl<P: Platform> Node<P> {
     /// Makes a change, and puts the changed text in its place. Returns the files as they are then.
     async fn make(
         &self,
-        request: Request,
-        draft: Option<Box<dyn Draft>>,
-    ) -> Result<Option<Files>, Refusal> {
+        request: ControlRequest,
+        draft: Option<Box<dyn ConfigurationDraft>>,
+    ) -> Result<Option<ConfigurationFiles>, Refusal> {
         match request {
-            Request::SetMode {
+            ControlRequest::SetMode {
                 volume,
                 mode,
                 log,
@@ -133,11 +133,11 @@ impl<P: Platform> Node<P> {
                 let wanted = self.wanted_log(&Name::new(&volume)?, log, journal)?;
                 self.become_write_back(wanted, draft).await
             }
-            Request::SetOff { volume, off: false } if self.has_log_when_on(&volume) => {
+            ControlRequest::SetOff { volume, off: false } if self.has_log_when_on(&volume) => {
                 let wanted = self.wanted_log(&Name::new(&volume)?, Vec::new(), None)?;
                 self.become_write_back(wanted, draft).await
             }
-            Request::ReplaceLog { volume, device, by } => {
+            ControlRequest::ReplaceLog { volume, device, by } => {
                 let (volume, device) = (Name::new(&volume)?, Name::new(&device)?);
                 self.replace_log(&volume, &device, by, draft).await
             }
@@ -155,9 +155,12 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    async fn draft(&self, request: &Request) -> Result<Option<Box<dyn Draft>>, Refusal> {
+    async fn draft(
+        &self,
+        request: &ControlRequest,
+    ) -> Result<Option<Box<dyn ConfigurationDraft>>, Refusal> {
         let arrays = self.devices.reports(self.env().timer.now());
-        let roles = |array: Array| {
+        let roles = |array: ArrayReport| {
             let members = array.members.into_iter();
             let roles = members.map(|member| (member.role, member.device));
             (array.name, roles.collect())
@@ -168,7 +171,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Makes a change in its turn. Returns its result.
-    pub(super) async fn in_turn(self: &Rc<Self>, request: Request, lasts: bool) -> Reply {
+    pub(super) async fn in_turn(self: &Rc<Self>, request: ControlRequest, lasts: bool) -> Reply {
         match self.accept(request, lasts) {
             Ok(name) => self.queue.outcome(&name).await,
             Err(refusal) => Reply::Error(refusal),
@@ -177,7 +180,7 @@ impl<P: Platform> Node<P> {
 
     /// Reloads the configuration, once no other change is running.
     pub async fn reload_in_turn(self: &Rc<Self>) -> Result<(), Refusal> {
-        match self.in_turn(Request::Reload, false).await {
+        match self.in_turn(ControlRequest::Reload, false).await {
             // No client waits for the reload any more.
             Reply::Error(_) if self.stopped.get() => Ok(()),
             Reply::Error(refusal) => Err(refusal),

@@ -3,26 +3,26 @@
 use super::again::OPEN_MAX;
 use super::refusal::{Refusal, refusal};
 use super::write_back::{LogDevices, looked_at, release};
-use super::{Node, Served};
-use crate::arrays::Source;
-use crate::frontend::{About, door_memory};
-use crate::origins::Origin;
-use crate::place::{Opened, Role};
+use super::{Node, NodeVolume};
+use crate::arrays::DeviceSource;
+use crate::frontend::{VolumeAbout, door_memory};
+use crate::origins::GuardedOrigin;
+use crate::place::{OpenedPlace, RawRole};
 use crate::platform::Platform;
 use crate::served_volume::ServedVolume;
-use block::{BoxDevice, Deadline, Device, Gate, IoError, IoResult, Kind, Sectors};
-use cache::{Mode, VolumeConfig};
+use block::{BoxDevice, Deadline, Device, Gate, IoError, IoErrorKind, IoResult, Sectors};
+use cache::{CacheMode, VolumeConfig};
 use control::config::{self, Config, Name, VolumeMode};
 use control::plan::Change;
 use futures_util::future::join_all;
-use origin::Record;
+use origin::OriginRecord;
 use std::cmp::Ordering;
 
 impl<P: Platform> Node<P> {
     pub(super) async fn add_volume(
         &self,
         volume: &config::Volume,
-        origin: &Source,
+        origin: &DeviceSource,
     ) -> Result<(), Refusal> {
         let name = &volume.name.value;
         if self.volumes.borrow().contains_key(name) {
@@ -47,9 +47,9 @@ impl<P: Platform> Node<P> {
     pub(super) async fn open_volume(
         &self,
         volume: &config::Volume,
-        origin: &Source,
+        origin: &DeviceSource,
     ) -> Result<(), Refusal> {
-        let opened = self.devices.open(origin, Role::Origin).await;
+        let opened = self.devices.open(origin, RawRole::Origin).await;
         let lease = opened.map_err(|error| cannot_open(error, volume, origin))?;
         let logs = match self.log_devices(volume, &[]).await {
             Ok(logs) => logs,
@@ -74,8 +74,8 @@ impl<P: Platform> Node<P> {
     async fn serve_volume(
         &self,
         volume: &config::Volume,
-        origin: &Source,
-        opened: &Opened<P>,
+        origin: &DeviceSource,
+        opened: &OpenedPlace<P>,
         logs: &LogDevices<P>,
     ) -> Result<(), Refusal> {
         let name = &volume.name.value;
@@ -89,7 +89,7 @@ impl<P: Platform> Node<P> {
                      make the origin larger, or the volume smaller",
                     size.value,
                     below.name,
-                    config::Bytes(below.sectors.bytes()),
+                    config::ByteCount(below.sectors.bytes()),
                 ));
             }
             Some(size) => Some(Sectors(size.value.0 / block::SECTOR_BYTES)),
@@ -115,7 +115,8 @@ impl<P: Platform> Node<P> {
             .map(|found| std::mem::take(&mut found.absent));
         let record = pool.cache.origin_record(name.as_str());
         let say = |event| self.say(name, event);
-        let guarded = Origin::guard(&self.platform, &say, &pool.cache, name, size, opened).await;
+        let guarded =
+            GuardedOrigin::guard(&self.platform, &say, &pool.cache, name, size, opened).await;
         let guarded = guarded.map_err(refusal)?;
         let below = BoxDevice::new(guarded.device());
         let cached = pool.cache.add_volume(config, below).map_err(refusal)?;
@@ -145,7 +146,7 @@ impl<P: Platform> Node<P> {
         absent.for_each(|event| self.platform.event(event));
         let block = cached.geometry().block;
         let serving = ServedVolume::new(cached, log, pool.line_bytes, self.env().timer);
-        let about = About {
+        let about = VolumeAbout {
             description: format!("{} cached in pool {}", opened.place, pool.name),
             origin: guarded.identity().clone(),
             read_only: volume.read_only.value,
@@ -161,7 +162,7 @@ impl<P: Platform> Node<P> {
             return Err(refusal(error));
         }
         let origin = origin.name().clone();
-        let served = Served {
+        let served = NodeVolume {
             gate,
             about,
             volume: serving,
@@ -174,11 +175,11 @@ impl<P: Platform> Node<P> {
     }
 
     /// The offer of a volume by the frontends that `config` names.
-    fn about(&self, name: &Name, config: &Config) -> About {
-        About {
+    fn about(&self, name: &Name, config: &Config) -> VolumeAbout {
+        VolumeAbout {
             doors: config.doors(name.as_str()),
             memory_bytes_max: door_memory(config, &self.env()),
-            ..About::default()
+            ..VolumeAbout::default()
         }
     }
 
@@ -190,7 +191,7 @@ impl<P: Platform> Node<P> {
         let before = self.devices.config();
         let mut after = (*before).clone();
         change.record(&mut after);
-        let [was, is] = [&before, &after].map(|config| About {
+        let [was, is] = [&before, &after].map(|config| VolumeAbout {
             description: served.about.description.clone(),
             origin: served.about.origin.clone(),
             read_only: served.about.read_only,
@@ -198,7 +199,7 @@ impl<P: Platform> Node<P> {
             ..self.about(name, config)
         });
         // Frontends close before others open, so that no two are open that must not be.
-        let common = About {
+        let common = VolumeAbout {
             doors: was.doors.common(&is.doors),
             ..was.clone()
         };
@@ -220,7 +221,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Makes each frontend offer a volume as in `about`.
-    async fn turn(&self, name: &Name, served: &Served<P>, about: &About) -> IoResult {
+    async fn turn(&self, name: &Name, served: &NodeVolume<P>, about: &VolumeAbout) -> IoResult {
         let grace = self.grace.get();
         for frontend in &self.frontends {
             let changed = frontend.change(name.as_str(), &served.gate, about, grace);
@@ -234,7 +235,7 @@ impl<P: Platform> Node<P> {
         &self,
         name: &Name,
         gate: &Gate<ServedVolume<P::Driver>>,
-        about: &About,
+        about: &VolumeAbout,
     ) -> IoResult {
         for (n, frontend) in self.frontends.iter().enumerate() {
             if let Err(error) = frontend.add(name.as_str(), gate.clone(), about) {
@@ -316,7 +317,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// The present size of a volume's origin; `Err` if it has not grown.
-    async fn grown(&self, name: &Name, served: &Served<P>) -> Result<Sectors, Refusal> {
+    async fn grown(&self, name: &Name, served: &NodeVolume<P>) -> Result<Sectors, Refusal> {
         let before = served.volume.geometry().sectors.bytes();
         let (place, is_file, of_export) = {
             let open = self.devices.open.borrow();
@@ -334,7 +335,7 @@ impl<P: Platform> Node<P> {
         let now = now.ok_or_else(|| {
             format!("the size of {place} cannot be read; bring it back, and try again")
         })?;
-        let [was, is] = [before, now].map(config::Bytes);
+        let [was, is] = [before, now].map(config::ByteCount);
         match now.cmp(&before) {
             Ordering::Greater => Ok(Sectors(now / block::SECTOR_BYTES)),
             Ordering::Equal => Err(format!("volume {name} has not grown: its origin has {is}")),
@@ -345,12 +346,12 @@ impl<P: Platform> Node<P> {
     }
 
     /// Keeps the lines of a volume that has ended in order, and is served next with `sectors`.
-    async fn keep_lines(&self, name: &Name, served: &Served<P>, sectors: Sectors) {
+    async fn keep_lines(&self, name: &Name, served: &NodeVolume<P>, sectors: Sectors) {
         let Ok(pool) = self.pool(served.pool.as_str()) else {
             return;
         };
-        if let Ok(record) = Record::decode(&pool.cache.origin_record(name.as_str())) {
-            let record = Record { sectors, ..record };
+        if let Ok(record) = OriginRecord::decode(&pool.cache.origin_record(name.as_str())) {
+            let record = OriginRecord { sectors, ..record };
             pool.cache
                 .set_origin_record(name.as_str(), &record.encode());
             pool.cache.grow(name.as_str(), sectors);
@@ -359,7 +360,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Changes the mode of a volume; a log is given up first.
-    pub(super) async fn set_mode(&self, volume: &Name, mode: Mode) -> Result<(), Refusal> {
+    pub(super) async fn set_mode(&self, volume: &Name, mode: CacheMode) -> Result<(), Refusal> {
         let served = self.volume(volume.as_str())?;
         if served.cached().is_quiesced() && served.log().is_some() {
             return Err(format!("volume {volume} is quiesced; resume it first"));
@@ -369,7 +370,7 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    fn served(&self, name: &str) -> Result<(Name, Served<P>), Refusal> {
+    fn served(&self, name: &str) -> Result<(Name, NodeVolume<P>), Refusal> {
         self.volume(name)?;
         let name = Name::new(name)?;
         let served = self.volumes.borrow()[&name].clone();
@@ -419,9 +420,9 @@ impl<P: Platform> Node<P> {
 
 /// The reason why a volume cannot grow, if there is one.
 fn stays_as_it_is<P: Platform>(
-    served: &Served<P>,
+    served: &NodeVolume<P>,
     volume: &config::Volume,
-    origin: &Source,
+    origin: &DeviceSource,
 ) -> Option<&'static str> {
     if served.volume.log().is_some() {
         return Some(
@@ -437,16 +438,16 @@ fn stays_as_it_is<P: Platform>(
     if served.about.doors.ublk.is_some() {
         return Some("is a block device, which grows when the daemon is started again");
     }
-    let is_array = matches!(origin, Source::Array(_));
+    let is_array = matches!(origin, DeviceSource::Array(_));
     is_array.then_some("is on an array, which keeps its size")
 }
 
 /// The message for an origin that cannot be opened. Only an origin can be served without writes.
-fn cannot_open(error: IoError, volume: &config::Volume, origin: &Source) -> Refusal {
-    let refused = matches!(error.kind(), Kind::ReadOnly | Kind::Denied);
+fn cannot_open(error: IoError, volume: &config::Volume, origin: &DeviceSource) -> Refusal {
+    let refused = matches!(error.kind(), IoErrorKind::ReadOnly | IoErrorKind::Denied);
     let may_be_read = volume.in_force() != VolumeMode::WriteBack && !origin.is_read_only();
     match origin {
-        Source::Device(device) if refused && may_be_read && device.path.is_some() => format!(
+        DeviceSource::Device(device) if refused && may_be_read && device.path.is_some() => format!(
             "{error}; or set `read_only` of device {} and of volume {}, to serve it without writes",
             origin.name(),
             volume.name.value
@@ -463,7 +464,7 @@ mod tests {
     fn the_remedy_is_there_where_a_volume_may_do_without_writes() {
         let origin = |more: &str| {
             let text = format!("name = \"hdd\"\npath = \"/dev/null\"\n{more}");
-            Source::Device(Box::new(config::Device::parse(&text).unwrap()))
+            DeviceSource::Device(Box::new(config::Device::parse(&text).unwrap()))
         };
         let said = |kind, mode: &str, more: &str| {
             let text = format!("name = \"web\"\norigin = \"hdd\"\npool = \"fast\"\n{mode}");
@@ -472,11 +473,11 @@ mod tests {
         };
         let remedy = "no; or set `read_only` of device hdd and of volume web, to serve it without \
                       writes";
-        for kind in [Kind::ReadOnly, Kind::Denied] {
+        for kind in [IoErrorKind::ReadOnly, IoErrorKind::Denied] {
             assert_eq!(said(kind, "", ""), remedy);
             assert_eq!(said(kind, "mode = \"write-back\"", ""), "no");
             assert_eq!(said(kind, "", "read_only = true"), "no");
         }
-        assert_eq!(said(Kind::Gone, "", ""), "no");
+        assert_eq!(said(IoErrorKind::Gone, "", ""), "no");
     }
 }

@@ -5,7 +5,7 @@ use control::config;
 use std::collections::BTreeSet;
 
 /// A volume that waits.
-pub struct Waiting {
+pub struct WaitingVolume {
     pub(super) volume: config::Volume,
     /// Reason of the last failed attempt; empty before the first.
     pub why: String,

@@ -9,23 +9,23 @@
 
 use super::job::Detaching;
 use super::refusal::{Refusal, refusal};
-use super::{Node, Served};
-use crate::arrays::{Lease, Source};
-use crate::event::Event;
+use super::{Node, NodeVolume};
+use crate::arrays::{DeviceSource, Lease};
+use crate::event::NodeEvent;
 use crate::leaf::Leaf;
-use crate::log::{Copy, FoundLog, Log, WitnessFile, journal_of, patience, wanted};
-use crate::place::{Opened, Role};
+use crate::log::{Copy, FoundLog, OpenLog, WitnessFile, journal_of, patience, wanted};
+use crate::place::{OpenedPlace, RawRole};
 use crate::platform::Platform;
 use crate::served_volume::AtRest;
-use crate::witness::{self, Beside};
-use block::{BoxDevice, Driver, Extent, IoError, Kind, Nanos, Sectors, WithDeadline};
-use control::config::{self, Bytes, Name, VolumeMode};
+use crate::witness::{self, WitnessOwner};
+use block::{BoxDevice, Driver, Extent, IoError, IoErrorKind, Nanos, Sectors, WithDeadline};
+use control::config::{self, ByteCount, Name, VolumeMode};
 use futures_util::future::{Either, join_all, pending, select};
-use origin::{Identity, Reason, Record, Verdict, again, judge_but_for};
+use origin::{DeviceIdentity, DoubtReason, OriginRecord, OriginVerdict, again, judge_but_for};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use writelog::{Candidate, Ledger, Witness};
+use writelog::{LedgerWitness, LogCandidate, LogLedger};
 
 /// Longest time that clients may wait for the last dirty data.
 const LAST: Nanos = Nanos::from_millis(500);
@@ -55,7 +55,7 @@ impl<P: Platform> Node<P> {
     pub(super) async fn log_devices(
         &self,
         volume: &config::Volume,
-        new: &[Source],
+        new: &[DeviceSource],
     ) -> Result<LogDevices<P>, Refusal> {
         let mut devices = Vec::new();
         if volume.in_force() != VolumeMode::WriteBack {
@@ -73,7 +73,7 @@ impl<P: Platform> Node<P> {
                 Some(device) => device.clone(),
                 None => self.known(name)?,
             };
-            match self.devices.open(&source, Role::Log).await {
+            match self.devices.open(&source, RawRole::Log).await {
                 Ok(lease) => devices.push((name.clone(), Ok(lease))),
                 Err(error) if error.kind().is_absence() => {
                     devices.push((name.clone(), Err(error.to_string())));
@@ -102,10 +102,10 @@ impl<P: Platform> Node<P> {
         &self,
         device: &LogDevice<P::Driver>,
         limit: Nanos,
-    ) -> Candidate<Copy<P::Driver>> {
+    ) -> LogCandidate<Copy<P::Driver>> {
         let opened = device.device.as_ref().map_err(String::clone);
         let controller = opened.as_ref().map_or("", |(_, controller)| controller);
-        Candidate {
+        LogCandidate {
             name: device.name.to_string(),
             domain: controller.into(),
             holes: self.holes(&device.name).await,
@@ -118,7 +118,7 @@ impl<P: Platform> Node<P> {
         &self,
         volume: &config::Volume,
         size: Sectors,
-        identity: &Identity,
+        identity: &DeviceIdentity,
         devices: Vec<LogDevice<P::Driver>>,
         witness: WitnessFile,
     ) -> Result<FoundLog<P::Driver>, Refusal> {
@@ -147,19 +147,19 @@ impl<P: Platform> Node<P> {
             ));
         }
         let wanted = wanted(platform, volume, size, identity, false);
-        let kept = Witness::Kept(witness.device.clone());
-        let found = Ledger::open(wanted, env, kept, candidates, journal).await;
+        let kept = LedgerWitness::Kept(witness.device.clone());
+        let found = LogLedger::open(wanted, env, kept, candidates, journal).await;
         let found = found.map_err(refusal)?;
         let configured = volume;
         let absent = found.absent.iter().map(|(device, why)| {
             let (volume, device, why) = (name.clone(), device.clone(), why.clone());
             match journal_of(configured) {
-                Some(journal) if journal.as_str() == device => Event::JournalAbsent {
+                Some(journal) if journal.as_str() == device => NodeEvent::JournalAbsent {
                     volume,
                     device,
                     why,
                 },
-                _ => Event::LogDeviceAbsent {
+                _ => NodeEvent::LogDeviceAbsent {
                     volume,
                     device,
                     why,
@@ -177,7 +177,7 @@ impl<P: Platform> Node<P> {
 
     /// Opens the file beside the log of a volume.
     pub(super) async fn log_witness(&self, name: &Name) -> Result<WitnessFile, Refusal> {
-        let opened = witness::open(&self.platform, Beside::Log(name.clone())).await;
+        let opened = witness::open(&self.platform, WitnessOwner::Log(name.clone())).await;
         let (device, claim) = opened.map_err(refusal)?;
         Ok(WitnessFile {
             device,
@@ -192,21 +192,21 @@ impl<P: Platform> Node<P> {
         volume: &config::Volume,
         found: FoundLog<P::Driver>,
         cached: &cache::Volume<Leaf<P::Driver>>,
-        origin: &Opened<P>,
+        origin: &OpenedPlace<P>,
         record: &[u8],
-    ) -> Result<Log<P::Driver>, Refusal> {
+    ) -> Result<OpenLog<P::Driver>, Refusal> {
         let (owes, kept) = (found.found.owes, found.found.record.clone());
         let record = if kept.is_empty() { record } else { &kept };
         let damaged = damaged(volume, &found.found);
         let below = BoxDevice::new(cached.clone());
-        let log = Log::open(volume, found, false, self.env(), below).await;
+        let log = OpenLog::open(volume, found, false, self.env(), below).await;
         let log = log.map_err(|error| match error.kind() {
-            Kind::Corrupt => damaged(error),
+            IoErrorKind::Corrupt => damaged(error),
             _ => refusal(error),
         })?;
         if owes && let Some(why) = self.is_changed(&log, origin, record).await {
             let (what, name) = (why.of(&origin.place), &volume.name.value);
-            let owed = Bytes(log.engine().status().dirty_bytes);
+            let owed = ByteCount(log.engine().status().dirty_bytes);
             return Err(format!(
                 "{name} is not served: {what}; {owed} would \
                  overwrite it: give it its origin back as it was, or see `hotset pool recover \
@@ -220,10 +220,10 @@ impl<P: Platform> Node<P> {
     /// power may have torn them.
     async fn is_changed(
         &self,
-        log: &Log<P::Driver>,
-        origin: &Opened<P>,
+        log: &OpenLog<P::Driver>,
+        origin: &OpenedPlace<P>,
         record: &[u8],
-    ) -> Option<Reason> {
+    ) -> Option<DoubtReason> {
         // Nothing would be overwritten; the last writes to the origin alone may be torn.
         if log.engine().is_drained() {
             return None;
@@ -236,7 +236,7 @@ impl<P: Platform> Node<P> {
     pub(super) async fn rest(
         &self,
         name: &Name,
-        served: &Served<P>,
+        served: &NodeVolume<P>,
     ) -> Result<Option<AtRest<P::Driver>>, Refusal> {
         self.rest_unless(name, served, pending()).await
     }
@@ -245,7 +245,7 @@ impl<P: Platform> Node<P> {
     async fn rest_unless(
         &self,
         name: &Name,
-        served: &Served<P>,
+        served: &NodeVolume<P>,
         cancelled: impl Future<Output = ()>,
     ) -> Result<Option<AtRest<P::Driver>>, Refusal> {
         let Some(log) = served.volume.log() else {
@@ -273,8 +273,8 @@ impl<P: Platform> Node<P> {
     async fn empty(
         &self,
         name: &Name,
-        served: &Served<P>,
-        log: &Log<P::Driver>,
+        served: &NodeVolume<P>,
+        log: &OpenLog<P::Driver>,
         detaching: &Detaching,
     ) -> Result<(), Refusal> {
         let engine = log.engine();
@@ -341,7 +341,7 @@ impl<P: Platform> Node<P> {
     /// Ends the log of a volume without users: empty if the origin takes all dirty data in time,
     /// else to be continued by the next start. Returns true if the origin has every acknowledged
     /// write, though perhaps not durably.
-    pub(super) async fn end_log(&self, name: &Name, served: &Served<P>) -> bool {
+    pub(super) async fn end_log(&self, name: &Name, served: &NodeVolume<P>) -> bool {
         let Some(log) = served.volume.log() else {
             return true;
         };
@@ -357,10 +357,10 @@ impl<P: Platform> Node<P> {
         };
         // Writes that the origin has not ended are in the log.
         let _ = timer.timeout(self.grace.get(), close).await;
-        let owed = Bytes(log.engine().status().dirty_bytes);
+        let owed = ByteCount(log.engine().status().dirty_bytes);
         if !rested && owed.0 > 0 {
             let volume = name.clone();
-            self.platform.event(Event::VolumeOwes { volume, owed });
+            self.platform.event(NodeEvent::VolumeOwes { volume, owed });
         }
         rested
     }
@@ -369,7 +369,7 @@ impl<P: Platform> Node<P> {
 /// The message if records of the log of `volume` are damaged or missing on all present devices.
 fn damaged<C>(
     volume: &config::Volume,
-    found: &writelog::Opened<C>,
+    found: &writelog::OpenedLog<C>,
 ) -> impl Fn(IoError) -> Refusal + use<C> {
     let name = volume.name.value.clone();
     let here = found.areas.iter().zip(&found.names);
@@ -401,38 +401,38 @@ pub(super) fn as_it_was(name: &Name, why: &str) -> Refusal {
 }
 
 /// True if the origin has taken data between `before` and `now`, and works.
-fn is_progress(before: &writelog::Status, now: &writelog::Status) -> bool {
+fn is_progress(before: &writelog::WriteBackStatus, now: &writelog::WriteBackStatus) -> bool {
     let takes = now.carried_bytes > before.carried_bytes && now.trouble.is_none();
     takes || now.dirty_bytes < before.dirty_bytes
 }
 
 /// The obstacle of a log that does not become empty.
-fn still_owed<P: Platform>(served: &Served<P>, log: &Log<P::Driver>) -> String {
+fn still_owed<P: Platform>(served: &NodeVolume<P>, log: &OpenLog<P::Driver>) -> String {
     let status = log.engine().status();
     let trouble = status
         .trouble
         .map_or("it is slow".into(), |e| e.to_string());
-    let owed = Bytes(status.dirty_bytes);
+    let owed = ByteCount(status.dirty_bytes);
     format!("{owed} are still to go to {}: {trouble}", served.origin)
 }
 
 /// Returns the reason if `record` does not prove the origin, apart from places that a log may have
 /// left half written.
 pub(crate) async fn changed<P: Platform>(
-    origin: &Opened<P>,
+    origin: &OpenedPlace<P>,
     memory: &block::Pool,
     record: &[u8],
     owes: impl Fn(Extent) -> bool,
-) -> Option<Reason> {
+) -> Option<DoubtReason> {
     let identity = &origin.identity;
-    let Ok(record) = Record::decode(record) else {
+    let Ok(record) = OriginRecord::decode(record) else {
         // Without a record, only the identity can be compared.
-        return (!identity.proves()).then_some(Reason::Unproved);
+        return (!identity.proves()).then_some(DoubtReason::Unproved);
     };
     let now = again(&origin.leaf, memory, identity.clone(), &record).await;
     match judge_but_for(&record, &now, owes) {
-        Verdict::Same | Verdict::Unknown(Reason::NothingLeft) => None,
-        Verdict::Changed(why) | Verdict::Unknown(why) => Some(why),
+        OriginVerdict::Same | OriginVerdict::Unknown(DoubtReason::NothingLeft) => None,
+        OriginVerdict::Changed(why) | OriginVerdict::Unknown(why) => Some(why),
     }
 }
 

@@ -8,27 +8,27 @@
 //! Not here: the times of attempts.
 
 use super::nbd;
-use super::raw::{Bare, Raw, Role, claimed};
+use super::raw::{Bare, RawPlace, RawRole, claimed};
 use crate::platform::Platform;
-use block::{BoxDevice, IoError, IoResult, Kind};
+use block::{BoxDevice, IoError, IoErrorKind, IoResult};
 use control::config;
 use filter::Swappable;
-use origin::Identity;
+use origin::DeviceIdentity;
 use std::cell::RefCell;
 
 /// A place that stays with its user while it is reopened.
 pub(crate) struct Reopenable<P: Platform> {
     below: Swappable<BoxDevice>,
     hold: RefCell<Option<P::Hold>>,
-    identity: Identity,
+    identity: DeviceIdentity,
     device: config::Device,
-    role: Role,
+    role: RawRole,
 }
 
 /// Holds back requests until dropped.
-struct Paused<'a>(&'a Swappable<BoxDevice>);
+struct PausedPlace<'a>(&'a Swappable<BoxDevice>);
 
-impl Drop for Paused<'_> {
+impl Drop for PausedPlace<'_> {
     fn drop(&mut self) {
         self.0.resume();
     }
@@ -46,7 +46,7 @@ impl<P: Platform> Reopenable<P> {
     pub(super) async fn new(
         platform: &P,
         device: &config::Device,
-        role: Role,
+        role: RawRole,
         opened: (Bare<P>, Option<P::Hold>),
         place: &str,
     ) -> Reopenable<P> {
@@ -65,13 +65,17 @@ impl<P: Platform> Reopenable<P> {
 
     /// Closes the place, and opens it again.
     pub(crate) async fn reopen(&self, platform: &P) -> IoResult {
-        let _paused = Paused(&self.below);
+        let _paused = PausedPlace(&self.below);
         self.below.pause().await;
         self.hold.take();
         let raw = raw_of(platform, &self.device, self.role).await?;
         if platform.identity(&raw.place).await != self.identity {
             let what = "is another device than before; give the former back";
-            return Err(IoError::new(Kind::Invalid, what).on(self.device.name.value.to_string()));
+            return Err(IoError::new(IoErrorKind::Invalid, what).on(self
+                .device
+                .name
+                .value
+                .to_string()));
         }
         self.below.swap(boxed(raw.device))?;
         self.hold.replace(raw.hold);
@@ -83,20 +87,20 @@ impl<P: Platform> Reopenable<P> {
 pub(super) async fn raw_of<P: Platform>(
     platform: &P,
     device: &config::Device,
-    role: Role,
-) -> IoResult<Raw<P>> {
+    role: RawRole,
+) -> IoResult<RawPlace<P>> {
     let path = match (&device.path, &device.nbd) {
         (Some(path), _) => &path.value,
         (None, Some(uri)) => return nbd::open(platform, device, &uri.value, role).await,
         (None, None) => {
             let what = "no place is given; give `path` or `nbd`";
-            return Err(IoError::new(Kind::Invalid, what).on(device.name.value.to_string()));
+            return Err(IoError::new(IoErrorKind::Invalid, what).on(device.name.value.to_string()));
         }
     };
     let timer = platform.local().env().timer;
     let open = async || platform.open_disk(device, path).await;
     let (disk, hold) = claimed(&timer, open).await?;
-    Ok(Raw {
+    Ok(RawPlace {
         device: Bare::Disk(disk),
         hold: Some(hold),
         place: path.display().to_string(),

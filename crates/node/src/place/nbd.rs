@@ -4,16 +4,16 @@
 //! before any other request. A different export counts as none, until the right one is back or the
 //! different one is opened as itself.
 
-use super::raw::{Bare, Raw, Role, claimed};
+use super::raw::{Bare, RawPlace, RawRole, claimed};
 use crate::platform::Platform;
-use block::{BoxDevice, Deadline, Device as _, Extent, IoResult, Kind, Lba, Nanos, Sectors};
+use block::{BoxDevice, Deadline, Device as _, Extent, IoErrorKind, IoResult, Lba, Nanos, Sectors};
 use control::address::NbdUri;
 use control::config;
 use layout::BLOCK_SECTORS;
 use layout::array::{BITMAP, SUPERBLOCKS};
 use nbd::client::{Client, Options, Recognise};
 use nbd::tls::Dialer;
-use origin::{Guarded, Identity, Recogniser, take_with};
+use origin::{DeviceIdentity, Guarded, Recogniser, take_with};
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
@@ -32,8 +32,8 @@ pub(super) async fn open<P: Platform>(
     platform: &P,
     device: &config::Device,
     uri: &NbdUri,
-    role: Role,
-) -> IoResult<Raw<P>> {
+    role: RawRole,
+) -> IoResult<RawPlace<P>> {
     let name = device.name.value.as_str();
     let timer = platform.local().env().timer;
     let hold = claimed(&timer, async || platform.claim_export(uri)).await;
@@ -43,7 +43,7 @@ pub(super) async fn open<P: Platform>(
     let client = connect(platform, uri, authority, role, &known).await?;
     let standing = client.standing();
     let device = watched(platform, client, role, &known).await?;
-    Ok(Raw {
+    Ok(RawPlace {
         device: Bare::Other(device),
         hold: Some(hold),
         place: uri.to_string(),
@@ -76,20 +76,20 @@ fn recognise(known: &Known) -> Recognise {
 async fn watched<P: Platform>(
     platform: &P,
     client: Client,
-    role: Role,
+    role: RawRole,
     known: &Known,
 ) -> IoResult<BoxDevice> {
     let env = platform.local().env();
     let limit = match role {
-        Role::Origin => ORIGIN_LOOK_MAX,
-        Role::Pool | Role::Log => POOL_TIMEOUT,
-        Role::Member(detection) => detection,
+        RawRole::Origin => ORIGIN_LOOK_MAX,
+        RawRole::Pool | RawRole::Log => POOL_TIMEOUT,
+        RawRole::Member(detection) => detection,
     };
     let (seed, also) = (platform.uuid() as u64, metadata());
-    let looked = take_with(&client, &env.pool, Identity::default(), seed, &also);
+    let looked = take_with(&client, &env.pool, DeviceIdentity::default(), seed, &also);
     let Some(record) = Deadline::new(&env.timer, limit).bound(looked).await else {
         let what = "does not answer in time; see to its server";
-        return Err(client.geometry().error(Kind::Timeout, what));
+        return Err(client.geometry().error(IoErrorKind::Timeout, what));
     };
     let device = Guarded::watching(client, env, record?);
     *known.borrow_mut() = Some(device.recogniser());
@@ -107,7 +107,7 @@ async fn connect<P: Platform>(
     platform: &P,
     uri: &NbdUri,
     authority: Option<&Path>,
-    role: Role,
+    role: RawRole,
     known: &Known,
 ) -> IoResult<Client> {
     let mut options = Options::new(uri.address.clone(), uri.export.as_str());
@@ -117,14 +117,14 @@ async fn connect<P: Platform>(
     }
     options.recognise = Some(recognise(known));
     match role {
-        Role::Origin => (),
-        Role::Pool | Role::Log => {
+        RawRole::Origin => (),
+        RawRole::Pool | RawRole::Log => {
             options.give_up_after = POOL_TIMEOUT;
             options.reply_timeout = POOL_TIMEOUT;
             // Repeated writes could undo later marks, and stale lines would then be trusted.
             options.repeat_durable_writes = false;
         }
-        Role::Member(detection) => {
+        RawRole::Member(detection) => {
             options.give_up_after = Nanos(detection.0 / 2);
             options.connect_timeout = Nanos(detection.0 / 2);
             // The client may take twice this time to notice a missing reply.

@@ -1,12 +1,12 @@
 //! The result of opening a place.
 
 use crate::platform::Platform;
-use ::nbd::client::Standing;
-use block::{BoxDevice, IoError, IoResult, Kind, Nanos, Timer};
-use shard::Disk;
+use ::nbd::client::ExportStanding;
+use block::{BoxDevice, IoError, IoErrorKind, IoResult, Nanos, Timer};
+use shard::ShardDisk;
 
 /// The device at a place.
-pub(super) struct Raw<P: Platform> {
+pub(super) struct RawPlace<P: Platform> {
     pub(super) device: Bare<P>,
     /// Keeps other users away, if there may be any.
     pub(super) hold: Option<P::Hold>,
@@ -14,18 +14,18 @@ pub(super) struct Raw<P: Platform> {
     pub(super) place: String,
     pub(super) is_file: bool,
     /// Connection of an export.
-    pub(super) standing: Option<Standing>,
+    pub(super) standing: Option<ExportStanding>,
 }
 
 /// Disks have a variant of their own, so that a hit is a direct call.
 pub(super) enum Bare<P: Platform> {
-    Disk(Disk<P::Driver>),
+    Disk(ShardDisk<P::Driver>),
     Other(BoxDevice),
 }
 
 /// Use of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
+pub enum RawRole {
     /// The data of a volume.
     Origin,
     /// The cache of volumes.
@@ -36,14 +36,14 @@ pub enum Role {
     Member(Nanos),
 }
 
-impl Role {
+impl RawRole {
     /// The role in one word.
     pub fn name(self) -> &'static str {
         match self {
-            Role::Origin => "origin",
-            Role::Pool => "pool",
-            Role::Log => "log",
-            Role::Member(_) => "member",
+            RawRole::Origin => "origin",
+            RawRole::Pool => "pool",
+            RawRole::Log => "log",
+            RawRole::Member(_) => "member",
         }
     }
 }
@@ -57,7 +57,7 @@ pub const CLAIM_PAUSE: Nanos = Nanos::from_millis(50);
 
 /// Tries `claim` again while the place is `Busy`. Returns the last result.
 pub async fn claimed<T>(timer: &Timer, claim: impl AsyncFnMut() -> IoResult<T>) -> IoResult<T> {
-    let is_busy = |error: &IoError| error.kind() == Kind::Busy;
+    let is_busy = |error: &IoError| error.kind() == IoErrorKind::Busy;
     retried(timer, CLAIM_ATTEMPTS, is_busy, claim).await
 }
 

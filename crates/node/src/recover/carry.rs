@@ -4,25 +4,25 @@
 //! The engine is the node's, and so is the choice of trusted copies. An inspected log is not begun,
 //! so that nothing is written.
 
-use super::found::{Found, Leased, Lost, missing, said};
-use crate::arrays::{Devices, Source};
+use super::found::{Leased, LostRecords, RecoveredLog, missing, said};
+use crate::arrays::{DeviceSource, OpenDevices};
 use crate::leaf::Leaf;
-use crate::log::{Copy, FoundLog, Log, WitnessFile, engine, journal_of, patience, wanted};
-use crate::node::{Absent, Pool, changed};
-use crate::place::Role;
+use crate::log::{Copy, FoundLog, OpenLog, WitnessFile, engine, journal_of, patience, wanted};
+use crate::node::{AbsentDevice, NodePool, changed};
+use crate::place::RawRole;
 use crate::platform::Platform;
-use crate::witness::{self, Beside};
+use crate::witness::{self, WitnessOwner};
 use block::{
     BoxDevice, Device, Driver, Env, Fua, IoError, IoResult, Lba, Nanos, Sectors, WithDeadline,
 };
 use cache::origin_record_on;
-use control::config::{self, Bytes};
+use control::config::{self, ByteCount};
 use futures_util::future::{Either, select};
 use layout::LogSuperblock;
-use origin::Reason;
+use origin::DoubtReason;
 use std::pin::pin;
 use std::rc::Rc;
-use writelog::{Candidate, Ledger, Witness, WriteBack};
+use writelog::{LedgerWitness, LogCandidate, LogLedger, WriteBack};
 
 /// Longest time that a retried origin may fail.
 const TROUBLE_MAX: Nanos = Nanos::from_secs(10);
@@ -39,12 +39,12 @@ pub(super) struct Look<D: Driver> {
 }
 
 /// Candidates for the devices of the log and for its journal.
-type Candidates<D> = ([Candidate<Copy<D>>; 2], Option<Candidate<Copy<D>>>);
+type Candidates<D> = ([LogCandidate<Copy<D>>; 2], Option<LogCandidate<Copy<D>>>);
 
-fn candidates<P: Platform>(found: &Found<'_, P>) -> Candidates<P::Driver> {
+fn candidates<P: Platform>(found: &RecoveredLog<'_, P>) -> Candidates<P::Driver> {
     let env = found.platform.local().env();
     let limit = patience(&found.devices.config(), found.volume);
-    let candidate = |(name, device): &Leased<P>| Candidate {
+    let candidate = |(name, device): &Leased<P>| LogCandidate {
         name: name.to_string(),
         domain: device.as_ref().map_or("", |lease| &lease.controller).into(),
         device: match device {
@@ -60,15 +60,15 @@ fn candidates<P: Platform>(found: &Found<'_, P>) -> Candidates<P::Driver> {
 
 /// Opens the log without beginning it.
 pub(super) async fn look<P: Platform>(
-    found: &Found<'_, P>,
+    found: &RecoveredLog<'_, P>,
     remembered: Option<&LogSuperblock>,
 ) -> Result<Look<P::Driver>, String> {
     let (platform, env) = (found.platform, found.platform.local().env());
     let (copies, journal) = candidates(found);
     let (volume, identity) = (found.volume, &found.origin.identity);
     let wanted = wanted(platform, volume, found.size, identity, true);
-    let witness = Witness::Says(remembered.cloned().map(Box::new));
-    let opened = Ledger::open(wanted, env.clone(), witness, copies, journal).await;
+    let witness = LedgerWitness::Says(remembered.cloned().map(Box::new));
+    let opened = LogLedger::open(wanted, env.clone(), witness, copies, journal).await;
     let opened = opened.map_err(said)?;
     let config = engine(volume, &opened, true);
     let record = opened.record;
@@ -79,7 +79,7 @@ pub(super) async fn look<P: Platform>(
     let mut doubts = opened.doubts;
     doubts.extend(engine.missing().map(|records| missing(&records)));
     if let Some(why) = is_changed(found, &engine, record).await {
-        let owed = Bytes(engine.status().dirty_bytes);
+        let owed = ByteCount(engine.status().dirty_bytes);
         let what = why.of(volume.origin.value.as_str());
         doubts.push(format!("{what}; {owed} would overwrite it"));
     }
@@ -89,10 +89,10 @@ pub(super) async fn look<P: Platform>(
 /// Returns the reason if the origin differs from the log's `record`, or from the record of the
 /// volume's pool, if present.
 async fn is_changed<P: Platform>(
-    found: &Found<'_, P>,
+    found: &RecoveredLog<'_, P>,
     engine: &WriteBack<Copy<P::Driver>>,
     record: Vec<u8>,
-) -> Option<Reason> {
+) -> Option<DoubtReason> {
     let env = found.platform.local().env();
     if engine.is_drained() {
         return None;
@@ -106,13 +106,15 @@ async fn is_changed<P: Platform>(
 }
 
 /// The newest record of the origin in the volume's pool.
-async fn pool_record<P: Platform>(found: &Found<'_, P>, env: &Env) -> Option<Vec<u8>> {
+async fn pool_record<P: Platform>(found: &RecoveredLog<'_, P>, env: &Env) -> Option<Vec<u8>> {
     let name = found.volume.name.as_str();
     let mut newest = None;
     for source in sources(found.devices, found.volume) {
         // Starting an array would change it.
-        let Source::Device(_) = source else { continue };
-        let Ok(lease) = found.devices.open(&source, Role::Pool).await else {
+        let DeviceSource::Device(_) = source else {
+            continue;
+        };
+        let Ok(lease) = found.devices.open(&source, RawRole::Pool).await else {
             continue;
         };
         let record = origin_record_on(&lease.leaf, env, name).await;
@@ -123,7 +125,10 @@ async fn pool_record<P: Platform>(found: &Found<'_, P>, env: &Env) -> Option<Vec
 }
 
 /// The devices of the volume's pool.
-fn sources<P: Platform>(devices: &Rc<Devices<P>>, volume: &config::Volume) -> Vec<Source> {
+fn sources<P: Platform>(
+    devices: &Rc<OpenDevices<P>>,
+    volume: &config::Volume,
+) -> Vec<DeviceSource> {
     let config = devices.config();
     let pool = config.pools.iter();
     let pool = pool.filter(|pool| pool.name.value == volume.pool.value);
@@ -134,7 +139,7 @@ fn sources<P: Platform>(devices: &Rc<Devices<P>>, volume: &config::Volume) -> Ve
 /// Drops all lines of `volume` in its pool, durably: the origin is about to be written without the
 /// pool.
 pub(super) async fn forget<P: Platform>(
-    devices: &Rc<Devices<P>>,
+    devices: &Rc<OpenDevices<P>>,
     volume: &config::Volume,
 ) -> Result<(), String> {
     let config = devices.config();
@@ -142,7 +147,7 @@ pub(super) async fn forget<P: Platform>(
     let pool = pools.find(|pool| pool.name.value == volume.pool.value);
     let pool = pool.expect("checked with the configuration");
     let sources = sources(devices, volume);
-    let opened = Pool::open(pool, &sources, devices, Absent::Reported).await?;
+    let opened = NodePool::open(pool, &sources, devices, AbsentDevice::Reported).await?;
     opened.cache.forget(volume.name.as_str());
     opened.cache.remember().await;
     opened.cache.close().await;
@@ -155,17 +160,17 @@ pub(super) async fn forget<P: Platform>(
 
 /// Writes the dirty data of the log back. Returns its size, and the records that were lost.
 pub(super) async fn keep<P: Platform>(
-    found: &Found<'_, P>,
-) -> Result<(Bytes, Option<Lost>), String> {
+    found: &RecoveredLog<'_, P>,
+) -> Result<(ByteCount, Option<LostRecords>), String> {
     let (platform, env) = (found.platform, found.platform.local().env());
     let volume = found.volume;
-    let witness = witness::open(platform, Beside::Log(volume.name.value.clone())).await;
+    let witness = witness::open(platform, WitnessOwner::Log(volume.name.value.clone())).await;
     let (witness, hold) = witness.map_err(said)?;
     let (copies, journal) = candidates(found);
     let identity = &found.origin.identity;
     let wanted = wanted(platform, volume, found.size, identity, true);
-    let kept = Witness::Kept(witness.clone());
-    let opened = Ledger::open(wanted, env.clone(), kept, copies, journal).await;
+    let kept = LedgerWitness::Kept(witness.clone());
+    let opened = LogLedger::open(wanted, env.clone(), kept, copies, journal).await;
     let opened = opened.map_err(said)?;
     let names = found.logs.iter().map(|(name, _)| name.clone()).collect();
     let origin = BoxDevice::new(found.origin.leaf.clone());
@@ -178,13 +183,13 @@ pub(super) async fn keep<P: Platform>(
             claim: Rc::new(hold),
         },
     };
-    let log = Log::open(volume, found_log, true, env.clone(), origin).await;
+    let log = OpenLog::open(volume, found_log, true, env.clone(), origin).await;
     let log = log.map_err(said)?;
-    let owed = Bytes(log.engine().status().dirty_bytes);
+    let owed = ByteCount(log.engine().status().dirty_bytes);
     if let Some(records) = log.engine().missing() {
         let lost = log.engine().carry_out().await.map_err(said)?;
         log.engine().end().await.map_err(said)?;
-        return Ok((owed, Some(Lost::new(records, &lost))));
+        return Ok((owed, Some(LostRecords::new(records, &lost))));
     }
     // The origin is about to be written without a guard, so its record no longer holds.
     log.engine().watcher().watch(Vec::new()).await;
@@ -196,7 +201,7 @@ pub(super) async fn keep<P: Platform>(
             Either::Left((Err(why), _)) | Either::Right((why, _)) => Err(format!(
                 "{} of {owed} are still to go to {}: {why}; what is owed is in the log, and can \
                  be carried out once that is mended",
-                Bytes(log.engine().status().dirty_bytes),
+                ByteCount(log.engine().status().dirty_bytes),
                 volume.origin.value
             )),
         }
@@ -206,7 +211,7 @@ pub(super) async fn keep<P: Platform>(
 }
 
 /// Returns the error once write-back has failed for [`TROUBLE_MAX`].
-async fn trouble<D: Driver>(log: &Log<D>, env: &Env) -> IoError {
+async fn trouble<D: Driver>(log: &OpenLog<D>, env: &Env) -> IoError {
     let mut since = None;
     loop {
         env.timer.sleep(LOOK).await;
@@ -221,18 +226,21 @@ async fn trouble<D: Driver>(log: &Log<D>, env: &Env) -> IoError {
 
 /// Writes the origin's data to `to`, and the log's data over it.
 pub(super) async fn keep_to<P: Platform>(
-    found: &Found<'_, P>,
+    found: &RecoveredLog<'_, P>,
     look: &Look<P::Driver>,
     to: &Leaf<P::Driver>,
     zeroes: bool,
-) -> Result<(Bytes, Option<Lost>), String> {
+) -> Result<(ByteCount, Option<LostRecords>), String> {
     let env = found.platform.local().env();
-    let owed = Bytes(look.engine.status().dirty_bytes);
+    let owed = ByteCount(look.engine.status().dirty_bytes);
     let copied = copy(&found.origin.leaf, to, zeroes, &env).await;
     copied.map_err(said)?;
     let lost = look.engine.carry_out_to(to).await.map_err(said)?;
     let records = look.engine.missing();
-    Ok((owed, records.map(|records| Lost::new(records, &lost))))
+    Ok((
+        owed,
+        records.map(|records| LostRecords::new(records, &lost)),
+    ))
 }
 
 /// Copies all of `from` to `to`, durably. With `zeroes`, `to` reads as zeroes, so zeroes are

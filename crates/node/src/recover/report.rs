@@ -1,6 +1,6 @@
 //! Reports of a log and its recovery.
 
-use super::{CopyState, JournalState, Outcome, Recovery};
+use super::{CopyState, JournalState, RecoverOutcome, Recovery};
 use block::Nanos;
 use std::fmt;
 use writelog::Cleaning;
@@ -10,24 +10,24 @@ impl fmt::Display for Recovery {
         self.devices(f)?;
         let (volume, origin) = (&self.volume, &self.origin);
         match &self.outcome {
-            Outcome::Kept(owed, lost) => {
+            RecoverOutcome::Kept(owed, lost) => {
                 write!(f, "{origin} has the {owed} that {volume} owed it")?;
                 lost.iter().try_for_each(|lost| write!(f, ", {lost}"))?;
                 write!(f, "; the log owes nothing any more")
             }
-            Outcome::KeptTo(path, owed, lost) => {
+            RecoverOutcome::KeptTo(path, owed, lost) => {
                 let has = format!("{path} has what {origin} has, and the {owed} that {volume}");
                 write!(f, "{has} owes it")?;
                 lost.iter().try_for_each(|lost| write!(f, ", {lost}"))?;
                 write!(f, "; {origin} and the log are as they were")
             }
-            Outcome::RewoundTo(path) => write!(
+            RecoverOutcome::RewoundTo(path) => write!(
                 f,
                 "{path} has what {origin} has, and what its journal has: an earlier state; \
                  {origin}, the log and the journal are as they were"
             ),
-            Outcome::Looked => self.left(f),
-            Outcome::Rewound => {
+            RecoverOutcome::Looked => self.left(f),
+            RecoverOutcome::Rewound => {
                 if let Ok(log) = &self.log {
                     write!(f, "{} that {volume} owed {origin} are given up; ", log.owed)?;
                 }

@@ -3,18 +3,18 @@
 //! Invariant: a refused target has not changed.
 
 use super::found::said;
-use crate::arrays::Devices;
-use crate::place::{self, Opened, Role};
+use crate::arrays::OpenDevices;
+use crate::place::{self, OpenedPlace, RawRole};
 use crate::platform::Platform;
 use block::{Device, Lba, Sectors};
-use control::config::{self, Bytes};
-use control::section::Section;
+use control::config::{self, ByteCount};
+use control::section::SectionText;
 use layout::{PROBE_BYTES, foreign};
 use std::path::Path;
 use std::rc::Rc;
 
 /// A file or block device for an image.
-pub struct Target<'a> {
+pub struct RecoverTarget<'a> {
     /// Path of the target.
     pub path: &'a Path,
     /// Makes the target with this number of bytes, if it does not exist.
@@ -23,26 +23,28 @@ pub struct Target<'a> {
 
 /// Opens the target for an image of `sectors`.
 pub(super) async fn open<P: Platform>(
-    devices: &Rc<Devices<P>>,
-    target: &Target<'_>,
+    devices: &Rc<OpenDevices<P>>,
+    target: &RecoverTarget<'_>,
     sectors: Sectors,
-) -> Result<Opened<P>, String> {
+) -> Result<OpenedPlace<P>, String> {
     let path = target.path.display().to_string();
     let platform = &devices.platform;
-    let section = Section::default().text("name", "to").text("path", &path);
+    let section = SectionText::default()
+        .text("name", "to")
+        .text("path", &path);
     let device = config::Device::parse(&section.finish())?;
     match target.make {
         Some(make) => make(sectors.bytes())?,
         None => refuse_configured(devices, &device).await?,
     }
-    let opened = place::open(platform, &device, Role::Origin).await;
+    let opened = place::open(platform, &device, RawRole::Origin).await;
     let opened = opened.map_err(said)?;
     let room = opened.leaf.geometry().sectors;
     if room < sectors {
         return Err(format!(
             "{path} has {}, and the origin {}: give one that is as large",
-            Bytes(room.bytes()),
-            Bytes(sectors.bytes())
+            ByteCount(room.bytes()),
+            ByteCount(sectors.bytes())
         ));
     }
     let probe = platform.local().env().pool.take(PROBE_BYTES);
@@ -58,7 +60,7 @@ pub(super) async fn open<P: Platform>(
 
 /// Refuses a device that overlaps a place of the configuration.
 async fn refuse_configured<P: Platform>(
-    devices: &Rc<Devices<P>>,
+    devices: &Rc<OpenDevices<P>>,
     device: &config::Device,
 ) -> Result<(), String> {
     let (config, platform) = (devices.config(), &devices.platform);

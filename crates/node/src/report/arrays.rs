@@ -1,12 +1,12 @@
 //! The reports of a node's arrays.
 
-use crate::arrays::{Devices, Running};
+use crate::arrays::{OpenDevices, RunningArray};
 use crate::node::Node;
 use crate::platform::Platform;
 use block::{Device as _, Nanos, Sectors};
 use control::config;
-use control::status::{Array, Member, Progress};
-use raid::{MemberState, Report};
+use control::status::{ArrayReport, MemberStatus, ProgressReport};
+use raid::{ArrayCondition, MemberState};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ type Names = BTreeMap<Arc<str>, String>;
 
 impl<P: Platform> Node<P> {
     /// All arrays that run or should run.
-    pub(super) fn arrays(&self, now: Nanos) -> Vec<Array> {
+    pub(super) fn arrays(&self, now: Nanos) -> Vec<ArrayReport> {
         self.devices.reports(now)
     }
 }
 
-impl<P: Platform> Devices<P> {
+impl<P: Platform> OpenDevices<P> {
     /// All arrays that run, or failed to start at the last attempt.
-    pub fn reports(&self, now: Nanos) -> Vec<Array> {
+    pub fn reports(&self, now: Nanos) -> Vec<ArrayReport> {
         let open = self.open.borrow();
         let names = open
             .iter()
@@ -43,8 +43,8 @@ impl<P: Platform> Devices<P> {
 }
 
 /// The report of an array that could not start.
-fn inactive_array(config: &config::Array, why: &str) -> Array {
-    Array {
+fn inactive_array(config: &config::Array, why: &str) -> ArrayReport {
+    ArrayReport {
         name: config.name.value.to_string(),
         level: config.level.value.name().to_owned(),
         state: "inactive".to_owned(),
@@ -65,13 +65,13 @@ fn inactive_array(config: &config::Array, why: &str) -> Array {
     }
 }
 
-fn array(running: &Running, names: &Names, now: Nanos, time_of_day: u64) -> Array {
+fn array(running: &RunningArray, names: &Names, now: Nanos, time_of_day: u64) -> ArrayReport {
     let report = running.array().report();
     let named = |device: &Arc<str>| match names.get(device) {
         Some(name) => name.clone(),
         None => device.to_string(),
     };
-    let members = report.members.iter().map(|member| Member {
+    let members = report.members.iter().map(|member| MemberStatus {
         role: member.role as u32,
         device: member.device.as_ref().map(named),
         controller: member.domain.as_ref().map(ToString::to_string),
@@ -88,7 +88,7 @@ fn array(running: &Running, names: &Names, now: Nanos, time_of_day: u64) -> Arra
         write_errors: member.counts.write_errors,
         repaired: member.counts.repaired,
     });
-    let progress = report.progress.map(|progress| Progress {
+    let progress = report.progress.map(|progress| ProgressReport {
         role: progress.role.map(|role| role as u32),
         percent: 100.0 * progress.done.0 as f64 / progress.total.0.max(1) as f64,
         left_s: progress.left(now).map(|left| left.as_secs_f64()),
@@ -100,7 +100,7 @@ fn array(running: &Running, names: &Names, now: Nanos, time_of_day: u64) -> Arra
     let (scrubbed_s, scrub_due_s) = running.scrubs(time_of_day);
     let (events, _) = running.array().events();
     let events = events.iter().rev().take(EVENTS_SHOWN).rev();
-    Array {
+    ArrayReport {
         name: report.name.to_string(),
         level: report.level.name().to_owned(),
         state: state(&report, running.array().is_settled()).to_owned(),
@@ -122,7 +122,7 @@ fn array(running: &Running, names: &Names, now: Nanos, time_of_day: u64) -> Arra
 }
 
 /// The state of an array in one word.
-fn state(report: &Report, settled: bool) -> &'static str {
+fn state(report: &ArrayCondition, settled: bool) -> &'static str {
     let any = |wanted: fn(MemberState) -> bool| report.members.iter().any(|m| wanted(m.state));
     if report.down.is_some() {
         "failed"

@@ -1,13 +1,15 @@
 //! Explains why a volume, and lines of it, are cached or not.
 
-use crate::node::{Node, Pool};
+use crate::node::{Node, NodePool};
 use crate::platform::Platform;
 use crate::served_volume::ServedVolume;
 use block::{Device as _, Driver, Nanos};
-use cache::{Counter, Decision, DeviceState, LineReport, Mode, Noted};
+use cache::{CacheMode, Counter, Decision, DeviceState, LineReport, Noted};
 use control::config::Name;
-use control::explained::{Explained, LINES_MAX, Line, Range, Reason, Region};
-use policy::regions::Regions;
+use control::explained::{
+    Explained, ExplainedLine, ExplainedRange, ExplainedRegion, LINES_MAX, ReasonCount,
+};
+use policy::regions::PolicyRegions;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::task::Poll;
@@ -91,7 +93,7 @@ impl<P: Platform> Node<P> {
             lost_devices: lost(pool),
             policy: super::policy(pool, now),
             reasons: reasons(&volume, pool),
-            counters: control::status::Counters::from(&volume.cached().counters()),
+            counters: control::status::NamedCounters::from(&volume.cached().counters()),
             regions,
             region_bytes: heat.region_lines() * volume.cached().line().bytes(),
             sampled,
@@ -99,7 +101,7 @@ impl<P: Platform> Node<P> {
         })
     }
 
-    fn names(&self, pool: &Pool<P::Driver>) -> Names {
+    fn names(&self, pool: &NodePool<P::Driver>) -> Names {
         let volumes = self.volumes.borrow();
         let volumes = volumes
             .iter()
@@ -130,9 +132,9 @@ fn check((start, end): (u64, u64), size: u64, name: &Name) -> Result<(), String>
 /// The volume's regions, and true if their residence is estimated.
 async fn regions<D: Driver>(
     volume: &ServedVolume<D>,
-    heat: &Regions,
+    heat: &PolicyRegions,
     now: Nanos,
-) -> (Vec<Region>, bool) {
+) -> (Vec<ExplainedRegion>, bool) {
     let (lines, cached) = (heat.region_lines(), volume.cached());
     let step = lines.div_ceil(PROBES);
     let blocks = cached.line().bytes() / BLOCK_BYTES;
@@ -149,7 +151,7 @@ async fn regions<D: Driver>(
             probed += blocks;
         }
         let resident = valid as f64 / probed.max(1) as f64;
-        regions.push(Region::new(region, now.0 / NANOS_PER_S, resident));
+        regions.push(ExplainedRegion::new(region, now.0 / NANOS_PER_S, resident));
     }
     (regions, step > 1)
 }
@@ -167,7 +169,7 @@ async fn give_way() {
     .await;
 }
 
-fn lost<D: Driver>(pool: &Pool<D>) -> Vec<String> {
+fn lost<D: Driver>(pool: &NodePool<D>) -> Vec<String> {
     let reports = pool.cache.devices();
     let lost = reports.iter().filter_map(|report| match report.state {
         DeviceState::Online => None,
@@ -179,7 +181,7 @@ fn lost<D: Driver>(pool: &Pool<D>) -> Vec<String> {
     lost.collect()
 }
 
-fn reasons<D: Driver>(volume: &ServedVolume<D>, pool: &Pool<D>) -> Vec<Reason> {
+fn reasons<D: Driver>(volume: &ServedVolume<D>, pool: &NodePool<D>) -> Vec<ReasonCount> {
     let (own, all) = (volume.cached().counters(), pool.cache.counters());
     let reason = |counter: &Counter| {
         let of_pool = matches!(
@@ -191,7 +193,7 @@ fn reasons<D: Driver>(volume: &ServedVolume<D>, pool: &Pool<D>) -> Vec<Reason> {
                 | Counter::DevicesEjected
         );
         let whole = if of_pool { " Of the whole pool." } else { "" };
-        Reason {
+        ReasonCount {
             name: counter.name().to_owned(),
             count: if of_pool { &all } else { &own }.get(*counter),
             help: format!("{}{whole}", counter.help()),
@@ -203,19 +205,19 @@ fn reasons<D: Driver>(volume: &ServedVolume<D>, pool: &Pool<D>) -> Vec<Reason> {
 fn lines_of<D: Driver>(
     volume: &ServedVolume<D>,
     (start, end): (u64, u64),
-    heat: &Regions,
+    heat: &PolicyRegions,
     names: &Names,
     now: Nanos,
-) -> Range {
+) -> ExplainedRange {
     let len = volume.cached().line().bytes();
     let lines = start / len..end.div_ceil(len);
     let listed = lines.clone().take(LINES_MAX as usize);
     let listed = listed.map(|line| {
         let region = heat.regions()[(line / heat.region_lines()) as usize];
-        let region = Region::new(&region, now.0 / NANOS_PER_S, 0.0);
+        let region = ExplainedRegion::new(&region, now.0 / NANOS_PER_S, 0.0);
         explain_line(volume, line, &region, names, now)
     });
-    Range {
+    ExplainedRange {
         start,
         end,
         lines_in_range: lines.end - lines.start,
@@ -226,10 +228,10 @@ fn lines_of<D: Driver>(
 fn explain_line<D: Driver>(
     volume: &ServedVolume<D>,
     line: u64,
-    region: &Region,
+    region: &ExplainedRegion,
     names: &Names,
     now: Nanos,
-) -> Line {
+) -> ExplainedLine {
     let report = volume.cached().explain(line);
     let ago = |at: Nanos| now.since(at).as_secs_f64();
     let device = report.residence.as_ref().map(|residence| {
@@ -237,7 +239,7 @@ fn explain_line<D: Driver>(
         name.map_or_else(|| residence.device.0.to_string(), Name::to_string)
     });
     let resident = report.residence.as_ref();
-    Line {
+    ExplainedLine {
         start: report.extent.start.0 * block::SECTOR_BYTES,
         len: report.extent.len.bytes(),
         valid: resident.map_or_else(Vec::new, |r| {
@@ -271,11 +273,11 @@ fn decision(report: &LineReport) -> String {
 fn why<D: Driver>(
     volume: &ServedVolume<D>,
     report: &LineReport,
-    region: &Region,
+    region: &ExplainedRegion,
     names: &Names,
 ) -> String {
     let mode = volume.cached().mode();
-    let unused = if mode == Mode::PassThrough {
+    let unused = if mode == CacheMode::PassThrough {
         "; the volume is in pass-through, so requests go to the origin all the same"
     } else {
         ""
@@ -308,7 +310,7 @@ fn resident(report: &LineReport, residence: &cache::Residence) -> String {
 fn absent<D: Driver>(
     volume: &ServedVolume<D>,
     last: Option<Noted>,
-    region: &Region,
+    region: &ExplainedRegion,
     names: &Names,
 ) -> String {
     let Some(noted) = last else {

@@ -1,13 +1,13 @@
 //! The observations of a volume, for advice on its pool.
 
 use super::of_clients;
-use crate::node::{Node, Pool, Served};
+use crate::node::{Node, NodePool, NodeVolume};
 use crate::platform::Platform;
 use block::{Driver, SECTOR_BYTES};
 use cache::Counter;
 use control::config::Name;
-use control::observed::{Kind, Observed, QUANTILES, Service};
-use filter::{Interval, Tally, Verb};
+use control::observed::{Observed, ObservedKind, QUANTILES, ServiceReport};
+use filter::{AccessVerb, StatsInterval, VerbTally};
 use std::collections::BTreeSet;
 
 const BLOCK_BYTES: u64 = 4096;
@@ -46,27 +46,27 @@ impl<P: Platform> Node<P> {
     }
 
     /// The requests that the open devices selected by `which` have served since they were opened.
-    fn service(&self, which: impl Fn(&Name) -> bool) -> Service {
+    fn service(&self, which: impl Fn(&Name) -> bool) -> ServiceReport {
         let now = self.platform.local().env().timer.now();
         let open = self.devices.open.borrow();
         let of = open.iter().filter(|(name, _)| which(name));
-        let intervals: Vec<Interval> = of
+        let intervals: Vec<StatsInterval> = of
             .map(|(_, opened)| opened.leaf.meter().snapshot(now).since(&opened.at_first))
             .collect();
-        let busy: f64 = intervals.iter().map(Interval::utilisation).sum();
+        let busy: f64 = intervals.iter().map(StatsInterval::utilisation).sum();
         let span_s: f64 = intervals.iter().map(|i| i.span().as_secs_f64()).sum();
         let devices = intervals.len().max(1) as f64;
-        Service {
-            reads: kind(&intervals, Verb::Read),
-            writes: kind(&intervals, Verb::Write),
-            flushes: kind(&intervals, Verb::Flush),
+        ServiceReport {
+            reads: kind(&intervals, AccessVerb::Read),
+            writes: kind(&intervals, AccessVerb::Write),
+            flushes: kind(&intervals, AccessVerb::Flush),
             busy: busy / devices,
             span_s: span_s / devices,
         }
     }
 }
 
-fn profile<P: Platform>(node: &Node<P>, served: &Served<P>) -> policy::profile::Profile {
+fn profile<P: Platform>(node: &Node<P>, served: &NodeVolume<P>) -> policy::profile::Profile {
     served
         .volume
         .profiling()
@@ -74,15 +74,15 @@ fn profile<P: Platform>(node: &Node<P>, served: &Served<P>) -> policy::profile::
     served.volume.profiling().profile()
 }
 
-fn pool_bytes<D: Driver>(pool: &Pool<D>) -> u64 {
+fn pool_bytes<D: Driver>(pool: &NodePool<D>) -> u64 {
     let (_, lines) = pool.cache.lines();
     u64::from(lines) * u64::from(pool.line_bytes)
 }
 
-fn kind(intervals: &[Interval], verb: Verb) -> Kind {
-    let tallies: Vec<&Tally> = intervals.iter().map(|i| i.tally(verb)).collect();
+fn kind(intervals: &[StatsInterval], verb: AccessVerb) -> ObservedKind {
+    let tallies: Vec<&VerbTally> = intervals.iter().map(|i| i.tally(verb)).collect();
     let Some(first) = tallies.first() else {
-        return Kind::default();
+        return ObservedKind::default();
     };
     let mut latency = first.latency.clone();
     for tally in &tallies[1..] {
@@ -92,7 +92,7 @@ fn kind(intervals: &[Interval], verb: Verb) -> Kind {
     let quantile = |i: usize| (i as f64 + 0.5) / QUANTILES as f64;
     let us = |ns: u64| ns as f64 / 1e3;
     let quantiles = (0..QUANTILES).map(|i| us(latency.value_at_quantile(quantile(i))));
-    Kind {
+    ObservedKind {
         requests: tallies.iter().map(|t| t.requests).sum(),
         bytes: tallies.iter().map(|t| t.sectors).sum::<u64>() * SECTOR_BYTES,
         latency_us_mean: latency.mean() / 1e3,

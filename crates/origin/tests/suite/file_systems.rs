@@ -6,10 +6,10 @@
 )]
 
 use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Pool, Sectors,
-    Shared,
+    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba, Pool,
+    Sectors, SharedBuf,
 };
-use origin::{Identity, Reason, Record, Verdict, What, again, judge, take};
+use origin::{DeviceIdentity, DoubtReason, OriginRecord, OriginVerdict, What, again, judge, take};
 use std::fs::File;
 use std::future::Future;
 use std::os::unix::fs::FileExt;
@@ -30,7 +30,10 @@ impl Image {
 }
 
 fn refuse() -> IoResult {
-    Err(IoError::new(Kind::Unsupported, "an image is for reading"))
+    Err(IoError::new(
+        IoErrorKind::Unsupported,
+        "an image is for reading",
+    ))
 }
 
 impl Device for Image {
@@ -42,7 +45,7 @@ impl Device for Image {
         self.1.read_exact_at(&mut buf, at.byte()).unwrap();
         (buf, result)
     }
-    async fn write(&self, _: Lba, _: Shared, _: Fua) -> IoResult {
+    async fn write(&self, _: Lba, _: SharedBuf, _: Fua) -> IoResult {
         refuse()
     }
     async fn zero(&self, _: Extent) -> IoResult {
@@ -67,14 +70,20 @@ fn now<T>(work: impl Future<Output = T>) -> T {
     }
 }
 
-fn record(image: &Path) -> Record {
+fn record(image: &Path) -> OriginRecord {
     let pool = Pool::new(4 << 20);
-    now(take(&Image::open(image), &pool, Identity::new("image"), 7)).unwrap()
+    now(take(
+        &Image::open(image),
+        &pool,
+        DeviceIdentity::new("image"),
+        7,
+    ))
+    .unwrap()
 }
 
-fn verdict(image: &Path, record: &Record) -> Verdict {
+fn verdict(image: &Path, record: &OriginRecord) -> OriginVerdict {
     let (image, pool) = (Image::open(image), Pool::new(4 << 20));
-    let survey = now(again(&image, &pool, Identity::new("image"), record));
+    let survey = now(again(&image, &pool, DeviceIdentity::new("image"), record));
     judge(record, &survey)
 }
 
@@ -99,7 +108,7 @@ fn tool(package: &str, program: &str, arguments: &[&str], image: &Path) {
     assert!(output.status.success(), "{command:?}: {message}");
 }
 
-fn watches(record: &Record) -> Vec<What> {
+fn watches(record: &OriginRecord) -> Vec<What> {
     let sentinel = |what: &What| *what != What::Sample;
     record
         .watched
@@ -113,12 +122,12 @@ fn watches(record: &Record) -> Vec<What> {
 #[track_caller]
 fn is_seen(image: &Path, change: impl FnOnce()) {
     let record = record(image);
-    let stored = Record::decode(&record.encode()).unwrap();
+    let stored = OriginRecord::decode(&record.encode()).unwrap();
     assert_eq!(stored, record);
-    assert_eq!(verdict(image, &stored), Verdict::Same);
+    assert_eq!(verdict(image, &stored), OriginVerdict::Same);
     change();
     match verdict(image, &stored) {
-        Verdict::Changed(Reason::Content(what, _)) if what != What::Sample => {}
+        OriginVerdict::Changed(DoubtReason::Content(what, _)) if what != What::Sample => {}
         other => panic!("after a change by others: {other:?}"),
     }
 }
@@ -287,18 +296,21 @@ fn data_without_a_format_rest_on_samples() {
     let (_dir, path) = image(16);
     let record = record(&path);
     assert_eq!(watches(&record), []);
-    assert_eq!(verdict(&path, &record), Verdict::Same);
+    assert_eq!(verdict(&path, &record), OriginVerdict::Same);
     let sampled = record.watched[9].extent.start.byte();
     let file = File::options().write(true).open(&path).unwrap();
     file.write_all_at(b"x", sampled + 4095).unwrap();
     let message = verdict(&path, &record);
     assert!(
-        matches!(message, Verdict::Changed(Reason::Content(What::Sample, _))),
+        matches!(
+            message,
+            OriginVerdict::Changed(DoubtReason::Content(What::Sample, _))
+        ),
         "{message:?}"
     );
     file.set_len(8 << 20).unwrap();
     let message = verdict(&path, &record);
-    let Verdict::Changed(reason) = message else {
+    let OriginVerdict::Changed(reason) = message else {
         panic!("{message:?}")
     };
     assert_eq!(reason.to_string(), "it shrank from 32768 to 16384 sectors");

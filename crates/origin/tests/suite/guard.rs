@@ -2,21 +2,27 @@
 //! changes by others, and changes by others are seen.
 
 use block::{
-    Device, Env, Extent, Fua, Geometry, Kind, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId, TargetId,
+    Device, Env, Extent, Fua, Geometry, IoErrorKind, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId,
+    TargetId,
 };
 use futures_util::future::{join, select};
-use origin::{Guarded, Identity, Keep, Reason, Record, Verdict, again, judge, take, take_with};
-use shard::{Config, Disk, Local, Mesh, Shard};
-use sim::{DiskSpec, Plan, Point, PowerCut, Rng, Sim, SimDriver, Survival, World};
+use origin::{
+    DeviceIdentity, DoubtReason, Guarded, Keep, OriginRecord, OriginVerdict, again, judge, take,
+    take_with,
+};
+use shard::{Config, Local, Mesh, Shard, ShardDisk};
+use sim::{
+    DiskSpec, FaultPlan, PowerCut, RunMoment, SimDriver, SimHost, SimRng, SimWorld, Survival,
+};
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
 
 type Kept = Rc<RefCell<Vec<u8>>>;
-type Leaf = Rc<Disk<SimDriver>>;
+type Leaf = Rc<ShardDisk<SimDriver>>;
 
-fn identity() -> Identity {
-    Identity::new("origin")
+fn identity() -> DeviceIdentity {
+    DeviceIdentity::new("origin")
 }
 
 /// A slow place for the record.
@@ -31,7 +37,7 @@ fn keep(kept: &Kept, env: &Env) -> Keep {
     })
 }
 
-fn live<F>(sim: &mut Sim, disk: TargetId, work: impl Fn(Leaf, Env) -> F + 'static)
+fn live<F>(sim: &mut SimHost, disk: TargetId, work: impl Fn(Leaf, Env) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
@@ -51,8 +57,8 @@ where
     });
 }
 
-async fn verdict(disk: &Leaf, env: &Env, kept: &Kept) -> Verdict {
-    let record = Record::decode(&kept.borrow()).unwrap();
+async fn verdict(disk: &Leaf, env: &Env, kept: &Kept) -> OriginVerdict {
+    let record = OriginRecord::decode(&kept.borrow()).unwrap();
     let survey = again(disk, &env.pool, identity(), &record).await;
     judge(&record, &survey)
 }
@@ -60,7 +66,7 @@ async fn verdict(disk: &Leaf, env: &Env, kept: &Kept) -> Verdict {
 /// Two writers that together reach every place of a small device.
 async fn write(device: Guarded<Leaf>, env: Env, seed: u64) {
     let writer = async |half: u64| {
-        let mut rng = Rng::fork(seed, half);
+        let mut rng = SimRng::fork(seed, half);
         loop {
             let len = rng.between(1, 24);
             let at = 512 * half + rng.below(512 - len);
@@ -78,24 +84,24 @@ async fn write(device: Guarded<Leaf>, env: Env, seed: u64) {
 #[test]
 fn own_writes_are_never_another_s() {
     for seed in 0..150 {
-        let mut world = World::new(seed);
+        let mut world = SimWorld::new(seed);
         let geometry = Geometry::new("origin", Sectors(1024), Sectors(1));
         let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
-        let mut sim = Sim::new(world);
+        let mut sim = SimHost::new(world);
         let kept = Kept::default();
         for life in 0..4 {
-            let mut rng = Rng::fork(seed, 100 + life);
-            let at = Point::Step(sim.world().steps() + 200 + rng.below(400));
+            let mut rng = SimRng::fork(seed, 100 + life);
+            let at = RunMoment::Step(sim.world().steps() + 200 + rng.below(400));
             let cuts = vec![PowerCut { domain: None, at }];
             // A torn write leaves content that no record allows, which costs hits alone.
             let whole = Survival {
                 kept: 0.5,
                 torn: 0.0,
             };
-            let plan = Plan {
+            let plan = FaultPlan {
                 cuts,
                 survival: Some(whole),
-                ..Plan::default()
+                ..FaultPlan::default()
             };
             sim.world_mut().set_plan(plan).unwrap();
             let kept = kept.clone();
@@ -105,7 +111,7 @@ fn own_writes_are_never_another_s() {
                     if life > 0 {
                         let verdict = verdict(&disk, &env, &kept).await;
                         // With all places suspect, the verdict may be unknown.
-                        let fine = !matches!(verdict, Verdict::Changed(_));
+                        let fine = !matches!(verdict, OriginVerdict::Changed(_));
                         assert!(fine, "seed {seed}, life {life}: {verdict:?}");
                     }
                     let record = take(&disk, &env.pool, identity(), seed + life)
@@ -122,8 +128,8 @@ fn own_writes_are_never_another_s() {
 }
 
 /// A disk of 512 KiB.
-fn small() -> (World, TargetId) {
-    let mut world = World::new(1);
+fn small() -> (SimWorld, TargetId) {
+    let mut world = SimWorld::new(1);
     let geometry = Geometry::new("origin", Sectors(1024), Sectors(1));
     let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
     (world, disk)
@@ -136,7 +142,7 @@ where
 {
     let (world, disk) = small();
     let test = Rc::new(test);
-    live(&mut Sim::new(world), disk, move |disk, env| {
+    live(&mut SimHost::new(world), disk, move |disk, env| {
         let test = test.clone();
         async move {
             let kept = Kept::default();
@@ -160,13 +166,13 @@ fn another_s_write_is_seen_after_an_end_in_order() {
         };
         let own = write(7).await;
         device.write(place.start, own, Fua::No).await.unwrap();
-        assert_eq!(verdict(&disk, &env, &kept).await, Verdict::Same);
+        assert_eq!(verdict(&disk, &env, &kept).await, OriginVerdict::Same);
         device.renew(identity(), 1).await.unwrap();
-        assert_eq!(verdict(&disk, &env, &kept).await, Verdict::Same);
+        assert_eq!(verdict(&disk, &env, &kept).await, OriginVerdict::Same);
         let others = write(8).await;
         disk.write(place.start, others, Fua::No).await.unwrap();
         let message = verdict(&disk, &env, &kept).await;
-        assert!(matches!(message, Verdict::Changed(_)), "{message:?}");
+        assert!(matches!(message, OriginVerdict::Changed(_)), "{message:?}");
     });
 }
 
@@ -178,28 +184,28 @@ fn a_device_that_was_discarded_whole_can_be_compared_again() {
         device.discard(all).await.unwrap();
         device.flush().await.unwrap();
         let early = verdict(&disk, &env, &kept).await;
-        assert_eq!(early, Verdict::Unknown(Reason::NothingLeft));
+        assert_eq!(early, OriginVerdict::Unknown(DoubtReason::NothingLeft));
         env.timer.sleep(Nanos::from_secs(11)).await;
         device.flush().await.unwrap();
         env.timer.sleep(Nanos::from_secs(1)).await;
-        assert_eq!(verdict(&disk, &env, &kept).await, Verdict::Same);
+        assert_eq!(verdict(&disk, &env, &kept).await, OriginVerdict::Same);
         let mut buf = env.pool.get(place.len.bytes() as usize).await;
         buf.fill(8);
         disk.write(place.start, buf.share(), Fua::No).await.unwrap();
         let message = verdict(&disk, &env, &kept).await;
-        assert!(matches!(message, Verdict::Changed(_)), "{message:?}");
+        assert!(matches!(message, OriginVerdict::Changed(_)), "{message:?}");
     });
 }
 
 /// Such a disk, on which `bad` cannot be read.
-fn spoiled(bad: Extent) -> (Sim, TargetId) {
+fn spoiled(bad: Extent) -> (SimHost, TargetId) {
     let (mut world, disk) = small();
-    let plan = Plan {
+    let plan = FaultPlan {
         latent: vec![(disk, bad)],
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     world.set_plan(plan).unwrap();
-    (Sim::new(world), disk)
+    (SimHost::new(world), disk)
 }
 
 #[test]
@@ -211,7 +217,7 @@ fn sectors_that_cannot_be_read_are_not_watched() {
         assert!(record.watched.len() > 16, "{record:?}");
         assert!(record.watched.iter().all(|w| !w.extent.overlaps(bad)));
         let survey = again(&disk, &env.pool, identity(), &record).await;
-        assert_eq!(judge(&record, &survey), Verdict::Same);
+        assert_eq!(judge(&record, &survey), OriginVerdict::Same);
     });
 }
 
@@ -220,7 +226,7 @@ fn an_origin_of_which_nothing_can_be_read_is_refused() {
     let (mut sim, disk) = spoiled(Extent::new(Lba(0), Sectors(1024)));
     live(&mut sim, disk, |disk, env| async move {
         let error = take(&disk, &env.pool, identity(), 1).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Media, "{error}");
+        assert_eq!(error.kind(), IoErrorKind::Media, "{error}");
     });
 }
 
@@ -229,11 +235,11 @@ fn an_origin_of_which_nothing_can_be_read_is_refused() {
 fn an_open_device_is_recognised_at_any_moment_and_another_is_not() {
     let seen = Rc::new(Cell::new(0));
     for seed in 0..40 {
-        let mut world = World::new(seed);
+        let mut world = SimWorld::new(seed);
         let geometry = Geometry::new("origin", Sectors(1024), Sectors(1));
         let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
         let seen = seen.clone();
-        live(&mut Sim::new(world), disk, move |disk, env| {
+        live(&mut SimHost::new(world), disk, move |disk, env| {
             let seen = seen.clone();
             async move {
                 let first = [Extent::new(Lba(0), Sectors(8))];
@@ -255,7 +261,7 @@ fn an_open_device_is_recognised_at_any_moment_and_another_is_not() {
                 buf.fill(99);
                 disk.write(Lba(0), buf.share(), Fua::No).await.unwrap();
                 let doubt = recogniser.doubt(&disk).await.unwrap();
-                assert!(matches!(doubt, Some(Reason::Content(..))), "{doubt:?}");
+                assert!(matches!(doubt, Some(DoubtReason::Content(..))), "{doubt:?}");
                 drop(device);
                 assert_eq!(recogniser.doubt(&disk).await.unwrap(), None);
                 seen.set(seen.get() + 1);

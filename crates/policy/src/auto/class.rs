@@ -2,8 +2,8 @@
 //! the distance of the last two, and the shape of the request. Lines of one class are expected to
 //! be reused alike.
 
-use super::scale::Scale;
-use crate::{Op, Request};
+use super::scale::AgeScale;
+use crate::{PolicyOp, PolicyRequest};
 
 /// Ages and distances fall into this many half-octave buckets of ticks.
 pub(crate) const BUCKETS: usize = 32;
@@ -30,8 +30,8 @@ const OF_COUNT: [u16; COUNT_MAX as usize + 1] = {
     of
 };
 /// The octave of each distance in sixteenths of the pool, in classes.
-const OF_DISTANCE: [u16; 2 * Scale::SIXTEENTHS_MAX as usize] = {
-    let mut of = [0; 2 * Scale::SIXTEENTHS_MAX as usize];
+const OF_DISTANCE: [u16; 2 * AgeScale::SIXTEENTHS_MAX as usize] = {
+    let mut of = [0; 2 * AgeScale::SIXTEENTHS_MAX as usize];
     let mut distance = 0;
     while distance < of.len() {
         let octave = octave(distance as u32);
@@ -44,21 +44,26 @@ const OF_DISTANCE: [u16; 2 * Scale::SIXTEENTHS_MAX as usize] = {
 
 /// A class of the finest level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Class(pub(crate) u16);
+pub(crate) struct LineClass(pub(crate) u16);
 
-impl Class {
+impl LineClass {
     /// Returns the class of a line seen `count` times, the last time `distance` ticks after the
     /// time before; `None` for an unknown distance.
     #[inline]
-    pub(crate) fn of(count: u8, distance: Option<u32>, request: &Request, scale: &Scale) -> Class {
+    pub(crate) fn of(
+        count: u8,
+        distance: Option<u32>,
+        request: &PolicyRequest,
+        scale: &AgeScale,
+    ) -> LineClass {
         // Parts of the pool, so that the octaves are the same at every size.
         let distance = distance.map_or(0, |ticks| {
             OF_DISTANCE[scale.sixteenths(ticks) as usize % OF_DISTANCE.len()]
         });
         let longer = |than| u16::from(request.len_bytes > than);
         let length = longer(4096) + longer(16_384) + longer(65_536);
-        let shape = length * 2 + u16::from(request.op == Op::Write);
-        Class(OF_COUNT[usize::from(count % (COUNT_MAX + 1))] + distance + shape)
+        let shape = length * 2 + u16::from(request.op == PolicyOp::Write);
+        LineClass(OF_COUNT[usize::from(count % (COUNT_MAX + 1))] + distance + shape)
     }
 
     /// All of the class but the count.
@@ -66,10 +71,10 @@ impl Class {
         (self.0 % (DISTANCES * SHAPES)) as u8
     }
 
-    /// A class from the number of [`Class::kind`]; bits beyond its range are ignored.
-    pub(crate) fn recalled(count: u8, kind: u8) -> Class {
+    /// A class from the number of [`LineClass::kind`]; bits beyond its range are ignored.
+    pub(crate) fn recalled(count: u8, kind: u8) -> LineClass {
         let kind = u16::from(kind) % (DISTANCES * SHAPES);
-        Class(counted(count) * DISTANCES * SHAPES + kind)
+        LineClass(counted(count) * DISTANCES * SHAPES + kind)
     }
 
     /// The class without the shape of the request.
@@ -143,15 +148,15 @@ mod tests {
         for count in 0..=COUNT_MAX {
             for distance in [None, Some(0), Some(100), Some(u32::MAX)] {
                 for len_bytes in [512, 1 << 14, 1 << 16, 1 << 20] {
-                    for op in [Op::Read, Op::Write] {
-                        let request = Request {
+                    for op in [PolicyOp::Read, PolicyOp::Write] {
+                        let request = PolicyRequest {
                             op,
                             len_bytes,
-                            ..Request::default()
+                            ..PolicyRequest::default()
                         };
-                        let class = Class::of(count, distance, &request, &Scale::of(1000));
+                        let class = LineClass::of(count, distance, &request, &AgeScale::of(1000));
                         assert!((class.0 as usize) < CLASSES && class.coarse() < COARSE);
-                        assert_eq!(Class::recalled(count, class.kind()), class);
+                        assert_eq!(LineClass::recalled(count, class.kind()), class);
                     }
                 }
             }

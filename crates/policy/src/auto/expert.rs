@@ -3,8 +3,8 @@
 
 use super::class::bucket;
 use super::hazard::Hazards;
-use super::line::Line;
-use super::scale::Scale;
+use super::line::PackedLine;
+use super::scale::AgeScale;
 
 /// The number of rules.
 pub(crate) const EXPERTS: usize = 4;
@@ -50,7 +50,13 @@ const FOUND_MIN: f32 = 0.9;
 /// Returns the worth of `line` under `expert`: the higher is kept. Except for recency, the chance
 /// that a use finds its parts counts as a part of the use.
 #[inline(always)]
-pub(crate) fn score(expert: Expert, hazards: &Hazards, scale: &Scale, line: Line, now: u32) -> f32 {
+pub(crate) fn score(
+    expert: Expert,
+    hazards: &Hazards,
+    scale: &AgeScale,
+    line: PackedLine,
+    now: u32,
+) -> f32 {
     let age = now.wrapping_sub(line.last);
     let uses = || f32::from(scale.faded(line.count(), age));
     match expert {

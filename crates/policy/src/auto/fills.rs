@@ -14,13 +14,13 @@
 //! shrunk towards certainty, which is the value of a line without observations. The length of
 //! lines' stay is not saved: it is soon counted again.
 
-use super::line::{Line, USES_MAX};
-use crate::Parts;
+use super::line::{PackedLine, USES_MAX};
+use crate::LineParts;
 
 /// Rows: by uses, and in the place of no use all together.
 pub(crate) const ROWS: usize = USES_MAX as usize + 1;
 /// Columns: by parts held.
-pub(crate) const COLUMNS: usize = Parts::MAX + 1;
+pub(crate) const COLUMNS: usize = LineParts::MAX + 1;
 
 /// Reads that the coarser level is worth.
 const SHRINKAGE: f32 = 8.0;
@@ -66,7 +66,7 @@ impl Fills {
     }
 
     /// Notes a read of `line`, in its state before, for `touched`.
-    pub(crate) fn read(&mut self, line: Line, touched: Parts) {
+    pub(crate) fn read(&mut self, line: PackedLine, touched: LineParts) {
         let found = f32::from(u8::from(line.held.cover(touched)));
         let later = self.stay(line);
         let found = found * (1.0 - later) + self.chance(line.used(touched)) * later;
@@ -82,16 +82,16 @@ impl Fills {
     }
 
     /// The resident `line` is used again.
-    pub(crate) fn again(&mut self, line: Line) {
+    pub(crate) fn again(&mut self, line: PackedLine) {
         self.left(line, 0);
     }
 
     /// The resident `line` is evicted.
-    pub(crate) fn evicted(&mut self, line: Line) {
+    pub(crate) fn evicted(&mut self, line: PackedLine) {
         self.left(line, 1);
     }
 
-    fn left(&mut self, line: Line, how: usize) {
+    fn left(&mut self, line: PackedLine, how: usize) {
         let stays = &mut self.stays[usize::from(line.uses())];
         stays[how] += 1.0;
         if stays[0] + stays[1] > STAYS_MAX {
@@ -100,15 +100,15 @@ impl Fills {
     }
 
     /// Returns the chance of another use of a resident line before its eviction.
-    fn stay(&self, line: Line) -> f32 {
+    fn stay(&self, line: PackedLine) -> f32 {
         let [used, evicted] = self.stays[usize::from(line.uses())];
         (used / (used + evicted)).min(STAY_MAX)
     }
 
     /// The chance that the next reads of `line` find all, as of the last refresh.
     #[inline(always)]
-    pub(crate) fn chance(&self, line: Line) -> f32 {
-        if line.held == Parts::WHOLE {
+    pub(crate) fn chance(&self, line: PackedLine) -> f32 {
+        if line.held == LineParts::WHOLE {
             return 1.0;
         }
         self.found[usize::from(line.uses())][line.held.count()]
@@ -130,19 +130,19 @@ impl Fills {
 
 #[cfg(test)]
 mod tests {
-    use super::super::class::Class;
+    use super::super::class::LineClass;
     use super::*;
 
     #[test]
     fn what_holds_more_is_found_more_often() {
         let mut fills = Fills::new();
-        let line = |held| Line::new(0, Class(0), 1, held);
-        let (half, part) = (Parts::of(0, 8, 4), Parts::of(0, 1, 4));
+        let line = |held| PackedLine::new(0, LineClass(0), 1, held);
+        let (half, part) = (LineParts::of(0, 8, 4), LineParts::of(0, 1, 4));
         assert_eq!(fills.chance(line(part)), 1.0);
         for _ in 0..40 {
             for block in 0..16 {
-                for held in [half, part, Parts::of(0, 9, 4), Parts::of(0, 2, 4)] {
-                    fills.read(line(held), Parts::of(block, 1, 4));
+                for held in [half, part, LineParts::of(0, 9, 4), LineParts::of(0, 2, 4)] {
+                    fills.read(line(held), LineParts::of(block, 1, 4));
                 }
             }
             fills.refresh();
@@ -151,7 +151,7 @@ mod tests {
         // Half is there, a sixteenth; of the reads after that a little more is.
         assert!((0.5..0.6).contains(&of_half), "{of_half}");
         assert!((0.0625..0.4).contains(&of_part), "{of_part}");
-        assert_eq!(fills.chance(line(Parts::WHOLE)), 1.0);
+        assert_eq!(fills.chance(line(LineParts::WHOLE)), 1.0);
         // Where lines stay, their later parts count more; where lines go at once, less.
         let (mut staying, mut going) = (fills.clone(), fills.clone());
         for _ in 0..400 {
@@ -159,7 +159,7 @@ mod tests {
             going.evicted(line(part));
             for block in 0..16 {
                 for fills in [&mut staying, &mut going] {
-                    fills.read(line(part), Parts::of(block, 1, 4));
+                    fills.read(line(part), LineParts::of(block, 1, 4));
                 }
             }
         }

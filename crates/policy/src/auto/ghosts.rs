@@ -4,7 +4,7 @@
 //! oldest entry of a set makes room. Tags of 14 bits take another line for this
 //! one once in two thousand look-ups, which costs a little precision only.
 
-use crate::Key;
+use crate::LineKey;
 use crate::index::mix;
 
 const WAYS: usize = 8;
@@ -36,7 +36,7 @@ impl Ghosts {
         }
     }
 
-    fn place(&self, key: Key) -> (usize, u32) {
+    fn place(&self, key: LineKey) -> (usize, u32) {
         let hash = mix(key.0);
         let set = ((hash >> 32) * self.sets.len() as u64) >> 32;
         let tag = hash as u32 & ((1 << TAG_BITS) - 1);
@@ -44,7 +44,7 @@ impl Ghosts {
     }
 
     /// Forgets and returns the record of `key`.
-    pub(crate) fn take(&mut self, key: Key, now: u32) -> Option<Ghost> {
+    pub(crate) fn take(&mut self, key: LineKey, now: u32) -> Option<Ghost> {
         let (set, tag) = self.place(key);
         let mask = !0 << (32 - TAG_BITS);
         let found = self.sets[set]
@@ -58,7 +58,7 @@ impl Ghosts {
     }
 
     /// Remembers `key`, of which nothing is known.
-    pub(crate) fn put(&mut self, key: Key, count: u8, last: u32, now: u32) {
+    pub(crate) fn put(&mut self, key: LineKey, count: u8, last: u32, now: u32) {
         let (set, tag) = self.place(key);
         let time = ((last / TICKS_PER_UNIT) & TIME_MASK) << 4;
         let entry = tag | time | u32::from(count.clamp(1, 15));
@@ -87,16 +87,17 @@ mod tests {
     fn remembers_the_latest() {
         let mut ghosts = Ghosts::new(800);
         for i in 0..2000u32 {
-            ghosts.put(Key(u64::from(i)), 3, i * 8, i * 8);
+            ghosts.put(LineKey(u64::from(i)), 3, i * 8, i * 8);
         }
         let now = 2000 * 8;
-        let kept = (1500..2000u32).filter_map(|i| Some((i, ghosts.take(Key(u64::from(i)), now)?)));
+        let kept =
+            (1500..2000u32).filter_map(|i| Some((i, ghosts.take(LineKey(u64::from(i)), now)?)));
         let kept: Vec<_> = kept.collect();
         assert!(kept.len() > 400, "{}", kept.len());
         assert!(
             kept.iter()
                 .all(|(i, g)| g.count == 3 && g.age == now - i * 8)
         );
-        assert!(ghosts.take(Key(1999), now).is_none());
+        assert!(ghosts.take(LineKey(1999), now).is_none());
     }
 }

@@ -9,10 +9,10 @@
 //! B 1979): the best ratio, over all horizons, of the chance of a reuse within the horizon to the
 //! expected time until reuse or horizon.
 
-use super::class::{BUCKETS, CLASSES, COARSE, Class, bucket_start};
+use super::class::{BUCKETS, CLASSES, COARSE, LineClass, bucket_start};
 use super::fills::Fills;
-use super::line::Line;
-use crate::Parts;
+use super::line::PackedLine;
+use crate::LineParts;
 
 /// Hazard of the prior in every bucket: a line is as likely to be reused in one
 /// half-octave of age as in the next.
@@ -23,14 +23,14 @@ const SHRINKAGE: f32 = 8.0;
 const RETENTION: f32 = 0.98;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Cell {
+struct HazardCell {
     /// Lines that left the bucket.
     left: f32,
     /// Those of them that were reused.
     reused: f32,
 }
 
-type Row = [Cell; BUCKETS];
+type Row = [HazardCell; BUCKETS];
 
 /// Observed reuse and the worth computed from it.
 #[derive(Clone, Debug)]
@@ -57,14 +57,14 @@ impl Hazards {
             fills: Fills::new(),
         };
         for class in 0..CLASSES {
-            hazards.rebuild(Class(class as u16));
+            hazards.rebuild(LineClass(class as u16));
         }
         hazards
     }
 
     /// A line of `class` left `bucket`.
     #[inline]
-    pub(crate) fn left(&mut self, class: Class, bucket: usize, reused: bool) {
+    pub(crate) fn left(&mut self, class: LineClass, bucket: usize, reused: bool) {
         let cells = [
             &mut self.fine[class.0 as usize][bucket],
             &mut self.coarse[class.coarse()][bucket],
@@ -80,35 +80,35 @@ impl Hazards {
 
     /// Notes a read of `line`, in its state before, for `touched`.
     #[inline]
-    pub(crate) fn read(&mut self, line: Line, touched: Parts) {
+    pub(crate) fn read(&mut self, line: PackedLine, touched: LineParts) {
         self.fills.read(line, touched);
     }
 
     /// Notes another use of the resident `line`, in its state before.
-    pub(crate) fn again(&mut self, line: Line) {
+    pub(crate) fn again(&mut self, line: PackedLine) {
         self.fills.again(line);
     }
 
     /// The resident `line` is evicted.
-    pub(crate) fn evicted(&mut self, line: Line) {
+    pub(crate) fn evicted(&mut self, line: PackedLine) {
         self.fills.evicted(line);
     }
 
     /// The chance that the next read of `line` hits.
     #[inline(always)]
-    pub(crate) fn found(&self, line: Line) -> f32 {
+    pub(crate) fn found(&self, line: PackedLine) -> f32 {
         self.fills.chance(line)
     }
 
     /// The worth of a line of `class` and of an age in `bucket`.
     #[inline]
-    pub(crate) fn worth(&self, class: Class, bucket: usize) -> f32 {
+    pub(crate) fn worth(&self, class: LineClass, bucket: usize) -> f32 {
         self.worth[class.0 as usize][bucket]
     }
 
     /// The chance that a line of `class` just accessed is reused in time.
     #[inline]
-    pub(crate) fn chance(&self, class: Class) -> f32 {
+    pub(crate) fn chance(&self, class: LineClass) -> f32 {
         self.chance[class.0 as usize]
     }
 
@@ -116,7 +116,7 @@ impl Hazards {
     /// classes cover every class.
     #[inline(never)]
     pub(crate) fn step(&mut self) {
-        let class = Class(self.next as u16);
+        let class = LineClass(self.next as u16);
         if self.coarse[class.coarse()]
             .iter()
             .any(|cell| cell.left > 0.5)
@@ -157,7 +157,7 @@ impl Hazards {
             ..Hazards::new()
         };
         for (at, row) in rows {
-            let row = row.map(|[left, reused]| Cell { left, reused });
+            let row = row.map(|[left, reused]| HazardCell { left, reused });
             match at {
                 _ if at < CLASSES => hazards.fine[at] = row,
                 _ if at < CLASSES + COARSE => hazards.coarse[at - CLASSES] = row,
@@ -165,7 +165,7 @@ impl Hazards {
             }
         }
         for class in 0..CLASSES {
-            hazards.rebuild(Class(class as u16));
+            hazards.rebuild(LineClass(class as u16));
         }
         hazards
     }
@@ -185,7 +185,7 @@ impl Hazards {
         Hazards::from_rows(rows.enumerate(), self.fills.clone())
     }
 
-    fn rebuild(&mut self, class: Class) {
+    fn rebuild(&mut self, class: LineClass) {
         let mut hazard = [0.0; BUCKETS];
         for (b, hazard) in hazard.iter_mut().enumerate() {
             let levels = [
@@ -210,7 +210,7 @@ fn fade(row: &mut Row) {
 
 /// Ages from the start of a bucket up to the horizon that attains its index.
 #[derive(Clone, Copy, Default)]
-struct Stretch {
+struct HazardStretch {
     /// For a line at the start: the chance of a reuse within the stretch, ...
     chance: f32,
     /// ... the expected ticks until then or the end, ...
@@ -225,12 +225,12 @@ struct Stretch {
 /// From the oldest bucket down, a stretch takes in the next one for as long as
 /// that raises its ratio, so that each bucket is merged once.
 fn gittins(hazard: &[f32; BUCKETS], worth: &mut [f32; BUCKETS]) -> f32 {
-    let mut later = [Stretch::default(); BUCKETS];
+    let mut later = [HazardStretch::default(); BUCKETS];
     let mut stretches = 0;
     let mut chance = 0.0;
     for b in (0..BUCKETS).rev() {
         let width = (bucket_start(b + 1) - bucket_start(b)) as f32;
-        let mut own = Stretch {
+        let mut own = HazardStretch {
             chance: hazard[b],
             ticks: width * (1.0 - hazard[b] / 2.0),
             alive: 1.0 - hazard[b],
@@ -262,7 +262,7 @@ mod tests {
         let hazards = Hazards::new();
         for class in [0, 5, CLASSES as u16 - 1] {
             for octave_later in 4..BUCKETS {
-                let class = Class(class);
+                let class = LineClass(class);
                 let younger = hazards.worth(class, octave_later - 2);
                 assert!(hazards.worth(class, octave_later) < younger);
             }
@@ -273,20 +273,20 @@ mod tests {
     fn a_change_of_scale_moves_what_was_learnt() {
         let mut hazards = Hazards::new();
         for _ in 0..100 {
-            hazards.left(Class(3), 20, true);
+            hazards.left(LineClass(3), 20, true);
         }
         for _ in 0..CLASSES {
             hazards.step();
         }
         let coarser = hazards.rescaled(2, 5);
-        assert!(coarser.worth(Class(3), 14) > 2.0 * coarser.worth(Class(3), 12));
+        assert!(coarser.worth(LineClass(3), 14) > 2.0 * coarser.worth(LineClass(3), 12));
         let back = coarser.rescaled(5, 2);
         assert!(back.rows().zip(hazards.rows()).all(|(a, b)| a == b));
     }
 
     #[test]
     fn the_index_is_the_best_ratio_over_all_horizons() {
-        let mut random = super::super::random::Random::new(3);
+        let mut random = super::super::random::UniformNumbers::new(3);
         for _ in 0..200 {
             let hazard = [(); BUCKETS].map(|()| random.below(1000) as f32 / 1001.0);
             let mut worth = [0.0; BUCKETS];
@@ -313,13 +313,13 @@ mod tests {
         let mut hazards = Hazards::new();
         for _ in 0..1000 {
             for b in 0..20 {
-                hazards.left(Class(0), b, false);
+                hazards.left(LineClass(0), b, false);
             }
-            hazards.left(Class(0), 20, true);
+            hazards.left(LineClass(0), 20, true);
         }
-        hazards.rebuild(Class(0));
-        assert!(hazards.worth(Class(0), 19) > 2.0 * hazards.worth(Class(0), 2));
-        assert!(hazards.chance(Class(0)) > 0.9);
-        assert!(hazards.worth(Class(0), 24) < hazards.worth(Class(0), 19));
+        hazards.rebuild(LineClass(0));
+        assert!(hazards.worth(LineClass(0), 19) > 2.0 * hazards.worth(LineClass(0), 2));
+        assert!(hazards.chance(LineClass(0)) > 0.9);
+        assert!(hazards.worth(LineClass(0), 24) < hazards.worth(LineClass(0), 19));
     }
 }

@@ -1,8 +1,8 @@
 //! The record of one line, in eight bytes.
 
-use super::class::{COUNT_MAX, Class};
-use super::scale::Scale;
-use crate::{Parts, Request};
+use super::class::{COUNT_MAX, LineClass};
+use super::scale::AgeScale;
+use crate::{LineParts, PolicyRequest};
 
 /// Uses since a line came that are distinguished.
 pub(crate) const USES_MAX: u8 = 7;
@@ -16,25 +16,25 @@ const USES_BITS: u32 = 3;
 ///             3..0  accesses remembered, faded
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Line {
+pub(crate) struct PackedLine {
     /// Ticks at its last access.
     pub(crate) last: u32,
     word: u16,
     /// The parts touched since the line came, which its slot holds.
-    pub(crate) held: Parts,
+    pub(crate) held: LineParts,
 }
 
-impl Line {
+impl PackedLine {
     /// No line.
-    pub(crate) const VACANT: Line = Line {
+    pub(crate) const VACANT: PackedLine = PackedLine {
         last: 0,
         word: u16::MAX,
-        held: Parts::NONE,
+        held: LineParts::NONE,
     };
 
     /// A line that comes `now`.
-    pub(crate) fn new(now: u32, class: Class, count: u8, touched: Parts) -> Line {
-        Line {
+    pub(crate) fn new(now: u32, class: LineClass, count: u8, touched: LineParts) -> PackedLine {
+        PackedLine {
             last: now,
             word: word(class, 1, count),
             held: touched,
@@ -42,8 +42,8 @@ impl Line {
     }
 
     /// A line of an earlier run, used as often as `count`.
-    pub(crate) fn adopted(last: u32, class: Class, count: u8, held: Parts) -> Line {
-        Line {
+    pub(crate) fn adopted(last: u32, class: LineClass, count: u8, held: LineParts) -> PackedLine {
+        PackedLine {
             last,
             word: word(class, count.clamp(1, USES_MAX), count),
             held,
@@ -56,8 +56,8 @@ impl Line {
     }
 
     #[inline]
-    pub(crate) fn class(self) -> Class {
-        Class(self.word >> (USES_BITS + COUNT_BITS))
+    pub(crate) fn class(self) -> LineClass {
+        LineClass(self.word >> (USES_BITS + COUNT_BITS))
     }
 
     #[inline]
@@ -72,17 +72,17 @@ impl Line {
 
     /// The parts held after a use of `touched`.
     #[inline]
-    pub(crate) fn used(self, touched: Parts) -> Line {
+    pub(crate) fn used(self, touched: LineParts) -> PackedLine {
         self.resident(self, touched)
     }
 
     /// The line is used `now`.
     #[inline]
-    pub(crate) fn touch(&mut self, now: u32, request: &Request, scale: &Scale) {
+    pub(crate) fn touch(&mut self, now: u32, request: &PolicyRequest, scale: &AgeScale) {
         let age = now.wrapping_sub(self.last);
         let faded = scale.faded(self.count(), age);
         let count = faded + u8::from(faded < COUNT_MAX);
-        let class = Class::of(count, Some(age), request, scale);
+        let class = LineClass::of(count, Some(age), request, scale);
         let uses = self.uses();
         self.word = word(class, uses + u8::from(uses < USES_MAX), count);
         self.held = self.held.with(request.parts);
@@ -90,14 +90,14 @@ impl Line {
     }
 
     /// The same accesses, of a slot that the line enters now.
-    pub(crate) fn entering(self, touched: Parts) -> Line {
-        Line::new(self.last, self.class(), self.count(), touched)
+    pub(crate) fn entering(self, touched: LineParts) -> PackedLine {
+        PackedLine::new(self.last, self.class(), self.count(), touched)
     }
 
     /// The same accesses, of the slot that `resident` is in and that is `touched` now.
-    pub(crate) fn resident(self, resident: Line, touched: Parts) -> Line {
+    pub(crate) fn resident(self, resident: PackedLine, touched: LineParts) -> PackedLine {
         let uses = resident.uses();
-        Line {
+        PackedLine {
             last: self.last,
             word: word(self.class(), uses + u8::from(uses < USES_MAX), self.count()),
             held: resident.held.with(touched),
@@ -106,7 +106,7 @@ impl Line {
 }
 
 #[inline]
-fn word(class: Class, uses: u8, count: u8) -> u16 {
+fn word(class: LineClass, uses: u8, count: u8) -> u16 {
     class.0 << (USES_BITS + COUNT_BITS) | u16::from(uses) << COUNT_BITS | u16::from(count)
 }
 
@@ -117,12 +117,12 @@ mod tests {
 
     #[test]
     fn what_goes_in_comes_out() {
-        assert_eq!(size_of::<Line>(), 8);
+        assert_eq!(size_of::<PackedLine>(), 8);
         for class in 0..CLASSES as u16 {
             for count in 1..=COUNT_MAX {
-                let line = Line::adopted(9, Class(class), count, Parts::WHOLE);
+                let line = PackedLine::adopted(9, LineClass(class), count, LineParts::WHOLE);
                 let out = (line.class(), line.count(), line.uses());
-                assert_eq!(out, (Class(class), count, count.min(USES_MAX)));
+                assert_eq!(out, (LineClass(class), count, count.min(USES_MAX)));
                 assert!(!line.is_vacant());
             }
         }
@@ -130,12 +130,12 @@ mod tests {
 
     #[test]
     fn a_line_holds_what_was_touched_since_it_came() {
-        let scale = Scale::of(1000);
-        let part = |first| Request {
-            parts: Parts::of(first, 1, 4),
-            ..Request::default()
+        let scale = AgeScale::of(1000);
+        let part = |first| PolicyRequest {
+            parts: LineParts::of(first, 1, 4),
+            ..PolicyRequest::default()
         };
-        let mut line = Line::new(0, Class(0), 3, part(0).parts);
+        let mut line = PackedLine::new(0, LineClass(0), 3, part(0).parts);
         line.touch(1, &part(5), &scale);
         assert_eq!((line.held.count(), line.uses(), line.count()), (2, 2, 4));
         let again = line.entering(part(9).parts);

@@ -11,13 +11,13 @@
 //!     mini[e][entry.place[e]] = entry, for each rule e it is resident under
 //!     the parts of a line in a miniature cache were touched since the key is followed
 
-use super::class::{BUCKET_ENDS, BUCKETS, Class};
+use super::class::{BUCKET_ENDS, BUCKETS, LineClass};
 use super::expert::{EXPERTS, Expert, score};
 use super::hazard::Hazards;
-use super::line::Line;
-use super::random::Random;
-use super::scale::Scale;
-use crate::{HashIndex, Index, Key, Op, Request};
+use super::line::PackedLine;
+use super::random::UniformNumbers;
+use super::scale::AgeScale;
+use crate::{HashIndex, Index, LineKey, PolicyOp, PolicyRequest};
 
 /// Lines of a miniature cache, unless the pool has fewer.
 const MINI_LINES: u32 = 4096;
@@ -32,9 +32,9 @@ const TURNS: u32 = 8;
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    key: Key,
-    line: Line,
+struct MonitorEntry {
+    key: LineKey,
+    line: PackedLine,
     bucket: u8,
     older: u32,
     newer: u32,
@@ -43,13 +43,13 @@ struct Entry {
 
 /// A line of a miniature cache; its history again, to be near its neighbours.
 #[derive(Clone, Copy, Debug)]
-struct Resident {
+struct MonitorLine {
     entry: u32,
-    line: Line,
+    line: PackedLine,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Queue {
+struct MonitorQueue {
     oldest: u32,
     newest: u32,
 }
@@ -60,14 +60,14 @@ pub(crate) struct Monitor {
     /// A key is sampled if its hash is below this.
     threshold: u32,
     index: HashIndex,
-    entries: Vec<Entry>,
+    entries: Vec<MonitorEntry>,
     entries_max: u32,
-    queues: [Queue; BUCKETS],
-    minis: [Vec<Resident>; EXPERTS],
+    queues: [MonitorQueue; BUCKETS],
+    minis: [Vec<MonitorLine>; EXPERTS],
     mini_lines: u32,
     /// Time at which the queues were last examined.
     advanced: u32,
-    random: Random,
+    random: UniformNumbers,
 }
 
 impl Monitor {
@@ -81,14 +81,14 @@ impl Monitor {
             index: HashIndex::new(0, entries_max),
             entries: Vec::with_capacity(entries_max as usize),
             entries_max,
-            queues: [Queue {
+            queues: [MonitorQueue {
                 oldest: NONE,
                 newest: NONE,
             }; BUCKETS],
             minis: [(); EXPERTS].map(|()| Vec::with_capacity(mini_lines as usize)),
             mini_lines,
             advanced: 0,
-            random: Random::new(1),
+            random: UniformNumbers::new(1),
         }
     }
 
@@ -107,10 +107,10 @@ impl Monitor {
     /// misses where the line is, but lacks a requested part.
     pub(crate) fn access(
         &mut self,
-        key: Key,
-        request: &Request,
+        key: LineKey,
+        request: &PolicyRequest,
         hazards: &mut Hazards,
-        scale: &Scale,
+        scale: &AgeScale,
         now: u32,
     ) -> [bool; EXPERTS] {
         self.advance(hazards, now);
@@ -118,7 +118,7 @@ impl Monitor {
             Some(id) => {
                 let entry = self.entries[id as usize];
                 hazards.left(entry.line.class(), entry.bucket as usize, true);
-                if request.op == Op::Read {
+                if request.op == PolicyOp::Read {
                     hazards.read(entry.line, request.parts);
                 }
                 self.unlink(id);
@@ -126,8 +126,8 @@ impl Monitor {
                 id
             }
             None => {
-                let class = Class::of(1, None, request, scale);
-                let line = Line::new(now, class, 1, request.parts);
+                let class = LineClass::of(1, None, request, scale);
+                let line = PackedLine::new(now, class, 1, request.parts);
                 self.follow(key, line, hazards)
             }
         };
@@ -135,13 +135,13 @@ impl Monitor {
         let mut missed = [false; EXPERTS];
         for expert in Expert::ALL {
             let e = expert as usize;
-            let Entry { place, line, .. } = self.entries[id as usize];
+            let MonitorEntry { place, line, .. } = self.entries[id as usize];
             missed[e] = place[e] == NONE;
             if missed[e] {
                 self.admit(id, request, expert, hazards, scale);
             } else {
                 let held = &mut self.minis[e][place[e] as usize].line;
-                missed[e] = request.op == Op::Read && !held.held.cover(request.parts);
+                missed[e] = request.op == PolicyOp::Read && !held.held.cover(request.parts);
                 *held = line.resident(*held, request.parts);
             }
         }
@@ -192,8 +192,8 @@ impl Monitor {
     }
 
     /// Returns an entry for a key that is not followed; if none is left, another key is given up.
-    fn follow(&mut self, key: Key, line: Line, hazards: &mut Hazards) -> u32 {
-        let entry = Entry {
+    fn follow(&mut self, key: LineKey, line: PackedLine, hazards: &mut Hazards) -> u32 {
+        let entry = MonitorEntry {
             key,
             line,
             bucket: 0,
@@ -256,15 +256,15 @@ impl Monitor {
     fn admit(
         &mut self,
         id: u32,
-        request: &Request,
+        request: &PolicyRequest,
         expert: Expert,
         hazards: &Hazards,
-        scale: &Scale,
+        scale: &AgeScale,
     ) {
         let e = expert as usize;
         let line = self.entries[id as usize].line.entering(request.parts);
         let now = line.last;
-        let resident = Resident { entry: id, line };
+        let resident = MonitorLine { entry: id, line };
         if self.minis[e].len() < self.mini_lines as usize {
             self.entries[id as usize].place[e] = self.minis[e].len() as u32;
             self.minis[e].push(resident);
@@ -277,7 +277,7 @@ impl Monitor {
                 .below(self.mini_lines.saturating_sub(GROUP - 1).max(1))
                 as usize;
             let group = self.minis[e][first..].iter().take(GROUP as usize);
-            for (place, Resident { line, .. }) in (first..).zip(group) {
+            for (place, MonitorLine { line, .. }) in (first..).zip(group) {
                 let found = score(expert, hazards, scale, *line, now);
                 let age = now.wrapping_sub(line.last);
                 if found < worst.0 || (found == worst.0 && age > worst.1) {
@@ -307,7 +307,7 @@ impl Monitor {
     }
 
     fn unlink(&mut self, id: u32) {
-        let Entry {
+        let MonitorEntry {
             bucket,
             older,
             newer,

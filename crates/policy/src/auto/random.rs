@@ -2,11 +2,11 @@
 
 /// Uniform numbers from a seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct UniformNumbers(u64);
 
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(crate::index::mix(seed) | 1)
+impl UniformNumbers {
+    pub(crate) fn new(seed: u64) -> UniformNumbers {
+        UniformNumbers(crate::index::mix(seed) | 1)
     }
 
     /// A number below `n`.

@@ -2,14 +2,14 @@
 
 /// Ages that depend on the size of the pool.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Scale {
+pub(crate) struct AgeScale {
     /// Accesses in a tick, as a power of two.
     pub(crate) shift: u32,
     /// The pool's lines in ticks: the time to touch as many.
     lines: u32,
     /// 2^40 divided by them, rounded up: division by them as a product.
     reciprocal: u64,
-    /// Ticks above which [`Scale::sixteenths`] distinguishes nothing.
+    /// Ticks above which [`AgeScale::sixteenths`] distinguishes nothing.
     ticks_max: u32,
     /// Ticks without an access in which a count is halved.
     halving: u32,
@@ -21,22 +21,22 @@ const TICKS_PER_POOL: u32 = 4096;
 /// Pools' worth of accesses after which a count is halved.
 const FADE_POOLS: u32 = 8;
 
-impl Scale {
-    pub(crate) fn of(lines: u32) -> Scale {
+impl AgeScale {
+    pub(crate) fn of(lines: u32) -> AgeScale {
         let shift = (lines / TICKS_PER_POOL)
             .checked_ilog2()
             .map_or(0, |log| log + 1);
         let lines = (lines >> shift).max(1);
-        Scale {
+        AgeScale {
             shift,
             lines,
             reciprocal: (1u64 << 40).div_ceil(u64::from(lines)),
-            ticks_max: lines * (Scale::SIXTEENTHS_MAX / 16),
+            ticks_max: lines * (AgeScale::SIXTEENTHS_MAX / 16),
             halving: lines * FADE_POOLS,
         }
     }
 
-    /// The most that [`Scale::sixteenths`] returns.
+    /// The most that [`AgeScale::sixteenths`] returns.
     pub(crate) const SIXTEENTHS_MAX: u32 = 32;
 
     /// Sixteenths of the pool's lines in `ticks` ticks, rounded down.

@@ -20,7 +20,7 @@ const ROW_BYTES: usize = 2 + 8 * BUCKETS;
 const ROWS: usize = CLASSES + COARSE + 1;
 
 /// The saved part of the policy.
-pub(crate) struct State {
+pub(crate) struct AutoState {
     pub(crate) active: Expert,
     /// Scale of the ticks in which ages were counted: see [`super::scale::Scale`].
     pub(crate) shift: u8,
@@ -29,7 +29,7 @@ pub(crate) struct State {
     pub(crate) hazards: Hazards,
 }
 
-pub(crate) fn encode(state: &State) -> Vec<u8> {
+pub(crate) fn encode(state: &AutoState) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend([state.active as u8, state.shift]);
     for value in state.misses.iter().chain([&state.sampled]) {
@@ -48,7 +48,7 @@ pub(crate) fn encode(state: &State) -> Vec<u8> {
 }
 
 /// `None` if the bytes are not such a state.
-pub(crate) fn decode(bytes: &[u8]) -> Option<State> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<AutoState> {
     let body = bytes.strip_prefix(MAGIC)?;
     let (fills, rows) = bytes.get(HEADER_BYTES..)?.split_at_checked(FILLS_BYTES)?;
     if !rows.len().is_multiple_of(ROW_BYTES) {
@@ -81,7 +81,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<State> {
         parsed.push((at, row));
     }
     let [misses @ .., sampled] = header;
-    Some(State {
+    Some(AutoState {
         active,
         shift,
         misses,
@@ -99,19 +99,19 @@ fn number(raw: &[u8]) -> Option<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Parts;
-    use crate::auto::class::Class;
-    use crate::auto::line::Line;
+    use crate::LineParts;
+    use crate::auto::class::LineClass;
+    use crate::auto::line::PackedLine;
 
-    fn state() -> State {
+    fn state() -> AutoState {
         let mut hazards = Hazards::new();
         for i in 0..1000u16 {
-            let class = Class(i * 7 % CLASSES as u16);
+            let class = LineClass(i * 7 % CLASSES as u16);
             hazards.left(class, usize::from(i) % BUCKETS, i % 3 == 0);
-            let line = Line::new(0, class, 1, Parts::of(u32::from(i) % 16, 1, 4));
-            hazards.read(line, Parts::of(0, 1, 4));
+            let line = PackedLine::new(0, class, 1, LineParts::of(u32::from(i) % 16, 1, 4));
+            hazards.read(line, LineParts::of(0, 1, 4));
         }
-        State {
+        AutoState {
             active: Expert::Frequency,
             shift: 3,
             misses: [1.0, 2.0, 3.0, 4.0],

@@ -1,19 +1,22 @@
 //! A replacement policy made of lists: the differences between such policies, and below them the
 //! common part.
 
-use super::{Lines, NONE};
-use crate::{Heat, Index, Instruction, Key, Parts, Pins, Policy, Reason, Request, Slot, Slots};
+use super::{LineArena, NONE};
+use crate::{
+    BypassReason, Heat, Index, Instruction, LineKey, LineParts, Policy, PolicyRequest, SlotNumber,
+    SlotStates, VictimVeto,
+};
 use std::ops::Range;
 
-/// The decisions of one such policy over [`Lines`].
+/// The decisions of one such policy over [`LineArena`].
 pub trait ListPolicy {
     /// The index from key to node.
     type Index: Index;
 
     /// Its lists.
-    fn lines(&self) -> &Lines<Self::Index>;
+    fn lines(&self) -> &LineArena<Self::Index>;
     /// The same.
-    fn lines_mut(&mut self) -> &mut Lines<Self::Index>;
+    fn lines_mut(&mut self) -> &mut LineArena<Self::Index>;
 
     /// The lists that hold resident nodes, in the order of export.
     const RESIDENT: &'static [usize] = &[0];
@@ -28,7 +31,7 @@ pub trait ListPolicy {
 
     /// Evicts one of the resident lines, and returns its slot and key. `ghost` is true if the
     /// newcomer is remembered. `None`, with no line evicted, if all lines examined are pinned.
-    fn evict(&mut self, ghost: bool, pins: &dyn Pins) -> Option<(Slot, Key)>;
+    fn evict(&mut self, ghost: bool, pins: &dyn VictimVeto) -> Option<(SlotNumber, LineKey)>;
 
     /// Notes the request of a ghost, before room is made: learns from the ghost and takes it out of
     /// its list. Its `meta` is carried to [`ListPolicy::place`].
@@ -78,7 +81,7 @@ pub trait ListPolicy {
 
 impl<P: ListPolicy> Policy for P {
     #[inline(always)]
-    fn touch(&mut self, key: Key, _: &Request) -> Option<Slot> {
+    fn touch(&mut self, key: LineKey, _: &PolicyRequest) -> Option<SlotNumber> {
         let node = self.lines().find(key)?;
         let slot = self.lines().slot(node)?;
         self.hit(node);
@@ -86,9 +89,9 @@ impl<P: ListPolicy> Policy for P {
     }
 
     #[inline(never)]
-    fn insert(&mut self, key: Key, _: &Request, pins: &dyn Pins) -> Instruction {
+    fn insert(&mut self, key: LineKey, _: &PolicyRequest, pins: &dyn VictimVeto) -> Instruction {
         if self.slots().live() == 0 {
-            return Instruction::Bypass(Reason::NoSlots);
+            return Instruction::Bypass(BypassReason::NoSlots);
         }
         let ghost = self.lines().find(key);
         if let Some(node) = ghost {
@@ -104,7 +107,7 @@ impl<P: ListPolicy> Policy for P {
             if let Some(node) = ghost {
                 self.lines_mut().drop_node(node);
             }
-            return Instruction::Bypass(Reason::AllPinned);
+            return Instruction::Bypass(BypassReason::AllPinned);
         };
         let node = ghost.unwrap_or_else(|| self.lines_mut().add(key));
         self.place(node, ghost.is_some());
@@ -115,11 +118,11 @@ impl<P: ListPolicy> Policy for P {
         }
     }
 
-    fn peek(&self, key: Key) -> Option<Slot> {
+    fn peek(&self, key: LineKey) -> Option<SlotNumber> {
         self.lines().slot(self.lines().find(key)?)
     }
 
-    fn remove(&mut self, key: Key) -> Option<Slot> {
+    fn remove(&mut self, key: LineKey) -> Option<SlotNumber> {
         let node = self.lines().find(key)?;
         self.unlink(node);
         let slot = self.lines_mut().drop_node(node);
@@ -127,7 +130,7 @@ impl<P: ListPolicy> Policy for P {
         slot
     }
 
-    fn adopt(&mut self, key: Key, slot: Slot, heat: Heat, _: Parts) -> bool {
+    fn adopt(&mut self, key: LineKey, slot: SlotNumber, heat: Heat, _: LineParts) -> bool {
         if self.peek(key).is_some() || !self.lines_mut().slots.take_this(slot) {
             return false;
         }
@@ -142,7 +145,7 @@ impl<P: ListPolicy> Policy for P {
         true
     }
 
-    fn export(&self, visit: &mut dyn FnMut(Key, Slot, Heat)) {
+    fn export(&self, visit: &mut dyn FnMut(LineKey, SlotNumber, Heat)) {
         let lines = self.lines();
         let listed = P::RESIDENT
             .iter()
@@ -185,14 +188,14 @@ impl<P: ListPolicy> Policy for P {
         self.resized();
     }
 
-    fn slots(&self) -> &Slots {
+    fn slots(&self) -> &SlotStates {
         self.lines().slots()
     }
 
-    fn for_each(&self, visit: &mut dyn FnMut(Key, Slot)) {
+    fn for_each(&self, visit: &mut dyn FnMut(LineKey, SlotNumber)) {
         for node in &self.lines().nodes {
             if node.slot != NONE {
-                visit(node.key, Slot(node.slot));
+                visit(node.key, SlotNumber(node.slot));
             }
         }
     }

@@ -10,8 +10,8 @@
 //! That is not followed, so with lines of many blocks small sizes look a little too good.
 
 use super::access::{Blocks, Hashes};
-use super::order::{Order, POSITIONS};
-use crate::Op;
+use super::order::{LineOrder, POSITIONS};
+use crate::PolicyOp;
 use crate::index::mix;
 use serde::{Deserialize, Serialize};
 use std::collections::{BinaryHeap, HashMap};
@@ -39,7 +39,7 @@ pub struct MissRatioCurve {
 
 /// A point of the curve.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Point {
+pub struct CurvePoint {
     /// Cache size in lines.
     pub lines: u64,
     /// Estimated miss ratio of LRU, cold misses included.
@@ -61,13 +61,13 @@ impl MissRatioCurve {
 
     /// Counts one read of `blocks` of a line.
     pub fn access(&mut self, line: u64, blocks: Blocks) {
-        self.sample(line, blocks, Op::Read, Hashes::of(line));
+        self.sample(line, blocks, PolicyOp::Read, Hashes::of(line));
     }
 
     #[inline]
-    pub(super) fn sample(&mut self, line: u64, blocks: Blocks, op: Op, hashes: Hashes) {
+    pub(super) fn sample(&mut self, line: u64, blocks: Blocks, op: PolicyOp, hashes: Hashes) {
         self.accesses += 1;
-        if op == Op::Read {
+        if op == PolicyOp::Read {
             self.parts_read += u64::from(blocks.count_ones());
         }
         let [first, second] = hashes.0;
@@ -80,16 +80,16 @@ impl MissRatioCurve {
     }
 
     /// The estimate for a cache of `lines`.
-    pub fn at(&self, lines: u64) -> Point {
+    pub fn at(&self, lines: u64) -> CurvePoint {
         self.point(lines, |sampler| sampler.far(lines) + sampler.cold)
     }
 
     /// The share of accesses that miss at any size, as of an endless pool.
-    pub fn plateau(&self) -> Point {
+    pub fn plateau(&self) -> CurvePoint {
         self.point(u64::MAX, |sampler| sampler.cold)
     }
 
-    fn point(&self, lines: u64, missed: impl Fn(&Sampler) -> f64) -> Point {
+    fn point(&self, lines: u64, missed: impl Fn(&Sampler) -> f64) -> CurvePoint {
         // The adjustment: the excess or the lack of a sample counts as reuses at no distance, which
         // no cache misses.
         let all = self.accesses.max(1) as f64;
@@ -98,7 +98,7 @@ impl MissRatioCurve {
         let n = SAMPLERS as f64;
         let mean = ratios.iter().sum::<f64>() / n;
         let variance = ratios.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (n - 1.0);
-        Point {
+        CurvePoint {
             lines,
             miss_ratio: if self.accesses == 0 { 1.0 } else { mean },
             error: STUDENT * (variance / n).sqrt(),
@@ -166,7 +166,7 @@ struct Sampler {
     /// Lines followed, by hash, the highest first, for lowering the threshold.
     by_hash: BinaryHeap<(u32, u64)>,
     /// Marked where a line's last access is.
-    order: Order,
+    order: LineOrder,
     next: u32,
     /// Weight of the reuses at each distance.
     histogram: Box<[f64]>,
@@ -184,7 +184,7 @@ impl Sampler {
             threshold,
             lines: HashMap::with_capacity_and_hasher(2 * LINES_MAX, BuildHasherDefault::default()),
             by_hash: BinaryHeap::with_capacity(LINES_MAX + 1),
-            order: Order::new(),
+            order: LineOrder::new(),
             next: 0,
             histogram: vec![0.0; BINS].into(),
             cold: 0.0,
@@ -194,14 +194,14 @@ impl Sampler {
     }
 
     #[inline(never)]
-    fn follow(&mut self, line: u64, blocks: Blocks, op: Op, hash: u32) {
+    fn follow(&mut self, line: u64, blocks: Blocks, op: PolicyOp, hash: u32) {
         let scale = 4_294_967_296.0 / (f64::from(self.threshold) + 1.0);
         if self.next as usize == POSITIONS {
             self.renumber();
         }
         let position = self.next;
         self.next += 1;
-        if op == Op::Read {
+        if op == PolicyOp::Read {
             let touched = self.lines.get(&line).map_or(0, |known| known.touched);
             self.parts_first_read += scale * f64::from((blocks & !touched).count_ones());
         }
@@ -291,7 +291,7 @@ fn bin(distance: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Instruction, Key, Request, Unpinned, registry};
+    use crate::{Instruction, LineKey, PolicyRequest, Unpinned, registry};
 
     /// A skewed stream with a scan now and then.
     fn stream(accesses: u64) -> impl Iterator<Item = u64> {
@@ -322,7 +322,7 @@ mod tests {
             let mut lru = registry::build("lru", lines, 1).expect("registered");
             let misses = stream(accesses)
                 .filter(|line| {
-                    let answer = lru.access(Key(*line), &Request::default(), &Unpinned);
+                    let answer = lru.access(LineKey(*line), &PolicyRequest::default(), &Unpinned);
                     !matches!(answer, Instruction::Hit(_))
                 })
                 .count();

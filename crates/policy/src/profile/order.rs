@@ -9,15 +9,15 @@ const WORD: usize = 64;
 const WORDS_PER_BLOCK: usize = 16;
 
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct LineOrder {
     bits: Box<[u64]>,
     words: Box<[u8]>,
     blocks: [u32; POSITIONS / WORD / WORDS_PER_BLOCK],
 }
 
-impl Order {
-    pub(super) fn new() -> Order {
-        Order {
+impl LineOrder {
+    pub(super) fn new() -> LineOrder {
+        LineOrder {
             bits: vec![0; POSITIONS / WORD].into(),
             words: vec![0; POSITIONS / WORD].into(),
             blocks: [0; POSITIONS / WORD / WORDS_PER_BLOCK],
@@ -52,11 +52,11 @@ impl Order {
     }
 
     pub(super) fn reset(&mut self) {
-        *self = Order::new();
+        *self = LineOrder::new();
     }
 
     pub(super) fn state_bytes(&self) -> usize {
-        size_of::<Order>() + self.bits.len() * size_of::<u64>() + self.words.len()
+        size_of::<LineOrder>() + self.bits.len() * size_of::<u64>() + self.words.len()
     }
 }
 
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn agrees_with_a_set() {
-        let (mut order, mut set) = (Order::new(), BTreeSet::new());
+        let (mut order, mut set) = (LineOrder::new(), BTreeSet::new());
         let mut x = 7u64;
         for _ in 0..20_000 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -2,7 +2,7 @@
 //! equal length. When there are too many intervals, each two become one.
 
 use super::distinct::Distinct;
-use crate::Op;
+use crate::PolicyOp;
 use block::Nanos;
 use serde::{Deserialize, Serialize};
 
@@ -22,14 +22,14 @@ pub struct WorkingSet {
 }
 
 #[derive(Debug)]
-struct Interval {
+struct WorkingInterval {
     read: Distinct,
     written: Distinct,
 }
 
-impl Interval {
-    fn new() -> Interval {
-        Interval {
+impl WorkingInterval {
+    fn new() -> WorkingInterval {
+        WorkingInterval {
             read: Distinct::new(),
             written: Distinct::new(),
         }
@@ -43,13 +43,13 @@ pub(super) struct Working {
     now: Nanos,
     length: Nanos,
     /// The last is the current one.
-    intervals: Vec<Interval>,
+    intervals: Vec<WorkingInterval>,
 }
 
 impl Default for Working {
     fn default() -> Working {
         let mut intervals = Vec::with_capacity(INTERVALS);
-        intervals.push(Interval::new());
+        intervals.push(WorkingInterval::new());
         Working {
             began: None,
             now: Nanos::ZERO,
@@ -61,11 +61,11 @@ impl Default for Working {
 
 impl Working {
     #[inline]
-    pub(super) fn access(&mut self, hash: u64, op: Op) {
+    pub(super) fn access(&mut self, hash: u64, op: PolicyOp) {
         if let Some(current) = self.intervals.last_mut() {
             match op {
-                Op::Read => current.read.add(hash),
-                Op::Write => current.written.add(hash),
+                PolicyOp::Read => current.read.add(hash),
+                PolicyOp::Write => current.written.add(hash),
             }
         }
     }
@@ -81,7 +81,7 @@ impl Working {
             self.halve();
         }
         let wanted = (passed / self.length.0) as usize + 1;
-        self.intervals.resize_with(wanted, Interval::new);
+        self.intervals.resize_with(wanted, WorkingInterval::new);
     }
 
     /// Makes one interval of each two.
@@ -109,7 +109,7 @@ impl Working {
             return Vec::new();
         }
         let bytes = |lines: &Distinct| (lines.estimate().round() * line_bytes as f64) as u64;
-        let set = |(interval, n): (&Interval, u64)| WorkingSet {
+        let set = |(interval, n): (&WorkingInterval, u64)| WorkingSet {
             end_seconds: Nanos(self.length.0.saturating_mul(n)).as_secs_f64(),
             read_bytes: bytes(&interval.read),
             written_bytes: bytes(&interval.written),
@@ -136,6 +136,6 @@ impl Working {
     pub(super) fn state_bytes(&self) -> usize {
         let sketches = self.intervals.iter().flat_map(|i| [&i.read, &i.written]);
         let sketches: usize = sketches.map(Distinct::state_bytes).sum();
-        sketches + self.intervals.capacity() * size_of::<Interval>()
+        sketches + self.intervals.capacity() * size_of::<WorkingInterval>()
     }
 }

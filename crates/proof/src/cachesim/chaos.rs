@@ -2,11 +2,11 @@
 //! them at the moments that matter.
 
 use super::report::Class;
-use super::shared::Shared;
+use super::shared::CacheSimShared;
 use block::Nanos;
-use cache::{Counter, DeviceId, DeviceState, Fault, Mode, PoolDevice};
+use cache::{CacheMode, Counter, DeviceFault, DeviceId, DeviceState, NewPoolDevice};
 use futures_util::future::join;
-use sim::Rng;
+use sim::SimRng;
 use std::rc::Rc;
 
 /// Interval at which the troublemaker looks for its moment.
@@ -16,19 +16,19 @@ const ENDED: Nanos = Nanos::from_millis(5);
 /// Looks before the troublemaker gives up.
 const LOOKS: u32 = 200;
 
-pub(crate) struct Chaos {
-    shared: Rc<Shared>,
-    rng: Rng,
+pub(crate) struct CacheChaos {
+    shared: Rc<CacheSimShared>,
+    rng: SimRng,
     /// The device of each pool disk.
     places: Vec<Option<DeviceId>>,
     dead: Vec<bool>,
 }
 
-impl Chaos {
-    pub(crate) async fn new(shared: Rc<Shared>) -> Chaos {
+impl CacheChaos {
+    pub(crate) async fn new(shared: Rc<CacheSimShared>) -> CacheChaos {
         let disks = shared.pool.len();
-        let mut chaos = Chaos {
-            rng: Rng::fork(shared.scenario.seed, 3),
+        let mut chaos = CacheChaos {
+            rng: SimRng::fork(shared.scenario.seed, 3),
             places: vec![None; disks],
             dead: vec![false; disks],
             shared,
@@ -74,10 +74,10 @@ impl Chaos {
         let targets = &self.shared.targets;
         let target = &targets[self.rng.below(targets.len() as u64) as usize];
         let modes = [
-            Mode::WriteThrough,
-            Mode::WriteThrough,
-            Mode::WriteAround,
-            Mode::PassThrough,
+            CacheMode::WriteThrough,
+            CacheMode::WriteThrough,
+            CacheMode::WriteAround,
+            CacheMode::PassThrough,
         ];
         target.volume.set_mode(modes[self.rng.below(4) as usize]);
     }
@@ -88,7 +88,7 @@ impl Chaos {
             .local
             .disk(self.shared.pool[disk])
             .expect("a disk");
-        let device = PoolDevice::whole(leaf, format!("controller-{}", disk % 2));
+        let device = NewPoolDevice::whole(leaf, format!("controller-{}", disk % 2));
         // A pool with metadata reads the disk's metadata. A disk that fails stays out.
         let uuid = u128::from(self.rng.bits()) << 64 | u128::from(self.rng.bits());
         let joined = self.shared.cache.join(device, uuid);
@@ -123,7 +123,8 @@ impl Chaos {
     /// Plugs a disk in again and puts the disk back into the pool.
     async fn repair(&mut self) {
         // A hung disk stays hung to the end.
-        let broken = |c: &Chaos, d: usize| (c.dead[d] || c.is_ejected(d)) && !c.shared.is_hung(d);
+        let broken =
+            |c: &CacheChaos, d: usize| (c.dead[d] || c.is_ejected(d)) && !c.shared.is_hung(d);
         if let Some(disk) = (0..self.places.len()).find(|d| broken(self, *d)) {
             if self.rng.chance(0.7) && self.take_back(disk).await {
                 return;
@@ -140,7 +141,7 @@ impl Chaos {
 
     /// Readmits a disk that was only late, if the disk answers. Returns true if the disk serves.
     async fn take_back(&mut self, disk: usize) -> bool {
-        let late = DeviceState::Ejected(Fault::Late);
+        let late = DeviceState::Ejected(DeviceFault::Late);
         let report = self.report(disk).filter(|report| report.state == late);
         let Some(report) = report.filter(|_| !self.dead[disk]) else {
             return false;
@@ -172,7 +173,10 @@ impl Chaos {
     }
 
     /// Waits for a moment. Returns the value that `moment` found.
-    async fn await_moment<T>(&mut self, mut moment: impl FnMut(&Chaos) -> Option<T>) -> Option<T> {
+    async fn await_moment<T>(
+        &mut self,
+        mut moment: impl FnMut(&CacheChaos) -> Option<T>,
+    ) -> Option<T> {
         for _ in 0..LOOKS {
             if self.shared.is_over() {
                 return None;
@@ -190,7 +194,7 @@ impl Chaos {
     }
 
     async fn lose_in_promotion(&mut self) {
-        let moment = |c: &Chaos| c.busy().filter(|_| c.shared.cache.filling() > 0);
+        let moment = |c: &CacheChaos| c.busy().filter(|_| c.shared.cache.filling() > 0);
         if let Some(disk) = self.await_moment(moment).await {
             self.kill(disk);
             self.meet(Class::Promotion);
@@ -199,7 +203,7 @@ impl Chaos {
 
     async fn lose_in_eviction(&mut self) {
         let mut evicted = None;
-        let moment = move |c: &Chaos| {
+        let moment = move |c: &CacheChaos| {
             let now = c.shared.cache.counters().get(Counter::LinesEvicted);
             let before = evicted.replace(now).unwrap_or(now);
             c.busy().filter(|_| now > before)
@@ -211,7 +215,7 @@ impl Chaos {
     }
 
     async fn lose_in_switch(&mut self) {
-        if let Some(disk) = self.await_moment(Chaos::busy).await {
+        if let Some(disk) = self.await_moment(CacheChaos::busy).await {
             self.kill(disk);
             self.switch_mode();
             self.meet(Class::ModeSwitch);
@@ -219,7 +223,7 @@ impl Chaos {
     }
 
     async fn lose_in_removal(&mut self) {
-        if let Some(disk) = self.await_moment(Chaos::busy).await {
+        if let Some(disk) = self.await_moment(CacheChaos::busy).await {
             let id = self.places[disk].take().expect("it is in the pool");
             let (shared, target) = (self.shared.clone(), self.shared.pool[disk]);
             self.dead[disk] = true;

@@ -2,21 +2,21 @@
 //! checked against the model.
 
 use super::report::Class;
-use super::scenario::Scenario;
-use super::shared::{Shared, Target};
-use crate::model::Model;
+use super::scenario::CacheScenario;
+use super::shared::{CacheSimShared, TestVolume};
+use crate::model::VolumeModel;
 use crate::stamp::{self, ANYTHING, Value, ZERO};
 use block::{Fua, IoError, IoResult, Nanos, SECTOR_BYTES};
 use futures_util::future::join;
-use sim::Rng;
+use sim::SimRng;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
 /// Client `number` does its share of the scenario's operations.
-pub(crate) async fn work(shared: Rc<Shared>, number: u64) {
+pub(crate) async fn work(shared: Rc<CacheSimShared>, number: u64) {
     let scenario = shared.scenario.clone();
-    let mut rng = Rng::fork(scenario.seed, 100 + number);
+    let mut rng = SimRng::fork(scenario.seed, 100 + number);
     let share = scenario.operations / scenario.clients;
     let extra = u64::from(number < scenario.operations % scenario.clients);
     let mut next = 0;
@@ -46,7 +46,7 @@ pub(crate) async fn work(shared: Rc<Shared>, number: u64) {
 /// The sectors of the next operation: near the front, anywhere, or on from `next`; now and then a
 /// sector or two of the same few blocks, where requests that the gate lets pass each other meet in
 /// one block.
-fn place(rng: &mut Rng, target: &Target, next: u64, len_max: u64) -> Range<u64> {
+fn place(rng: &mut SimRng, target: &TestVolume, next: u64, len_max: u64) -> Range<u64> {
     let total = target.sectors;
     if rng.chance(0.1) {
         let start = rng.below(32);
@@ -75,9 +75,9 @@ fn place(rng: &mut Rng, target: &Target, next: u64, len_max: u64) -> Range<u64> 
 }
 
 struct Operation<'a> {
-    shared: &'a Shared,
-    scenario: &'a Scenario,
-    target: &'a Target,
+    shared: &'a CacheSimShared,
+    scenario: &'a CacheScenario,
+    target: &'a TestVolume,
     sectors: Range<u64>,
 }
 
@@ -90,11 +90,11 @@ impl Operation<'_> {
         (self.sectors.end - self.sectors.start) * SECTOR_BYTES
     }
 
-    fn model(&self) -> &RefCell<Model> {
+    fn model(&self) -> &RefCell<VolumeModel> {
         &self.target.model
     }
 
-    async fn perform(&self, rng: &mut Rng) {
+    async fn perform(&self, rng: &mut SimRng) {
         match rng.below(100) {
             0..49 => self.read(rng).await,
             49..52 => self.crowd(rng).await,
@@ -120,11 +120,11 @@ impl Operation<'_> {
     }
 
     /// Time limit of the client's wait, if the client does not wait to the end.
-    fn deadline(&self, rng: &mut Rng) -> Option<Nanos> {
+    fn deadline(&self, rng: &mut SimRng) -> Option<Nanos> {
         (self.scenario.abandon && rng.chance(0.05)).then(|| Nanos(rng.below(2_000_000)))
     }
 
-    async fn read(&self, rng: &mut Rng) {
+    async fn read(&self, rng: &mut SimRng) {
         let id = self.model().borrow_mut().begin_read(&self.sectors);
         let read = self.target.gate.read(self.offset(), self.bytes() as usize);
         let answer = match self.deadline(rng) {
@@ -151,7 +151,7 @@ impl Operation<'_> {
 
     /// Requests that share a 4 KiB block and no sector, which the gate lets pass
     /// each other: while one part is read, another is written, then read.
-    async fn crowd(&self, rng: &mut Rng) {
+    async fn crowd(&self, rng: &mut SimRng) {
         let block = self.sectors.start / 8 * 8;
         if self.scenario.block.0 > 1 || block + 8 > self.target.sectors {
             return self.read(rng).await;
@@ -162,7 +162,7 @@ impl Operation<'_> {
         };
         // A block that is written in part is not cached any more.
         part(2).write(rng).await;
-        let mut other = Rng::fork(rng.bits(), 0);
+        let mut other = SimRng::fork(rng.bits(), 0);
         let written = async {
             part(4).write(&mut other).await;
             part(4).read(&mut other).await;
@@ -170,7 +170,7 @@ impl Operation<'_> {
         join(part(0).read(rng), written).await;
     }
 
-    async fn write(&self, rng: &mut Rng) {
+    async fn write(&self, rng: &mut SimRng) {
         let version = self.model().borrow_mut().version();
         let mut buf = self.shared.env.pool.get(self.bytes() as usize).await;
         stamp::stamp(&mut buf, self.sectors.start, version);
@@ -247,6 +247,6 @@ impl Operation<'_> {
 }
 
 /// True if the origin may have caused `error`.
-pub(crate) fn is_origins(scenario: &Scenario, error: &IoError) -> bool {
+pub(crate) fn is_origins(scenario: &CacheScenario, error: &IoError) -> bool {
     scenario.origin_faults && error.device().is_some_and(|d| d.starts_with("origin"))
 }

@@ -19,7 +19,7 @@ pub mod run;
 pub mod scenario;
 mod shared;
 
-pub use report::{Class, Report, Totals};
+pub use report::{CacheSimReport, CacheSimTotals, Class};
 pub use run::run;
 
 /// The command that repeats the run of `seed`.

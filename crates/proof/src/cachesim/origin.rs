@@ -6,22 +6,22 @@
 
 use super::shared::Leaf;
 use block::{
-    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, Shared as Bytes,
+    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, SharedBuf as Bytes,
 };
-use sim::Rng;
+use sim::SimRng;
 use std::cell::RefCell;
 
-pub(crate) struct Origin {
+pub(crate) struct TestOrigin {
     disk: Leaf,
     env: Env,
-    rng: RefCell<Rng>,
+    rng: RefCell<SimRng>,
     /// The longest that an answer is held back.
     lag_max: Nanos,
 }
 
-impl Origin {
-    pub(crate) fn new(disk: Leaf, env: Env, rng: Rng, lag_max: Nanos) -> Origin {
-        Origin {
+impl TestOrigin {
+    pub(crate) fn new(disk: Leaf, env: Env, rng: SimRng, lag_max: Nanos) -> TestOrigin {
+        TestOrigin {
             disk,
             env,
             rng: RefCell::new(rng),
@@ -37,7 +37,7 @@ impl Origin {
     }
 }
 
-impl Device for Origin {
+impl Device for TestOrigin {
     fn geometry(&self) -> &Geometry {
         self.disk.geometry()
     }

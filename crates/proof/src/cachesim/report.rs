@@ -1,7 +1,7 @@
 //! The events of a run, and those of many runs together.
 
 use crate::classes::classes;
-use cache::{Counter, Snapshot};
+use cache::{Counter, CounterSnapshot};
 use std::fmt;
 
 classes! {
@@ -65,7 +65,7 @@ impl Class {
 
 /// One run.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct CacheSimReport {
     /// Operations that clients began.
     pub operations: u64,
     /// Of these, reads served from the pool alone.
@@ -77,7 +77,7 @@ pub struct Report {
     classes: [u64; Class::ALL.len()],
 }
 
-impl Report {
+impl CacheSimReport {
     /// Number of times that a class was met.
     pub fn met(&self, class: Class) -> u64 {
         self.classes[class as usize]
@@ -91,7 +91,7 @@ impl Report {
         self.violation.get_or_insert(what);
     }
 
-    pub(crate) fn take_counters(&mut self, counters: &Snapshot) {
+    pub(crate) fn take_counters(&mut self, counters: &CounterSnapshot) {
         self.hits = counters.get(Counter::ReadsHit);
         for class in Class::ALL {
             let met: u64 = class.counters().iter().map(|c| counters.get(*c)).sum();
@@ -102,7 +102,7 @@ impl Report {
 
 /// Many runs.
 #[derive(Default)]
-pub struct Totals {
+pub struct CacheSimTotals {
     operations: Vec<u64>,
     hits: u64,
     stall_us_max: u64,
@@ -110,9 +110,9 @@ pub struct Totals {
     violations: Vec<(u64, String)>,
 }
 
-impl Totals {
+impl CacheSimTotals {
     /// Adds the run of `seed`.
-    pub fn add(&mut self, seed: u64, report: Report) {
+    pub fn add(&mut self, seed: u64, report: CacheSimReport) {
         self.operations.push(report.operations);
         self.hits += report.hits;
         self.stall_us_max = self.stall_us_max.max(report.stall_us_max);
@@ -135,7 +135,7 @@ impl Totals {
     }
 }
 
-impl fmt::Display for Totals {
+impl fmt::Display for CacheSimTotals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut operations = self.operations.clone();
         operations.sort_unstable();

@@ -1,17 +1,20 @@
 //! One run: builds the world of a scenario, runs the world, and checks the remains.
 
-use super::chaos::Chaos;
+use super::chaos::CacheChaos;
 use super::client::{self, is_origins};
-use super::origin::Origin;
-use super::report::Report;
-use super::scenario::{Scenario, WITNESS};
-use super::shared::{Shared, Target};
-use crate::model::{Model, Space};
+use super::origin::TestOrigin;
+use super::report::CacheSimReport;
+use super::scenario::{CacheScenario, WITNESS};
+use super::shared::{CacheSimShared, TestVolume};
+use crate::model::{Space, VolumeModel};
 use block::{BoxDevice, Device, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId};
-use cache::{Cache, Config, Durability, Mode, VolumeConfig};
+use cache::{Cache, CacheMode, Config, Durability, VolumeConfig};
 use futures_util::future::join_all;
 use shard::Local;
-use sim::{Budget, Control, DiskSpec, Outcome, Rng, Service, Sim, SimDriver, Span, World};
+use sim::{
+    DiskSpec, RunBudget, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimRng,
+    SimWorld, WorldControl,
+};
 use simnode::run_alone;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,22 +28,22 @@ const TIME_MAX: Nanos = Nanos::from_secs(600);
 const ATTEMPTS: u32 = 100;
 
 /// Runs the scenario of `seed`. A panic in the engine is a violation.
-pub fn run(seed: u64) -> Report {
+pub fn run(seed: u64) -> CacheSimReport {
     std::panic::catch_unwind(|| run_once(seed)).unwrap_or_else(|cause| {
         let text = cause.downcast_ref::<String>().map(String::as_str);
         let text = text.or(cause.downcast_ref::<&str>().copied());
-        let mut report = Report::default();
+        let mut report = CacheSimReport::default();
         report.violate(format!("a panic: {}", text.unwrap_or("without words")));
         report
     })
 }
 
-fn run_once(seed: u64) -> Report {
-    let scenario = Arc::new(Scenario::new(seed));
-    let mut world = World::new(seed);
-    let mut add = |name: String, sectors, block, time: Span| {
+fn run_once(seed: u64) -> CacheSimReport {
+    let scenario = Arc::new(CacheScenario::new(seed));
+    let mut world = SimWorld::new(seed);
+    let mut add = |name: String, sectors, block, time: ServiceSpan| {
         let mut spec = DiskSpec::new(Geometry::new(name, sectors, block));
-        spec.service = Service::uniform(time);
+        spec.service = ServiceTime::uniform(time);
         world.add_disk(spec).expect("a sound disk")
     };
     let origins: Vec<_> = (0..)
@@ -63,11 +66,11 @@ fn run_once(seed: u64) -> Report {
         .set_plan(scenario.plan(&origins, &pool))
         .expect("a sound plan");
     let control = world.control();
-    let report = Rc::new(RefCell::new(Report::default()));
-    let mut sim = Sim::new(world).pool_bytes(scenario.buffer_bytes);
-    sim.set_budget(Budget {
+    let report = Rc::new(RefCell::new(CacheSimReport::default()));
+    let mut sim = SimHost::new(world).pool_bytes(scenario.buffer_bytes);
+    sim.set_budget(RunBudget {
         time_max: TIME_MAX,
-        ..Budget::default()
+        ..RunBudget::default()
     });
     let run = (scenario.clone(), report.clone());
     let (backs, devices) = (origins.clone(), pool.clone());
@@ -77,7 +80,7 @@ fn run_once(seed: u64) -> Report {
         live(Rc::new(shared)).await;
     });
     let mut report = report.take();
-    if outcome != Outcome::Done {
+    if outcome != RunOutcome::Done {
         report.violate(format!("the run did not end: {outcome:?}"));
     }
     if !scenario.abandon {
@@ -92,12 +95,12 @@ fn run_once(seed: u64) -> Report {
 }
 
 async fn build(
-    scenario: Arc<Scenario>,
+    scenario: Arc<CacheScenario>,
     local: Local<SimDriver>,
-    control: Control,
+    control: WorldControl,
     (origins, pool, witness): (&[TargetId], Vec<TargetId>, TargetId),
-    report: Rc<RefCell<Report>>,
-) -> Shared {
+    report: Rc<RefCell<CacheSimReport>>,
+) -> CacheSimShared {
     let env = local.env();
     let config = Config {
         line_bytes: scenario.line_bytes,
@@ -128,12 +131,12 @@ async fn build(
             let config = VolumeConfig {
                 name: format!("volume-{i}").into(),
                 sectors: None,
-                mode: Mode::WriteThrough,
+                mode: CacheMode::WriteThrough,
             };
-            let below = Origin::new(
+            let below = TestOrigin::new(
                 local.disk(*origin).expect("a disk"),
                 env.clone(),
-                Rng::fork(scenario.seed, 1000 + i),
+                SimRng::fork(scenario.seed, 1000 + i),
                 scenario.origin_time.max,
             );
             let volume = cache
@@ -141,17 +144,17 @@ async fn build(
                 .expect("a sound volume");
             let sectors = volume.geometry().sectors.0;
             let space = Space::whole(volume.geometry().sectors);
-            Target {
+            TestVolume {
                 name: format!("volume-{i}"),
                 sectors,
                 gate: Gate::new(volume.clone(), env.clone()),
                 volume,
-                model: RefCell::new(Model::new(space)),
+                model: RefCell::new(VolumeModel::new(space)),
                 origin: *origin,
             }
         })
         .collect();
-    Shared {
+    CacheSimShared {
         scenario,
         env,
         local,
@@ -165,8 +168,8 @@ async fn build(
     }
 }
 
-async fn live(shared: Rc<Shared>) {
-    let mut chaos = Chaos::new(shared.clone()).await;
+async fn live(shared: Rc<CacheSimShared>) {
+    let mut chaos = CacheChaos::new(shared.clone()).await;
     let clients = (0..shared.scenario.clients).map(|i| client::work(shared.clone(), i));
     let clients = async {
         join_all(clients).await;
@@ -190,7 +193,7 @@ async fn live(shared: Rc<Shared>) {
 }
 
 /// Checks that no more memory was taken than hung devices keep.
-fn check_memory(shared: &Shared) {
+fn check_memory(shared: &CacheSimShared) {
     let pool = &shared.env.pool;
     let kept = pool.total_bytes() - pool.free_bytes() + pool.beside_bytes();
     let over = pool.over_bytes_max();
@@ -201,7 +204,7 @@ fn check_memory(shared: &Shared) {
 }
 
 /// Waits until nothing is in flight, releasing stuck operations.
-async fn settle(shared: &Shared) {
+async fn settle(shared: &CacheSimShared) {
     let span = Nanos::from_millis(20);
     shared.env.timer.sleep(span).await;
     while shared
@@ -220,7 +223,7 @@ async fn settle(shared: &Shared) {
 }
 
 /// Everything on the volume is allowed, and is the content of the origin.
-async fn examine(shared: &Shared, target: &Target, round: u32) {
+async fn examine(shared: &CacheSimShared, target: &TestVolume, round: u32) {
     let origin = shared.local.disk(target.origin).expect("a disk");
     for start in (0..target.sectors).step_by(128) {
         let sectors = start..(start + 128).min(target.sectors);

@@ -1,7 +1,7 @@
 //! Scenarios and their parts.
 
 use block::{Nanos, Sectors, TargetId};
-use sim::{Effect, Ops, Plan, Rng, Rule, Span, When};
+use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, ServiceSpan, SimRng, When};
 
 /// The most sectors of an operation.
 const LEN_MAX: u64 = 512;
@@ -15,7 +15,7 @@ pub(crate) const WITNESS: Sectors = Sectors(64 * 8);
 
 /// Everything that a run is made of.
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub struct CacheScenario {
     /// Seeds the world and every choice.
     pub seed: u64,
     /// Sizes of the volumes' origins.
@@ -45,9 +45,9 @@ pub struct Scenario {
     /// The origins fail some operations.
     pub origin_faults: bool,
     /// Service times of the origins.
-    pub origin_time: Span,
+    pub origin_time: ServiceSpan,
     /// Service times of the pool.
-    pub pool_time: Span,
+    pub pool_time: ServiceSpan,
     /// The shard's buffers.
     pub buffer_bytes: usize,
     /// The most sectors of an operation.
@@ -58,10 +58,10 @@ pub struct Scenario {
     pub durable: bool,
 }
 
-impl Scenario {
+impl CacheScenario {
     /// The scenario of `seed`.
-    pub fn new(seed: u64) -> Scenario {
-        let mut rng = Rng::fork(seed, 1);
+    pub fn new(seed: u64) -> CacheScenario {
+        let mut rng = SimRng::fork(seed, 1);
         let rng = &mut rng;
         let block = Sectors(if rng.chance(0.7) { 1 } else { 8 });
         let volumes: Vec<_> = (0..rng.between(1, 2))
@@ -84,7 +84,7 @@ impl Scenario {
         let pool = (0..disks)
             .map(|_| Sectors((each / line).max(1) * line + 8 * rng.between(1, 3)))
             .collect();
-        Scenario {
+        CacheScenario {
             seed,
             volumes,
             block,
@@ -100,11 +100,11 @@ impl Scenario {
             sequential_bytes: rng.chance(0.5).then(|| rng.between(16 << 10, 1 << 20)),
             abandon: rng.chance(0.3),
             origin_faults: rng.chance(0.3),
-            origin_time: Span {
+            origin_time: ServiceSpan {
                 min: Nanos::from_micros(20),
                 max: Nanos::from_micros(rng.between(100, 2000)),
             },
-            pool_time: Span {
+            pool_time: ServiceSpan {
                 min: Nanos::from_micros(5),
                 max: Nanos::from_micros(rng.between(20, 500)),
             },
@@ -118,8 +118,8 @@ impl Scenario {
 
     /// Gives half of the pools metadata. Now and then one disk hangs for ever under clients that
     /// fill their half of the memory.
-    fn made_harder(mut self, seed: u64) -> Scenario {
-        let mut rng = Rng::fork(seed, 4);
+    fn made_harder(mut self, seed: u64) -> CacheScenario {
+        let mut rng = SimRng::fork(seed, 4);
         self.durable = rng.chance(0.5);
         if self.durable {
             self.pool.iter_mut().for_each(|disk| disk.0 += METADATA.0);
@@ -136,27 +136,27 @@ impl Scenario {
     }
 
     /// The faults of the disks themselves.
-    pub fn plan(&self, origins: &[TargetId], pool: &[TargetId]) -> Plan {
-        let mut rng = Rng::fork(self.seed, 2);
+    pub fn plan(&self, origins: &[TargetId], pool: &[TargetId]) -> FaultPlan {
+        let mut rng = SimRng::fork(self.seed, 2);
         let rng = &mut rng;
         let late = Nanos(self.hit_latency_max.0 * rng.between(1, 3));
-        let media = Effect::Fail(block::Kind::Media);
+        let media = FaultEffect::Fail(block::IoErrorKind::Media);
         let kinds = [
-            (Ops::Reads, media, 0.05),
-            (Ops::Writes, media, 0.05),
-            (Ops::Reads, Effect::FlipBit, 0.05),
-            (Ops::Writes, Effect::FlipBit, 0.05),
-            (Ops::Writes, Effect::Drop, 0.03),
-            (Ops::Writes, Effect::Misdirect, 0.03),
-            (Ops::All, Effect::Delay(late), 0.05),
-            (Ops::All, Effect::Stick(None), 0.005),
+            (OpFilter::Reads, media, 0.05),
+            (OpFilter::Writes, media, 0.05),
+            (OpFilter::Reads, FaultEffect::FlipBit, 0.05),
+            (OpFilter::Writes, FaultEffect::FlipBit, 0.05),
+            (OpFilter::Writes, FaultEffect::Drop, 0.03),
+            (OpFilter::Writes, FaultEffect::Misdirect, 0.03),
+            (OpFilter::All, FaultEffect::Delay(late), 0.05),
+            (OpFilter::All, FaultEffect::Stick(None), 0.005),
         ];
-        let mut plan = Plan::default();
+        let mut plan = FaultPlan::default();
         for disk in pool {
             for (ops, effect, most) in kinds {
                 if rng.chance(0.25) {
                     let when = When::Chance(most * rng.between(1, 100) as f64 / 100.0);
-                    plan.rules.push(Rule {
+                    plan.rules.push(FaultRule {
                         disk: *disk,
                         ops,
                         within: None,
@@ -168,9 +168,9 @@ impl Scenario {
         }
         if self.origin_faults {
             for disk in origins {
-                for ops in [Ops::Reads, Ops::Writes] {
+                for ops in [OpFilter::Reads, OpFilter::Writes] {
                     let when = When::Chance(0.02);
-                    plan.rules.push(Rule {
+                    plan.rules.push(FaultRule {
                         disk: *disk,
                         ops,
                         within: None,

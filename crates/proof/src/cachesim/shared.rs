@@ -1,13 +1,13 @@
 //! The state that the tasks of a run share.
 
-use super::report::Report;
-use super::scenario::Scenario;
-use crate::model::Model;
+use super::report::CacheSimReport;
+use super::scenario::CacheScenario;
+use crate::model::VolumeModel;
 use block::{Env, Gate, Nanos, TargetId};
 use cache::Cache;
 use futures_util::future::{Either, select};
-use shard::{Disk, Local};
-use sim::{Control, SimDriver};
+use shard::{Local, ShardDisk};
+use sim::{SimDriver, WorldControl};
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
@@ -20,36 +20,36 @@ pub const STALL_MAX: Nanos = Nanos::from_secs(1);
 /// Longest time that stuck operations delay a change of the pool.
 const STUCK_MAX: Nanos = Nanos::from_millis(5);
 
-pub(crate) type Leaf = Disk<SimDriver>;
+pub(crate) type Leaf = ShardDisk<SimDriver>;
 
 /// A volume, as clients and troublemaker use it.
 pub(crate) type Volume = cache::Volume<Leaf>;
 
 /// A volume under test.
-pub(crate) struct Target {
+pub(crate) struct TestVolume {
     pub(crate) name: String,
     pub(crate) sectors: u64,
     pub(crate) volume: Volume,
     pub(crate) gate: Gate<Volume>,
-    pub(crate) model: RefCell<Model>,
+    pub(crate) model: RefCell<VolumeModel>,
     pub(super) origin: TargetId,
 }
 
 /// The state that the tasks of a run share.
-pub(crate) struct Shared {
-    pub(crate) scenario: Arc<Scenario>,
+pub(crate) struct CacheSimShared {
+    pub(crate) scenario: Arc<CacheScenario>,
     pub(crate) env: Env,
     pub(crate) local: Local<SimDriver>,
-    pub(crate) control: Control,
+    pub(crate) control: WorldControl,
     pub(crate) cache: Cache<Leaf>,
-    pub(crate) targets: Vec<Target>,
+    pub(crate) targets: Vec<TestVolume>,
     pub(crate) pool: Vec<TargetId>,
-    pub(crate) report: Rc<RefCell<Report>>,
+    pub(crate) report: Rc<RefCell<CacheSimReport>>,
     pub(super) over: Cell<bool>,
     pub(super) hung: Vec<Cell<bool>>,
 }
 
-impl Shared {
+impl CacheSimShared {
     pub(crate) fn is_over(&self) -> bool {
         self.over.get()
     }

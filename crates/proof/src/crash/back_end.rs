@@ -5,18 +5,18 @@
 //! sees.
 
 use crate::model::Saved;
-use sim::{Image, Medium};
+use sim::{Medium, MediumImage};
 use std::cell::{Cell, RefCell};
 
 /// The origins from behind, by volume.
 pub(super) struct BackEnd {
     pub(super) media: Vec<Medium>,
-    pub(super) snapshots: RefCell<Vec<Option<(Image, Saved)>>>,
-    pub(super) volumes: Vec<State>,
+    pub(super) snapshots: RefCell<Vec<Option<(MediumImage, Saved)>>>,
+    pub(super) volumes: Vec<BackEndState>,
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(super) struct BackEndState {
     /// An administrator works on the volume.
     pub(super) busy: Cell<bool>,
     /// The origin was restored, and the volume has not been invalidated.
@@ -54,7 +54,7 @@ impl BackEnd {
     pub(super) fn new(media: Vec<Medium>) -> BackEnd {
         BackEnd {
             snapshots: RefCell::new(vec![None; media.len()]),
-            volumes: media.iter().map(|_| State::default()).collect(),
+            volumes: media.iter().map(|_| BackEndState::default()).collect(),
             media,
         }
     }

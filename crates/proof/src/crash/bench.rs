@@ -2,12 +2,12 @@
 //! disks, and the report.
 
 use super::back_end::BackEnd;
-use super::case::{Case, Cut, Disks, Leaf, Setting, WITNESS};
-use super::report::{Event, Landing, Report};
-use crate::model::Model;
+use super::case::{CaseCut, CrashCase, Leaf, PresentDisks, Setting, WITNESS};
+use super::report::{CrashReport, Event, Landing};
+use crate::model::VolumeModel;
 use block::{Nanos, TargetId};
-use cache::{Cache, Counter, DeviceId, Mode};
-use sim::{Control, Image, Medium, Rng, World};
+use cache::{Cache, CacheMode, Counter, DeviceId};
+use sim::{Medium, MediumImage, SimRng, SimWorld, WorldControl};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const WRAPPED: Nanos = Nanos::from_millis(3);
 
 /// The phase of a daemon's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Phase {
+pub(super) enum LifePhase {
     Opening,
     Serving,
     Closing,
@@ -29,7 +29,7 @@ pub(super) enum Phase {
 
 /// The generations, from 1, of the records of a pool's other volumes.
 #[derive(Default)]
-pub(super) struct Records {
+pub(super) struct OtherRecords {
     pub(super) newest: Cell<u32>,
     /// The newest that was made durable.
     pub(super) durable: Cell<u32>,
@@ -37,21 +37,21 @@ pub(super) struct Records {
     pub(super) under_way: Cell<u32>,
 }
 
-pub(super) struct Bench {
-    pub(super) case: Arc<Case>,
+pub(super) struct CrashBench {
+    pub(super) case: Arc<CrashCase>,
     pub(super) origins: Vec<TargetId>,
     pub(super) pool: Vec<TargetId>,
     /// One for each pool.
     pub(super) witnesses: Vec<TargetId>,
     /// The origin of the first pool's other volumes.
     pub(super) neighbours: Option<TargetId>,
-    pub(super) control: Control,
+    pub(super) control: WorldControl,
     pub(super) back_end: BackEnd,
     /// The records of the first pool's other volumes.
-    pub(super) records: Records,
-    pub(super) models: Vec<RefCell<Model>>,
-    pub(super) report: RefCell<Report>,
-    pub(super) phase: Cell<Phase>,
+    pub(super) records: OtherRecords,
+    pub(super) models: Vec<RefCell<VolumeModel>>,
+    pub(super) report: RefCell<CrashReport>,
+    pub(super) phase: Cell<LifePhase>,
     next: Cell<usize>,
     /// The number of the life, from 0.
     life: Cell<usize>,
@@ -64,9 +64,9 @@ pub(super) struct Bench {
     hung: Vec<Cell<bool>>,
     /// The content of the pool's disks, and their images of when an earlier life ended.
     media: Vec<Medium>,
-    images: RefCell<Vec<Image>>,
+    images: RefCell<Vec<MediumImage>>,
     places: RefCell<Vec<Option<DeviceId>>>,
-    modes: RefCell<Vec<Mode>>,
+    modes: RefCell<Vec<CacheMode>>,
     caches: RefCell<Vec<Cache<Leaf>>>,
     /// Lines and updates in flight to the pool when the daemon ended.
     filling: Cell<u32>,
@@ -95,7 +95,7 @@ const RECENT: [(Counter, Landing); 6] = [
 ];
 
 /// Looks once more at the daemon when dropped, before the daemon's other tasks are.
-pub(super) struct LastLook(pub(super) Rc<Bench>);
+pub(super) struct LastLook(pub(super) Rc<CrashBench>);
 
 impl Drop for LastLook {
     fn drop(&mut self) {
@@ -103,36 +103,36 @@ impl Drop for LastLook {
     }
 }
 
-impl Bench {
+impl CrashBench {
     pub(super) fn new(
-        case: Arc<Case>,
+        case: Arc<CrashCase>,
         origins: Vec<TargetId>,
         pool: Vec<TargetId>,
         (witnesses, neighbours): (Vec<TargetId>, Option<TargetId>),
-        world: &World,
-    ) -> Bench {
+        world: &SimWorld,
+    ) -> CrashBench {
         let medium = |disk: &TargetId| world.medium(*disk).expect("it keeps bytes");
         let models = case
             .volumes
             .iter()
-            .map(|space| RefCell::new(Model::new(*space)));
-        Bench {
+            .map(|space| RefCell::new(VolumeModel::new(*space)));
+        CrashBench {
             models: models.collect(),
             report: RefCell::default(),
-            phase: Cell::new(Phase::Opening),
+            phase: Cell::new(LifePhase::Opening),
             next: Cell::new(0),
             life: Cell::new(0),
             stopping: Cell::new(false),
             hung: vec![Cell::new(false); pool.len()],
             media: pool.iter().map(medium).collect(),
             images: RefCell::default(),
-            records: Records::default(),
+            records: OtherRecords::default(),
             back_end: BackEnd::new(origins.iter().map(medium).collect()),
             control: world.control(),
             plugged: RefCell::new(vec![true; pool.len()]),
             plugging: vec![Cell::new(false); pool.len()],
             places: RefCell::new(vec![None; pool.len()]),
-            modes: RefCell::new(vec![Mode::WriteThrough; origins.len()]),
+            modes: RefCell::new(vec![CacheMode::WriteThrough; origins.len()]),
             caches: RefCell::default(),
             filling: Cell::default(),
             formed: Cell::default(),
@@ -227,17 +227,17 @@ impl Bench {
         self.places.borrow_mut()[disk] = place;
     }
 
-    pub(super) fn mode(&self, volume: usize) -> Mode {
+    pub(super) fn mode(&self, volume: usize) -> CacheMode {
         self.modes.borrow()[volume]
     }
 
-    pub(super) fn set_mode(&self, volume: usize, mode: Mode) {
+    pub(super) fn set_mode(&self, volume: usize, mode: CacheMode) {
         self.modes.borrow_mut()[volume] = mode;
     }
 
     /// A new daemon starts.
     pub(super) fn begin_life(&self) {
-        self.phase.set(Phase::Opening);
+        self.phase.set(LifePhase::Opening);
         self.stopping.set(false);
         (0..self.pool.len()).for_each(|disk| self.release(disk));
         let origins = self.origins.iter();
@@ -271,7 +271,7 @@ impl Bench {
         let (named, seed) = (self.named.clone(), self.case.seed);
         move || {
             named.set(named.get() + 1);
-            let mut rng = Rng::fork(seed, 1 << 32 | named.get() as u64);
+            let mut rng = SimRng::fork(seed, 1 << 32 | named.get() as u64);
             u128::from(rng.bits()) << 64 | u128::from(rng.bits())
         }
     }
@@ -299,13 +299,13 @@ impl Bench {
     ///
     /// The superblocks of disks make up for a witness that goes back, as long as one disk that was
     /// in the pool to the last is there.
-    pub(super) fn between_lives(&self, cut: Cut, peek: &dyn Fn(&mut [u8])) {
+    pub(super) fn between_lives(&self, cut: CaseCut, peek: &dyn Fn(&mut [u8])) {
         for disk in 0..self.pool.len() {
             match cut.disks {
-                Disks::Same => {}
-                Disks::All => self.plug(disk, true),
+                PresentDisks::Same => {}
+                PresentDisks::All => self.plug(disk, true),
                 // Two disks of which each began a pool of its own are two pools.
-                Disks::Only(disks) => {
+                PresentDisks::Only(disks) => {
                     self.plug(disk, !self.formed.get() || disks >> disk & 1 > 0);
                 }
             }
@@ -352,7 +352,7 @@ impl Bench {
     }
 
     /// The daemon is dead: counts the situations that the cut landed in, and forgets the cache.
-    pub(super) fn autopsy(&self, now: Nanos, cut: Option<Cut>) {
+    pub(super) fn autopsy(&self, now: Nanos, cut: Option<CaseCut>) {
         self.look(now);
         // A device that is still joining has no superblock that shows how far the pool had got.
         let came = |d: &cache::DeviceReport| self.places.borrow().contains(&Some(d.id));
@@ -367,7 +367,7 @@ impl Bench {
         }
         let report = &mut *self.report.borrow_mut();
         report.cuts += 1;
-        if self.phase.get() == Phase::Opening {
+        if self.phase.get() == LifePhase::Opening {
             report.land(Landing::Recovery);
         }
         if restored {

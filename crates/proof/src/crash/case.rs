@@ -3,9 +3,12 @@
 
 use crate::model::Space;
 use block::{Extent, Lba, Nanos, Sectors, TargetId};
-use cache::Mode;
-use shard::Disk;
-use sim::{Domain, Effect, Ops, Plan, Point, PowerCut, Rule, SimDriver, Span, When};
+use cache::CacheMode;
+use shard::ShardDisk;
+use sim::{
+    Domain, FaultEffect, FaultPlan, FaultRule, OpFilter, PowerCut, RunMoment, ServiceSpan,
+    SimDriver, When,
+};
 use std::ops::Range;
 
 /// The power domain of the origins.
@@ -20,14 +23,14 @@ pub(super) const WITNESS: Sectors = Sectors(64 * 8);
 /// The size of a witness with table areas.
 const WITNESS_WHOLE: Sectors = Sectors(layout::WITNESS_BLOCKS * layout::BLOCK_SECTORS);
 
-pub(super) type Leaf = Disk<SimDriver>;
+pub(super) type Leaf = ShardDisk<SimDriver>;
 
 /// Delay after which a failed write to an origin lands.
 const LATE: Nanos = Nanos::from_micros(700);
 
 /// One step of a client's script.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum CrashStep {
     /// Reads sectors of a volume.
     Read(usize, Range<u64>),
     /// Writes sectors; `true` forces unit access.
@@ -39,7 +42,7 @@ pub enum Step {
     /// Flushes a volume.
     Flush(usize),
     /// Changes a volume's mode.
-    Mode(usize, Mode),
+    Mode(usize, CacheMode),
     /// Unplugs a pool disk.
     Unplug(usize),
     /// Plugs a pool disk in again, and puts the disk into the pool if the daemon runs.
@@ -77,7 +80,7 @@ pub struct Setting {
 
 /// The parts that stop when the power goes. The daemon always stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Loss {
+pub enum PowerLoss {
     /// The process is killed; all disks keep their power.
     Daemon,
     /// The pool loses power with the daemon.
@@ -88,34 +91,39 @@ pub enum Loss {
     All,
 }
 
-impl Loss {
+impl PowerLoss {
     /// Every loss.
-    pub const ALL: [Loss; 4] = [Loss::Daemon, Loss::Pool, Loss::Origins, Loss::All];
+    pub const ALL: [PowerLoss; 4] = [
+        PowerLoss::Daemon,
+        PowerLoss::Pool,
+        PowerLoss::Origins,
+        PowerLoss::All,
+    ];
 
     fn domains(self) -> &'static [Domain] {
         match self {
-            Loss::Daemon => &[DAEMON],
-            Loss::Pool => &[DAEMON, POOL],
-            Loss::Origins => &[DAEMON, ORIGINS],
-            Loss::All => &[DAEMON, ORIGINS, POOL],
+            PowerLoss::Daemon => &[DAEMON],
+            PowerLoss::Pool => &[DAEMON, POOL],
+            PowerLoss::Origins => &[DAEMON, ORIGINS],
+            PowerLoss::All => &[DAEMON, ORIGINS, POOL],
         }
     }
 
     /// True if the origins lose the writes that are not durable.
     pub(super) fn takes_origins(self) -> bool {
-        matches!(self, Loss::Origins | Loss::All)
+        matches!(self, PowerLoss::Origins | PowerLoss::All)
     }
 }
 
 /// A loss in the life of a daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cut {
+pub struct CaseCut {
     /// Disk steps (submissions and completions) after the life began.
     pub after: u64,
     /// The parts that stop.
-    pub loss: Loss,
+    pub loss: PowerLoss,
     /// The pool disks that the next daemon finds, with their content.
-    pub disks: Disks,
+    pub disks: PresentDisks,
     /// The witness goes back to its content of a life ago, as from a backup; only while that can be
     /// detected.
     pub witness_back: bool,
@@ -126,7 +134,7 @@ pub struct Cut {
 
 /// The pool disks that are there when a daemon starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Disks {
+pub enum PresentDisks {
     /// The disks that were there when the last daemon ended.
     Same,
     /// All disks.
@@ -137,20 +145,20 @@ pub enum Disks {
 
 /// A fault of a pool disk's operations.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Fault {
+pub struct DiskFault {
     /// The disk.
     pub disk: usize,
     /// The operations that the fault strikes.
-    pub ops: Ops,
+    pub ops: OpFilter,
     /// The effect on those operations.
-    pub effect: Effect,
+    pub effect: FaultEffect,
     /// The probability of the fault.
     pub chance: f64,
 }
 
 /// A case.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct CrashCase {
     /// Seeds the world.
     pub seed: u64,
     /// The origins' logical block.
@@ -166,11 +174,11 @@ pub struct Case {
     /// Steps in progress at once.
     pub clients: u64,
     /// The script, over all lives of the daemon.
-    pub steps: Vec<Step>,
+    pub steps: Vec<CrashStep>,
     /// The end of each life but the last, which ends in order.
-    pub cuts: Vec<Cut>,
+    pub cuts: Vec<CaseCut>,
     /// Faults of pool disks.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<DiskFault>,
     /// The probability that a write to an origin fails and lands later.
     pub origin_late: f64,
     /// Number of pools. A disk's number, modulo the number of pools, is its pool.
@@ -180,9 +188,9 @@ pub struct Case {
     /// The volumes in each life; the last ones stay.
     pub settings: Vec<Vec<Setting>>,
     /// Service times of origins.
-    pub origin_time: Span,
+    pub origin_time: ServiceSpan,
     /// Service times of the pool.
-    pub pool_time: Span,
+    pub pool_time: ServiceSpan,
     /// The engine's limit for hits.
     pub hit_latency_max: Nanos,
     /// Interval of the engine's map commits.
@@ -191,7 +199,7 @@ pub struct Case {
     pub mark_idle_periods: u32,
 }
 
-impl Case {
+impl CrashCase {
     /// The configuration of the daemon of life `number`.
     pub fn setting(&self, number: usize) -> &[Setting] {
         &self.settings[number.min(self.settings.len() - 1)]
@@ -212,11 +220,11 @@ impl Case {
 
     /// Where a fault strikes. The promise excludes a disk that acknowledges a durable write of the
     /// bitmap and does not hold the write. All other faults are found.
-    fn struck(&self, fault: &Fault) -> Vec<Option<Extent>> {
+    fn struck(&self, fault: &DiskFault) -> Vec<Option<Extent>> {
         let line_blocks = self.line_bytes / layout::BLOCK_BYTES as u32;
         let len = self.pool[fault.disk];
-        match (fault.effect, layout::Plan::new(len, line_blocks)) {
-            (Effect::Drop | Effect::Misdirect | Effect::IgnoreFlush, Ok(plan)) => {
+        match (fault.effect, layout::LayoutPlan::new(len, line_blocks)) {
+            (FaultEffect::Drop | FaultEffect::Misdirect | FaultEffect::IgnoreFlush, Ok(plan)) => {
                 let bitmap = plan.bitmap.extent(Lba::ZERO);
                 let before = Extent::new(Lba::ZERO, Sectors(bitmap.start.0));
                 let after = Extent::new(bitmap.end(), Sectors(len.0 - bitmap.end().0));
@@ -233,9 +241,9 @@ impl Case {
         origins: &[TargetId],
         pool: &[TargetId],
         steps: u64,
-        cut: Option<Cut>,
-    ) -> Plan {
-        let rule = |(fault, within): (&Fault, Option<Extent>)| Rule {
+        cut: Option<CaseCut>,
+    ) -> FaultPlan {
+        let rule = |(fault, within): (&DiskFault, Option<Extent>)| FaultRule {
             disk: pool[fault.disk],
             ops: fault.ops,
             within,
@@ -246,26 +254,26 @@ impl Case {
             let within = self.struck(fault).into_iter();
             within.map(move |within| (fault, within))
         });
-        let late = origins.iter().map(|disk| Rule {
+        let late = origins.iter().map(|disk| FaultRule {
             disk: *disk,
-            ops: Ops::Writes,
+            ops: OpFilter::Writes,
             within: None,
             when: When::Chance(self.origin_late),
-            effect: Effect::Late(LATE),
+            effect: FaultEffect::Late(LATE),
         });
         let late = late.filter(|_| self.origin_late > 0.0);
         let cuts = cut.into_iter().flat_map(|cut| {
-            let at = Point::Step(steps + cut.after);
+            let at = RunMoment::Step(steps + cut.after);
             let domains = cut.loss.domains().iter();
             domains.map(move |d| PowerCut {
                 domain: Some(*d),
                 at,
             })
         });
-        Plan {
+        FaultPlan {
             rules: rules.map(rule).chain(late).collect(),
             cuts: cuts.collect(),
-            ..Plan::default()
+            ..FaultPlan::default()
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The command: campaigns and their output.
 
-use super::case::Case;
+use super::case::CrashCase;
 use super::draw::Length;
 use super::replay;
-use super::report::{Mutated, Summary};
+use super::report::{CrashSummary, Mutated};
 use super::shrink::shrink;
 use super::sweep::{campaign, sweep};
 use crate::campaign::{print_violations, verdict};
-use crate::mutants::{Copy, Fate, read};
+use crate::mutants::{Fate, WorkspaceCopy, read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ const CASES_PER_MUTATION: u64 = 8000;
 
 /// A request to the laboratory.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct CrashRequest {
     /// Number of cases.
     pub cases: u64,
     /// The seed of the first case.
@@ -32,7 +32,7 @@ pub struct Request {
 }
 
 /// Carries out a request and prints the report. The error describes the failure.
-pub fn command(request: &Request) -> Result<(), String> {
+pub fn command(request: &CrashRequest) -> Result<(), String> {
     if request.boundaries {
         return boundaries(request);
     }
@@ -50,7 +50,7 @@ pub fn command(request: &Request) -> Result<(), String> {
         print(&summary);
     }
     if let ([(seed, _)], 1) = (&totals.violations[..], request.cases) {
-        let (case, how) = shrink(&Case::new(*seed, Length::Long));
+        let (case, how) = shrink(&CrashCase::new(*seed, Length::Long));
         println!("made smaller: {case:#?}\n{how}");
     }
     verdict(&summary.violations, request.cases, &totals.missed())?;
@@ -61,7 +61,7 @@ pub fn command(request: &Request) -> Result<(), String> {
     }
 }
 
-fn print(summary: &Summary) {
+fn print(summary: &CrashSummary) {
     println!(
         "{} cases of {} operations (median), {} cuts, {} hits, {:.1} cases/s, {} violations",
         summary.cases,
@@ -88,7 +88,7 @@ fn print(summary: &Summary) {
     }
 }
 
-fn boundaries(request: &Request) -> Result<(), String> {
+fn boundaries(request: &CrashRequest) -> Result<(), String> {
     let mut cuts = 0;
     for seed in request.seed..request.seed + request.cases {
         let swept = sweep(seed, request.threads);
@@ -107,7 +107,7 @@ fn boundaries(request: &Request) -> Result<(), String> {
 }
 
 fn mutate(file: &Path) -> Result<Vec<Mutated>, String> {
-    let copy = Copy::new(Path::new("."), Path::new("target/mutants"))?;
+    let copy = WorkspaceCopy::new(Path::new("."), Path::new("target/mutants"))?;
     let cases = CASES_PER_MUTATION.to_string();
     let mutations = read(file)?;
     let fates = copy.try_all(

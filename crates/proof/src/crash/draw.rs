@@ -1,10 +1,10 @@
 //! Draws a case from its seed.
 
-use super::case::{Case, Cut, Disks, Fault, Loss, Setting, Step};
+use super::case::{CaseCut, CrashCase, CrashStep, DiskFault, PowerLoss, PresentDisks, Setting};
 use crate::model::Space;
-use block::{Kind, Nanos, Sectors};
-use cache::Mode;
-use sim::{Effect, Ops, Rng, Span};
+use block::{IoErrorKind, Nanos, Sectors};
+use cache::CacheMode;
+use sim::{FaultEffect, OpFilter, ServiceSpan, SimRng};
 use std::ops::Range;
 
 /// The changes of disks and witness between two lives of a case.
@@ -19,7 +19,7 @@ enum Comings {
 }
 
 impl Comings {
-    fn draw(rng: &mut Rng, disks: u64) -> Comings {
+    fn draw(rng: &mut SimRng, disks: u64) -> Comings {
         match rng.below(10) {
             0..2 if disks > 1 => Comings::Roaming,
             2..4 if disks > 1 => Comings::Backup,
@@ -37,24 +37,24 @@ pub enum Length {
     Long,
 }
 
-impl Case {
+impl CrashCase {
     /// The case of `seed`.
-    pub fn new(seed: u64, length: Length) -> Case {
-        let (mut case, comings) = Case::simple(seed, length);
+    pub fn new(seed: u64, length: Length) -> CrashCase {
+        let (mut case, comings) = CrashCase::simple(seed, length);
         if length == Length::Long {
-            case.trouble(&mut Rng::fork(seed, 12), comings);
+            case.trouble(&mut SimRng::fork(seed, 12), comings);
         }
         case
     }
 
     /// The same daemon in an easier world: origins have no faults and no administrators, and the
     /// volumes never change.
-    pub fn plain(seed: u64) -> Case {
-        Case::simple(seed, Length::Long).0
+    pub fn plain(seed: u64) -> CrashCase {
+        CrashCase::simple(seed, Length::Long).0
     }
 
-    fn simple(seed: u64, length: Length) -> (Case, Comings) {
-        let mut rng = Rng::fork(seed, 11);
+    fn simple(seed: u64, length: Length) -> (CrashCase, Comings) {
+        let mut rng = SimRng::fork(seed, 11);
         let rng = &mut rng;
         let block = Sectors(if rng.chance(0.6) { 1 } else { 8 });
         let volumes: Vec<_> = (0..rng.between(1, 3))
@@ -84,7 +84,7 @@ impl Case {
             Length::Long => rng.between(300, 700),
         };
         let policies = policy::registry::POLICIES;
-        let mut case = Case {
+        let mut case = CrashCase {
             seed,
             block,
             line_bytes,
@@ -98,11 +98,11 @@ impl Case {
             pools: 1,
             neighbours: 0,
             settings: Vec::new(),
-            origin_time: Span {
+            origin_time: ServiceSpan {
                 min: Nanos::from_micros(20),
                 max: Nanos::from_micros(rng.between(100, 1000)),
             },
-            pool_time: Span {
+            pool_time: ServiceSpan {
                 min: Nanos::from_micros(5),
                 max: Nanos::from_micros(rng.between(20, 300)),
             },
@@ -119,7 +119,8 @@ impl Case {
         if length == Length::Long {
             case.draw_cuts(rng, comings);
             if comings == Comings::Roaming {
-                case.steps.retain(|step| !matches!(step, Step::Plug(_)));
+                case.steps
+                    .retain(|step| !matches!(step, CrashStep::Plug(_)));
             }
             if comings != Comings::Backup && rng.chance(0.4) {
                 case.draw_faults(rng);
@@ -134,29 +135,33 @@ impl Case {
         (case, comings)
     }
 
-    fn step(&self, rng: &mut Rng, write_share: u64) -> Step {
+    fn step(&self, rng: &mut SimRng, write_share: u64) -> CrashStep {
         let volume = rng.below(self.volumes.len() as u64) as usize;
         let disk = rng.below(self.pool.len() as u64) as usize;
         match rng.below(1000) {
-            0..12 => Step::Mode(
+            0..12 => CrashStep::Mode(
                 volume,
-                [Mode::WriteThrough, Mode::WriteAround, Mode::PassThrough][rng.below(3) as usize],
+                [
+                    CacheMode::WriteThrough,
+                    CacheMode::WriteAround,
+                    CacheMode::PassThrough,
+                ][rng.below(3) as usize],
             ),
-            12..24 => Step::Unplug(disk),
-            24..40 => Step::Plug(disk),
-            40..60 => Step::Pause(Nanos(rng.below(3_000_000))),
-            60..85 => Step::Flush(volume),
-            85..100 => Step::Zero(volume, self.place(rng, volume)),
-            100..110 => Step::Discard(volume, self.place(rng, volume)),
+            12..24 => CrashStep::Unplug(disk),
+            24..40 => CrashStep::Plug(disk),
+            40..60 => CrashStep::Pause(Nanos(rng.below(3_000_000))),
+            60..85 => CrashStep::Flush(volume),
+            85..100 => CrashStep::Zero(volume, self.place(rng, volume)),
+            100..110 => CrashStep::Discard(volume, self.place(rng, volume)),
             n if n - 110 < write_share * 9 => {
-                Step::Write(volume, self.place(rng, volume), rng.chance(0.05))
+                CrashStep::Write(volume, self.place(rng, volume), rng.chance(0.05))
             }
-            _ => Step::Read(volume, self.place(rng, volume)),
+            _ => CrashStep::Read(volume, self.place(rng, volume)),
         }
     }
 
     /// Draws a small place, mostly in the hot quarter of a window, aligned to logical blocks.
-    fn place(&self, rng: &mut Rng, volume: usize) -> Range<u64> {
+    fn place(&self, rng: &mut SimRng, volume: usize) -> Range<u64> {
         let block = self.block.0;
         let space = self.volumes[volume];
         let window = space.window(rng.below(space.windows));
@@ -182,7 +187,7 @@ impl Case {
 
     /// A step of a script takes about four disk steps. A cut beyond the end of a life finds that
     /// life closed.
-    fn draw_cuts(&mut self, rng: &mut Rng, comings: Comings) {
+    fn draw_cuts(&mut self, rng: &mut SimRng, comings: Comings) {
         let lives = match comings {
             Comings::Common => rng.between(1, 3),
             Comings::Roaming | Comings::Backup => rng.between(2, 4),
@@ -190,13 +195,13 @@ impl Case {
         let each = self.steps.len() as u64 * 4 / lives;
         let disks = self.pool.len() as u64;
         for _ in 0..lives {
-            let mut cut = |most| Cut {
+            let mut cut = |most| CaseCut {
                 after: rng.between(1, most),
-                loss: Loss::ALL[rng.below(4) as usize],
+                loss: PowerLoss::ALL[rng.below(4) as usize],
                 disks: match comings {
-                    Comings::Common if rng.chance(0.4) => Disks::Same,
-                    Comings::Common | Comings::Backup => Disks::All,
-                    Comings::Roaming => Disks::Only(rng.between(1, (1 << disks) - 1) as u8),
+                    Comings::Common if rng.chance(0.4) => PresentDisks::Same,
+                    Comings::Common | Comings::Backup => PresentDisks::All,
+                    Comings::Roaming => PresentDisks::Only(rng.between(1, (1 << disks) - 1) as u8),
                 },
                 witness_back: comings == Comings::Backup && rng.chance(0.5),
                 disks_back: 0,
@@ -210,20 +215,20 @@ impl Case {
         }
     }
 
-    fn draw_faults(&mut self, rng: &mut Rng) {
-        let media = Effect::Fail(Kind::Media);
-        let late = Effect::Delay(Nanos(self.hit_latency_max.0 * rng.between(1, 3)));
+    fn draw_faults(&mut self, rng: &mut SimRng) {
+        let media = FaultEffect::Fail(IoErrorKind::Media);
+        let late = FaultEffect::Delay(Nanos(self.hit_latency_max.0 * rng.between(1, 3)));
         let kinds = [
-            (Ops::Reads, media, 0.05),
-            (Ops::Writes, media, 0.05),
-            (Ops::Flushes, media, 0.05),
-            (Ops::Reads, Effect::FlipBit, 0.05),
-            (Ops::Writes, Effect::FlipBit, 0.05),
-            (Ops::Writes, Effect::Drop, 0.03),
-            (Ops::Writes, Effect::Misdirect, 0.03),
-            (Ops::Writes, Effect::Ruin, 0.01),
-            (Ops::All, late, 0.05),
-            (Ops::All, Effect::Stick(None), 0.005),
+            (OpFilter::Reads, media, 0.05),
+            (OpFilter::Writes, media, 0.05),
+            (OpFilter::Flushes, media, 0.05),
+            (OpFilter::Reads, FaultEffect::FlipBit, 0.05),
+            (OpFilter::Writes, FaultEffect::FlipBit, 0.05),
+            (OpFilter::Writes, FaultEffect::Drop, 0.03),
+            (OpFilter::Writes, FaultEffect::Misdirect, 0.03),
+            (OpFilter::Writes, FaultEffect::Ruin, 0.01),
+            (OpFilter::All, late, 0.05),
+            (OpFilter::All, FaultEffect::Stick(None), 0.005),
         ];
         for disk in 0..self.pool.len() {
             for (ops, effect, most) in kinds {
@@ -235,9 +240,14 @@ impl Case {
     }
 
     /// `disk` does `effect`, in a share of the operations up to `most`.
-    fn draw_fault(&mut self, rng: &mut Rng, disk: usize, (ops, effect, most): (Ops, Effect, f64)) {
+    fn draw_fault(
+        &mut self,
+        rng: &mut SimRng,
+        disk: usize,
+        (ops, effect, most): (OpFilter, FaultEffect, f64),
+    ) {
         let chance = most * rng.between(1, 100) as f64 / 100.0;
-        self.faults.push(Fault {
+        self.faults.push(DiskFault {
             disk,
             ops,
             effect,
@@ -248,33 +258,33 @@ impl Case {
     /// Adds trouble beside losses of power and faults of pool disks: origins that lose writes, back
     /// ends that restore snapshots, daemons that stop in order, volumes that move, pool disks that
     /// hang, lie and go back in time.
-    fn trouble(&mut self, rng: &mut Rng, comings: Comings) {
+    fn trouble(&mut self, rng: &mut SimRng, comings: Comings) {
         if rng.chance(0.3) {
             self.insert(rng, 8, |rng, volume| match rng.below(4) {
-                0 => Step::Away(volume, Nanos(rng.between(1, 3_000_000))),
-                _ => Step::Forget(volume),
+                0 => CrashStep::Away(volume, Nanos(rng.between(1, 3_000_000))),
+                _ => CrashStep::Forget(volume),
             });
-            self.insert(rng, 8, |_, volume| Step::Flush(volume));
+            self.insert(rng, 8, |_, volume| CrashStep::Flush(volume));
         }
         if rng.chance(0.3) {
             self.insert(rng, 6, |rng, volume| match rng.below(6) {
-                0 => Step::Invalidate(volume),
-                1..3 => Step::Snapshot(volume),
-                _ => Step::Rollback(volume),
+                0 => CrashStep::Invalidate(volume),
+                1..3 => CrashStep::Snapshot(volume),
+                _ => CrashStep::Rollback(volume),
             });
             if rng.chance(0.5) {
                 self.stop_at_standstill();
             }
         }
         if rng.chance(0.35) {
-            self.insert(rng, 2, |_, _| Step::Stop);
+            self.insert(rng, 2, |_, _| CrashStep::Stop);
         }
         if rng.chance(0.3) {
             self.move_volumes(rng, comings);
         }
         if rng.chance(0.08) {
             let disk = rng.below(self.pool.len() as u64) as usize;
-            self.insert(rng, 1, |_, _| Step::Hang(disk));
+            self.insert(rng, 1, |_, _| CrashStep::Hang(disk));
         }
         if rng.chance(0.08) {
             self.origin_late = 0.03;
@@ -293,7 +303,12 @@ impl Case {
     }
 
     /// Inserts up to `most` steps anywhere.
-    fn insert(&mut self, rng: &mut Rng, most: u64, make: impl Fn(&mut Rng, usize) -> Step) {
+    fn insert(
+        &mut self,
+        rng: &mut SimRng,
+        most: u64,
+        make: impl Fn(&mut SimRng, usize) -> CrashStep,
+    ) {
         for _ in 0..rng.between(1, most) {
             let volume = rng.below(self.volumes.len() as u64) as usize;
             let at = rng.below(self.steps.len() as u64 + 1) as usize;
@@ -303,15 +318,15 @@ impl Case {
 
     /// Daemons are to stop while an administrator restores a snapshot.
     fn stop_at_standstill(&mut self) {
-        let is_rollback = |step: &Step| matches!(step, Step::Rollback(_));
+        let is_rollback = |step: &CrashStep| matches!(step, CrashStep::Rollback(_));
         if let Some(last) = self.steps.iter().rposition(is_rollback) {
-            self.steps.insert(last + 1, Step::Stop);
+            self.steps.insert(last + 1, CrashStep::Stop);
             self.clients = self.clients.max(2);
         }
     }
 
     /// From life to life a volume has another name, pool or size.
-    fn move_volumes(&mut self, rng: &mut Rng, comings: Comings) {
+    fn move_volumes(&mut self, rng: &mut SimRng, comings: Comings) {
         if comings == Comings::Common && self.pool.len() > 1 && rng.chance(0.5) {
             self.pools = 2;
         }
@@ -332,24 +347,24 @@ impl Case {
     }
 
     /// The pools remember more volumes than their superblocks have room for.
-    fn crowd(&mut self, rng: &mut Rng) {
+    fn crowd(&mut self, rng: &mut SimRng) {
         self.neighbours = rng.between(30, 36);
         let each = self.pool.iter_mut();
         each.for_each(|sectors| *sectors += super::stage::TABLES);
         for _ in 0..rng.between(2, 12) {
             let at = rng.below(self.steps.len() as u64 + 1) as usize;
-            self.steps.insert(at, Step::Renew);
+            self.steps.insert(at, CrashStep::Renew);
         }
     }
 
     /// Draws faults of pool disks: acknowledged flushes that make nothing durable, and failed
     /// writes that land later.
-    fn draw_lies(&mut self, rng: &mut Rng) {
+    fn draw_lies(&mut self, rng: &mut SimRng) {
         for disk in 0..self.pool.len() {
-            let late = Effect::Late(Nanos(rng.between(1, 3_000_000)));
+            let late = FaultEffect::Late(Nanos(rng.between(1, 3_000_000)));
             for (ops, effect, most) in [
-                (Ops::Flushes, Effect::IgnoreFlush, 0.5),
-                (Ops::Writes, late, 0.03),
+                (OpFilter::Flushes, FaultEffect::IgnoreFlush, 0.5),
+                (OpFilter::Writes, late, 0.03),
             ] {
                 if rng.chance(0.4) {
                     self.draw_fault(rng, disk, (ops, effect, most));

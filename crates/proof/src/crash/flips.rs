@@ -4,10 +4,10 @@
 //! daemon then reads all again. A daemon may refuse the pool with an error; all data that it serves
 //! must be right.
 
-use super::image::{Image, LINE_BYTES, Verdict};
-use layout::{Area, BLOCK_BYTES, is_checksum};
+use super::image::{CrashImage, FlipVerdict, LINE_BYTES};
+use layout::{BLOCK_BYTES, PlannedArea, is_checksum};
 use serde::Serialize;
-use sim::Rng;
+use sim::SimRng;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -55,7 +55,7 @@ impl Structure {
 
 /// Flips in one structure.
 #[derive(Clone, Copy, Default, Debug, Serialize)]
-pub struct Outcome {
+pub struct FlipOutcome {
     /// Bits flipped.
     pub flips: u64,
     /// The pool was refused.
@@ -74,7 +74,7 @@ pub struct Flips {
     /// Images with a flip.
     pub images: u64,
     /// Outcomes by structure.
-    pub structures: BTreeMap<Structure, Outcome>,
+    pub structures: BTreeMap<Structure, FlipOutcome>,
     /// Violations: the flip's seed, and a description of the bytes read.
     pub violations: Vec<(u64, String)>,
 }
@@ -97,7 +97,7 @@ pub fn flips(seeds: Range<u64>) -> Flips {
     for seed in seeds {
         let number = seed / FLIPS_PER_IMAGE;
         if image.as_ref().is_none_or(|(n, _)| *n != number) {
-            image = Some((number, Image::new(number)));
+            image = Some((number, CrashImage::new(number)));
             flips.images += 1;
         }
         let (_, whole) = image.as_ref().expect("just made");
@@ -107,10 +107,10 @@ pub fn flips(seeds: Range<u64>) -> Flips {
         let outcome = flips.structures.entry(structure).or_default();
         outcome.flips += 1;
         match changed.examine(seed) {
-            Verdict::Refused(_) => outcome.refused += 1,
-            Verdict::Counted => outcome.counted += 1,
-            Verdict::Harmless => outcome.harmless += 1,
-            Verdict::Wrong(what) => {
+            FlipVerdict::Refused(_) => outcome.refused += 1,
+            FlipVerdict::Counted => outcome.counted += 1,
+            FlipVerdict::Harmless => outcome.harmless += 1,
+            FlipVerdict::Wrong(what) => {
                 let what = format!("in {structure:?}: {what}");
                 flips.violations.push((seed, what));
             }
@@ -119,11 +119,11 @@ pub fn flips(seeds: Range<u64>) -> Flips {
     flips
 }
 
-impl Image {
+impl CrashImage {
     /// Flips the bit that `seed` draws, nine times of ten in a block that is not empty. All
     /// structures are equally likely. Returns that structure.
     pub fn flip(&mut self, seed: u64) -> Structure {
-        let mut rng = Rng::fork(seed, 22);
+        let mut rng = SimRng::fork(seed, 22);
         let structure = Structure::ALL[rng.below(Structure::ALL.len() as u64) as usize];
         let areas = self.areas(structure);
         let area = areas[rng.below(areas.len() as u64) as usize];
@@ -153,7 +153,7 @@ impl Image {
         }
     }
 
-    fn areas(&self, structure: Structure) -> Vec<Area> {
+    fn areas(&self, structure: Structure) -> Vec<PlannedArea> {
         let plan = &self.plan;
         match structure {
             Structure::Superblock => plan.superblocks.to_vec(),

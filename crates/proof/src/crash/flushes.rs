@@ -1,16 +1,16 @@
 //! The results of an origin's flushes, against the model.
 
 use super::back_end::Since;
-use super::bench::Bench;
+use super::bench::CrashBench;
 use super::report::Event;
-use crate::model::FlushMark;
+use crate::model::ModelFlushMark;
 use crate::model::Space;
 use block::{IoResult, Lba, SECTOR_BYTES};
 use sim::Medium;
 use std::ops::Range;
 
 /// From now on only the content of the origin may be read.
-pub(super) fn settle_model(bench: &Bench, volume: usize) {
+pub(super) fn settle_model(bench: &CrashBench, volume: usize) {
     for (start, bytes) in windows(bench, volume, Medium::latest) {
         let held = bench.models[volume].borrow_mut().settle(start, &bytes);
         if let Err(what) = held {
@@ -20,7 +20,7 @@ pub(super) fn settle_model(bench: &Bench, volume: usize) {
 }
 
 /// A flush that began at `mark` was acknowledged: the origin holds the covered writes durably.
-pub(super) fn flushed(bench: &Bench, volume: usize, mark: FlushMark) {
+pub(super) fn flushed(bench: &CrashBench, volume: usize, mark: ModelFlushMark) {
     bench.models[volume].borrow_mut().end_flush(mark);
     for (start, bytes) in windows(bench, volume, Medium::durable) {
         let held = bench.models[volume]
@@ -33,7 +33,7 @@ pub(super) fn flushed(bench: &Bench, volume: usize, mark: FlushMark) {
 }
 
 /// A write with forced unit access was acknowledged.
-pub(super) fn forced(bench: &Bench, volume: usize, sectors: &Range<u64>) {
+pub(super) fn forced(bench: &CrashBench, volume: usize, sectors: &Range<u64>) {
     let mut bytes = vec![0; ((sectors.end - sectors.start) * SECTOR_BYTES) as usize];
     bench.back_end.media[volume].durable(Lba(sectors.start), &mut bytes);
     let held = bench.models[volume]
@@ -46,9 +46,9 @@ pub(super) fn forced(bench: &Bench, volume: usize, sectors: &Range<u64>) {
 
 /// A flush of a client, or at the end of a daemon, has ended.
 pub(super) fn end_flush(
-    bench: &Bench,
+    bench: &CrashBench,
     volume: usize,
-    (mark, since): (FlushMark, Since),
+    (mark, since): (ModelFlushMark, Since),
     result: IoResult,
 ) {
     let Err(error) = result else {
@@ -67,24 +67,24 @@ pub(super) fn end_flush(
     }
 }
 
-pub(super) fn begin_flush(bench: &Bench, volume: usize) -> (FlushMark, Since) {
+pub(super) fn begin_flush(bench: &CrashBench, volume: usize) -> (ModelFlushMark, Since) {
     let mark = bench.models[volume].borrow().begin_flush();
     (mark, bench.back_end.since(volume))
 }
 
-fn excused(bench: &Bench, volume: usize, mark: FlushMark, since: Since) -> bool {
+fn excused(bench: &CrashBench, volume: usize, mark: ModelFlushMark, since: Since) -> bool {
     bench.models[volume].borrow().may_fail(mark) || bench.back_end.was_away(volume, since)
 }
 
 /// The origin forgets, and goes on at once.
-pub(super) fn forget(bench: &Bench, volume: usize) {
+pub(super) fn forget(bench: &CrashBench, volume: usize) {
     bench.control.forget(bench.origins[volume]);
     bench.models[volume].borrow_mut().forget();
 }
 
 /// The bytes of each window of a volume's origin, with their first sector.
 fn windows(
-    bench: &Bench,
+    bench: &CrashBench,
     volume: usize,
     read: impl Fn(&Medium, Lba, &mut [u8]),
 ) -> Vec<(u64, Vec<u8>)> {

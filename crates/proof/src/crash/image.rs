@@ -1,20 +1,20 @@
 //! Images of pools that bits are flipped in, and the daemons that make and serve
 //! them.
 //!
-//! An [`Image`] is a pool with its witness and origin, as left by a daemon that ended in order or
+//! An [`CrashImage`] is a pool with its witness and origin, as left by a daemon that ended in order or
 //! was killed. The pool has two checkpoints of its map, a log that has come round, and lines that
 //! the origin has overtaken. So a lost bit or record shows.
 
 use crate::model::Space;
 use crate::stamp::{self, Value};
 use block::{
-    BoxDevice, Device, Fua, Gate, Geometry, IoResult, Kind, Lba, Nanos, SECTOR_BYTES, Sectors,
-    TargetId,
+    BoxDevice, Device, Fua, Gate, Geometry, IoErrorKind, IoResult, Lba, Nanos, SECTOR_BYTES,
+    Sectors, TargetId,
 };
-use cache::{Cache, Config, Counter, Durability, Mode, PoolDevice, Volume, VolumeConfig};
-use layout::{BLOCK_BYTES, Bitmap, Plan, Superblock};
-use shard::{Disk, Local};
-use sim::{DiskSpec, Rng, Service, Sim, SimDriver, Span, World};
+use cache::{Cache, CacheMode, Config, Counter, Durability, NewPoolDevice, Volume, VolumeConfig};
+use layout::{BLOCK_BYTES, Bitmap, LayoutPlan, PoolSuperblock};
+use shard::{Local, ShardDisk};
+use sim::{DiskSpec, ServiceSpan, ServiceTime, SimDriver, SimHost, SimRng, SimWorld};
 use simnode::run_alone;
 use std::rc::Rc;
 
@@ -34,7 +34,7 @@ const ROUNDS_MAX: u32 = 100;
 
 /// The outcome of one flip.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
+pub enum FlipVerdict {
     /// The pool was refused, with this error.
     Refused(String),
     /// The damage was counted, and all that was read was right.
@@ -47,25 +47,25 @@ pub enum Verdict {
 
 /// The bytes of a pool's device, of its witness and of an origin.
 #[derive(Clone)]
-pub struct Image {
+pub struct CrashImage {
     pub(super) pool: Vec<u8>,
     witness: Vec<u8>,
     /// The bytes of each window, one after the other.
     origin: Vec<u8>,
-    superblock: Superblock,
-    pub(super) plan: Plan,
+    superblock: PoolSuperblock,
+    pub(super) plan: LayoutPlan,
 }
 
-impl Image {
+impl CrashImage {
     /// The image of `seed`: an even seed gives a pool that was closed in order, an odd one a pool
     /// of a killed daemon.
-    pub fn new(seed: u64) -> Image {
-        let mut rng = Rng::fork(seed, 21);
+    pub fn new(seed: u64) -> CrashImage {
+        let mut rng = SimRng::fork(seed, 21);
         let made = life(seed, None, move |stage| Box::pin(make(stage, rng.bits())));
         let (images, ()) = made.expect("a sound pool");
-        let superblock = Superblock::decode(&images[0], &[]).expect("a pool that was opened");
+        let superblock = PoolSuperblock::decode(&images[0], &[]).expect("a pool that was opened");
         let [pool, witness, origin] = images;
-        Image {
+        CrashImage {
             plan: superblock.plan().expect("a member"),
             pool,
             witness,
@@ -95,21 +95,21 @@ impl Image {
     }
 
     /// Serves the image twice and reads all of it. A panic is wrong too.
-    pub fn examine(&self, seed: u64) -> Verdict {
+    pub fn examine(&self, seed: u64) -> FlipVerdict {
         let run = || life(seed, Some(self), |stage| Box::pin(serve(stage)));
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
         match outcome {
-            Err(_) => Verdict::Wrong("a panic".into()),
-            Ok(Err(what)) => Verdict::Wrong(what),
+            Err(_) => FlipVerdict::Wrong("a panic".into()),
+            Ok(Err(what)) => FlipVerdict::Wrong(what),
             Ok(Ok((_, verdict))) => verdict,
         }
     }
 }
 
-type Leaf = Disk<SimDriver>;
+type Leaf = ShardDisk<SimDriver>;
 
 /// The disks of a life, with the world of that life.
-struct Stage {
+struct ImageStage {
     local: Local<SimDriver>,
     pool: TargetId,
     witness: TargetId,
@@ -117,7 +117,7 @@ struct Stage {
     seed: u64,
 }
 
-struct Open {
+struct OpenPool {
     cache: Cache<Leaf>,
     gate: Gate<Volume<Leaf>>,
 }
@@ -128,13 +128,13 @@ type Work<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
 /// origin afterwards, and the result of `work`.
 fn life<T: 'static>(
     seed: u64,
-    image: Option<&Image>,
-    work: impl FnOnce(Stage) -> Work<T> + 'static,
+    image: Option<&CrashImage>,
+    work: impl FnOnce(ImageStage) -> Work<T> + 'static,
 ) -> Result<([Vec<u8>; 3], T), String> {
-    let mut world = World::new(seed);
+    let mut world = SimWorld::new(seed);
     let mut add = |name: &str, sectors, micros| {
         let mut spec = DiskSpec::new(Geometry::new(name, sectors, Sectors(8)));
-        spec.service = Service::uniform(Span {
+        spec.service = ServiceTime::uniform(ServiceSpan {
             min: Nanos::from_micros(1),
             max: Nanos::from_micros(micros),
         });
@@ -143,10 +143,10 @@ fn life<T: 'static>(
     let pool = add("pool", POOL, 5);
     let witness = add("witness", WITNESS, 5);
     let origin = add("origin", SPACE.sectors(), 20);
-    let mut sim = Sim::new(world);
-    let filling: Option<Rc<Image>> = image.map(|image| Rc::new(image.clone()));
+    let mut sim = SimHost::new(world);
+    let filling: Option<Rc<CrashImage>> = image.map(|image| Rc::new(image.clone()));
     let (outcome, value) = run_alone(&mut sim, move |local| async move {
-        let stage = Stage {
+        let stage = ImageStage {
             local,
             pool,
             witness,
@@ -175,7 +175,7 @@ fn life<T: 'static>(
     Ok((images, value))
 }
 
-impl Stage {
+impl ImageStage {
     fn leaf(&self, target: TargetId) -> Leaf {
         self.local.disk(target).expect("a disk")
     }
@@ -190,7 +190,7 @@ impl Stage {
         }
     }
 
-    async fn fill(&self, image: &Image) {
+    async fn fill(&self, image: &CrashImage) {
         self.write(self.pool, Lba(0), &image.pool).await;
         self.write(self.witness, Lba(0), &image.witness).await;
         let windows = image.origin.chunks((SPACE.each * SECTOR_BYTES) as usize);
@@ -200,7 +200,7 @@ impl Stage {
         }
     }
 
-    async fn open(&self, mode: Mode) -> IoResult<Open> {
+    async fn open(&self, mode: CacheMode) -> IoResult<OpenPool> {
         let config = Config {
             line_bytes: LINE_BYTES,
             sequential_bytes: None,
@@ -208,7 +208,7 @@ impl Stage {
             mark_idle_periods: 1,
             ..Config::default()
         };
-        let mut names = Rng::fork(self.seed, 23);
+        let mut names = SimRng::fork(self.seed, 23);
         let durability = Durability {
             label: "pool".into(),
             host: "laboratory".into(),
@@ -219,7 +219,7 @@ impl Stage {
         };
         let policy = policy::registry::build("lru", 0, self.seed).expect("registered");
         let env = self.local.env();
-        let device = PoolDevice::whole(self.leaf(self.pool), "controller".to_owned());
+        let device = NewPoolDevice::whole(self.leaf(self.pool), "controller".to_owned());
         let (cache, _) = Cache::open(config, policy, env.clone(), durability, vec![device]).await?;
         let volume = VolumeConfig {
             name: "volume".into(),
@@ -228,7 +228,7 @@ impl Stage {
         };
         let volume = cache.add_volume(volume, BoxDevice::new(self.leaf(self.origin)))?;
         let gate = Gate::new(volume, env.clone());
-        Ok(Open { cache, gate })
+        Ok(OpenPool { cache, gate })
     }
 
     async fn pause(&self, periods: u64) {
@@ -237,8 +237,8 @@ impl Stage {
     }
 }
 
-impl Open {
-    async fn put(&self, stage: &Stage, start: u64, version: Value) -> IoResult {
+impl OpenPool {
+    async fn put(&self, stage: &ImageStage, start: u64, version: Value) -> IoResult {
         let mut buf = stage
             .local
             .env()
@@ -264,10 +264,10 @@ fn pieces() -> impl Iterator<Item = u64> {
 }
 
 /// Fills a pool with lines that agree with the origin and lines that do not.
-async fn make(stage: Stage, seed: u64) {
+async fn make(stage: ImageStage, seed: u64) {
     const SOUND: &str = "disks have no faults here";
-    let mut rng = Rng::fork(seed, 24);
-    let open = stage.open(Mode::WriteThrough).await.expect(SOUND);
+    let mut rng = SimRng::fork(seed, 24);
+    let open = stage.open(CacheMode::WriteThrough).await.expect(SOUND);
     let mut version = 1;
     let bytes = (PIECE * SECTOR_BYTES) as usize;
     let met = |counter, times| open.cache.counters().get(counter) >= times;
@@ -289,7 +289,7 @@ async fn make(stage: Stage, seed: u64) {
         // The log takes the lines, and the bits are cleared.
         stage.pause(5).await;
     }
-    open.gate.device().set_mode(Mode::WriteAround);
+    open.gate.device().set_mode(CacheMode::WriteAround);
     let mut overtake = async |share| {
         for start in pieces() {
             if rng.chance(share) {
@@ -307,25 +307,25 @@ async fn make(stage: Stage, seed: u64) {
 }
 
 /// Opens, reads, writes, ends, and all of that once more.
-async fn serve(stage: Stage) -> Verdict {
+async fn serve(stage: ImageStage) -> FlipVerdict {
     let mut counted = false;
     for round in 0..2 {
-        let open = match stage.open(Mode::WriteThrough).await {
+        let open = match stage.open(CacheMode::WriteThrough).await {
             Ok(open) => open,
-            Err(error) if round == 0 && error.kind() != Kind::Media => {
-                return Verdict::Refused(error.to_string());
+            Err(error) if round == 0 && error.kind() != IoErrorKind::Media => {
+                return FlipVerdict::Refused(error.to_string());
             }
-            Err(error) => return Verdict::Wrong(format!("it cannot be opened: {error}")),
+            Err(error) => return FlipVerdict::Wrong(format!("it cannot be opened: {error}")),
         };
         open.cache.warmed().await;
         for version in 0..2 {
             if let Err(what) = compare(&stage, &open).await {
-                return Verdict::Wrong(format!("by daemon {round}: {what}"));
+                return FlipVerdict::Wrong(format!("by daemon {round}: {what}"));
             }
             if round + version == 0 {
                 for (start, version) in pieces().step_by(3).zip(1000..) {
                     if let Err(error) = open.put(&stage, start, version).await {
-                        return Verdict::Wrong(format!("a write failed: {error}"));
+                        return FlipVerdict::Wrong(format!("a write failed: {error}"));
                     }
                 }
             }
@@ -335,8 +335,8 @@ async fn serve(stage: Stage) -> Verdict {
         open.close().await;
     }
     match counted {
-        true => Verdict::Counted,
-        false => Verdict::Harmless,
+        true => FlipVerdict::Counted,
+        false => FlipVerdict::Harmless,
     }
 }
 
@@ -348,7 +348,7 @@ const DAMAGE: [Counter; 4] = [
 ];
 
 /// All that is served is the content of the origin.
-async fn compare(stage: &Stage, open: &Open) -> Result<(), String> {
+async fn compare(stage: &ImageStage, open: &OpenPool) -> Result<(), String> {
     let origin = stage.leaf(stage.origin);
     let bytes = (PIECE * SECTOR_BYTES) as usize;
     for start in pieces() {

@@ -2,15 +2,15 @@
 //! in order unless the power goes first.
 
 use super::back_end::Since;
-use super::bench::{Bench, LastLook, Phase};
-use super::case::Step;
+use super::bench::{CrashBench, LastLook, LifePhase};
+use super::case::CrashStep;
 use super::flushes;
 use super::neighbours;
-use super::stage::{self, Stage};
+use super::stage::{self, CrashStage};
 use super::standstill;
 use crate::model::Space;
 use crate::stamp::{self, ANYTHING, Value, ZERO};
-use block::{Device, Fua, IoError, IoResult, Kind, Lba, Nanos, SECTOR_BYTES};
+use block::{Device, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, SECTOR_BYTES};
 use cache::{Cache, Counter};
 use futures_util::future::join_all;
 use shard::Local;
@@ -24,7 +24,7 @@ const TIMEOUT: Nanos = Nanos::from_millis(20);
 const EXAMINED: u64 = 64;
 
 /// Runs the life until the script is used up.
-pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>) {
+pub(super) async fn live(bench: Rc<CrashBench>, local: Local<SimDriver>) {
     let back = bench.witness_back.take();
     if let Some(bytes) = back {
         stage::restore_witness(&bench, &local, &bytes).await;
@@ -36,7 +36,7 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>) {
     let (recovering, caches) = (bench.clone(), stage.caches.clone());
     local.env().spawn.spawn(async move {
         join_all(caches.iter().map(Cache::warmed)).await;
-        recovering.phase.set(Phase::Serving);
+        recovering.phase.set(LifePhase::Serving);
     });
     let clients = (0..bench.case.clients).map(|_| client(&bench, &local, &stage));
     join_all(clients).await;
@@ -55,11 +55,11 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>) {
         let hits = cache.counters().get(Counter::ReadsHit);
         bench.report.borrow_mut().hits += hits;
     }
-    bench.phase.set(Phase::Closing);
+    bench.phase.set(LifePhase::Closing);
     stage::close(&bench, &local, stage).await;
 }
 
-async fn client(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage) {
+async fn client(bench: &Rc<CrashBench>, local: &Local<SimDriver>, stage: &CrashStage) {
     while let Some(number) = bench.next_step() {
         bench.report.borrow_mut().operations += 1;
         let step = &bench.case.steps[number];
@@ -68,7 +68,12 @@ async fn client(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage) {
     }
 }
 
-async fn perform(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, step: &Step) {
+async fn perform(
+    bench: &Rc<CrashBench>,
+    local: &Local<SimDriver>,
+    stage: &CrashStage,
+    step: &CrashStep,
+) {
     let env = local.env();
     let offset = |sectors: &Range<u64>| sectors.start * SECTOR_BYTES;
     let bytes = |sectors: &Range<u64>| (sectors.end - sectors.start) * SECTOR_BYTES;
@@ -76,15 +81,15 @@ async fn perform(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, ste
         Space::number(sectors.start) < bench.setting()[*volume].windows
     };
     match step {
-        Step::Read(volume, sectors)
-        | Step::Write(volume, sectors, _)
-        | Step::Zero(volume, sectors)
-        | Step::Discard(volume, sectors)
+        CrashStep::Read(volume, sectors)
+        | CrashStep::Write(volume, sectors, _)
+        | CrashStep::Zero(volume, sectors)
+        | CrashStep::Discard(volume, sectors)
             if !reaches(volume, sectors) => {}
-        Step::Read(volume, sectors) => {
+        CrashStep::Read(volume, sectors) => {
             read(bench, stage, *volume, sectors).await;
         }
-        Step::Write(volume, sectors, fua) => {
+        CrashStep::Write(volume, sectors, fua) => {
             let version = bench.models[*volume].borrow_mut().version();
             let mut buf = env.pool.get(bytes(sectors) as usize).await;
             stamp::stamp(&mut buf, sectors.start, version);
@@ -92,47 +97,52 @@ async fn perform(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, ste
             let write = stage.gates[*volume].write(offset(sectors), buf.share(), force);
             change(bench, *volume, sectors, version, *fua, write).await;
         }
-        Step::Zero(volume, sectors) => {
+        CrashStep::Zero(volume, sectors) => {
             let zero = stage.gates[*volume].zero(offset(sectors), bytes(sectors));
             change(bench, *volume, sectors, ZERO, false, zero).await;
         }
-        Step::Discard(volume, sectors) => {
+        CrashStep::Discard(volume, sectors) => {
             let discard = stage.gates[*volume].discard(offset(sectors), bytes(sectors));
             change(bench, *volume, sectors, ANYTHING, false, discard).await;
         }
-        Step::Flush(volume) => {
+        CrashStep::Flush(volume) => {
             let begun = flushes::begin_flush(bench, *volume);
             let flushed = stage.gates[*volume].flush().await;
             flushes::end_flush(bench, *volume, begun, flushed);
         }
-        Step::Mode(volume, mode) => {
+        CrashStep::Mode(volume, mode) => {
             bench.set_mode(*volume, *mode);
             stage.gates[*volume].device().set_mode(*mode);
         }
-        Step::Unplug(disk) => bench.plug(*disk, false),
-        Step::Plug(disk) => plug(bench, local, stage, *disk).await,
-        Step::Pause(span) => env.timer.sleep(*span).await,
-        Step::Forget(volume) => flushes::forget(bench, *volume),
-        Step::Away(volume, span) => standstill::be_away(bench, &env, *volume, *span).await,
-        Step::Hang(disk) => bench.hang(*disk),
-        Step::Snapshot(volume) => standstill::work(bench, &env, stage, *volume, false).await,
-        Step::Rollback(volume) => standstill::work(bench, &env, stage, *volume, true).await,
-        Step::Invalidate(volume) => standstill::invalidate(bench, &env, stage, *volume).await,
-        Step::Renew => neighbours::renew_durably(bench, &stage.caches[0]).await,
-        Step::Stop => bench.stopping.set(true),
+        CrashStep::Unplug(disk) => bench.plug(*disk, false),
+        CrashStep::Plug(disk) => plug(bench, local, stage, *disk).await,
+        CrashStep::Pause(span) => env.timer.sleep(*span).await,
+        CrashStep::Forget(volume) => flushes::forget(bench, *volume),
+        CrashStep::Away(volume, span) => standstill::be_away(bench, &env, *volume, *span).await,
+        CrashStep::Hang(disk) => bench.hang(*disk),
+        CrashStep::Snapshot(volume) => standstill::work(bench, &env, stage, *volume, false).await,
+        CrashStep::Rollback(volume) => standstill::work(bench, &env, stage, *volume, true).await,
+        CrashStep::Invalidate(volume) => standstill::invalidate(bench, &env, stage, *volume).await,
+        CrashStep::Renew => neighbours::renew_durably(bench, &stage.caches[0]).await,
+        CrashStep::Stop => bench.stopping.set(true),
     }
 }
 
 /// Puts a disk that is not in the pool, or was ejected, back into the pool, unless another client
 /// does so already.
-async fn plug(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, disk: usize) {
+async fn plug(bench: &Rc<CrashBench>, local: &Local<SimDriver>, stage: &CrashStage, disk: usize) {
     if !bench.plugging[disk].replace(true) {
         put_back(bench, local, stage, disk).await;
         bench.plugging[disk].set(false);
     }
 }
 
-async fn put_back(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, disk: usize) {
+async fn put_back(
+    bench: &Rc<CrashBench>,
+    local: &Local<SimDriver>,
+    stage: &CrashStage,
+    disk: usize,
+) {
     let (id, cache) = (bench.place(disk), &stage.caches[bench.case.pool_of(disk)]);
     let healthy = |id| {
         let devices = cache.devices();
@@ -158,7 +168,7 @@ async fn put_back(bench: &Rc<Bench>, local: &Local<SimDriver>, stage: &Stage, di
 }
 
 async fn change(
-    bench: &Bench,
+    bench: &CrashBench,
     volume: usize,
     sectors: &Range<u64>,
     value: Value,
@@ -168,7 +178,7 @@ async fn change(
     bench.models[volume].borrow_mut().begin(sectors, value);
     let since = bench.back_end.since(volume);
     let result = work.await;
-    let late = |error: &IoError| error.kind() == Kind::Timeout;
+    let late = |error: &IoError| error.kind() == IoErrorKind::Timeout;
     if result.as_ref().is_err_and(late) && bench.case.origin_late > 0.0 {
         let model = &mut *bench.models[volume].borrow_mut();
         model.abandon(sectors, value);
@@ -186,7 +196,7 @@ async fn change(
     }
 }
 
-async fn read(bench: &Bench, stage: &Stage, volume: usize, sectors: &Range<u64>) {
+async fn read(bench: &CrashBench, stage: &CrashStage, volume: usize, sectors: &Range<u64>) {
     let id = bench.models[volume].borrow_mut().begin_read(sectors);
     let since = bench.back_end.since(volume);
     let len = (sectors.end - sectors.start) * SECTOR_BYTES;
@@ -203,7 +213,7 @@ async fn read(bench: &Bench, stage: &Stage, volume: usize, sectors: &Range<u64>)
 }
 
 /// True if `result` is a success. Only operations on an origin that was away may fail.
-fn judge(bench: &Bench, volume: usize, since: Since, result: IoResult) -> bool {
+fn judge(bench: &CrashBench, volume: usize, since: Since, result: IoResult) -> bool {
     let Err(error) = result else { return true };
     if !bench.back_end.is_excused(volume, since) {
         bench.violate(format!("a client was given an error: {error}"));
@@ -212,7 +222,7 @@ fn judge(bench: &Bench, volume: usize, since: Since, result: IoResult) -> bool {
 }
 
 /// Others write where a volume that is smaller than its origin does not reach.
-fn overwrite_hidden(bench: &Bench) {
+fn overwrite_hidden(bench: &CrashBench) {
     let volumes = bench.setting().iter().zip(&bench.case.volumes);
     for (volume, (setting, space)) in volumes.enumerate() {
         for hidden in setting.windows..space.windows {
@@ -222,7 +232,7 @@ fn overwrite_hidden(bench: &Bench) {
 }
 
 /// Waits until nothing is in flight, releasing stuck operations.
-async fn settle(bench: &Bench, local: &Local<SimDriver>, stage: &Stage) {
+async fn settle(bench: &CrashBench, local: &Local<SimDriver>, stage: &CrashStage) {
     let timer = local.env().timer;
     for cache in &stage.caches {
         while timer.timeout(TIMEOUT, cache.settle()).await.is_none() {
@@ -236,7 +246,7 @@ async fn settle(bench: &Bench, local: &Local<SimDriver>, stage: &Stage) {
 }
 
 /// All of a volume equals its origin, and is allowed.
-async fn examine(bench: &Bench, local: &Local<SimDriver>, stage: &Stage, volume: usize) {
+async fn examine(bench: &CrashBench, local: &Local<SimDriver>, stage: &CrashStage, volume: usize) {
     let origin = local.disk(bench.origins[volume]).expect("a disk");
     let space = bench.case.volumes[volume];
     let reach = bench.setting()[volume].windows;

@@ -1,6 +1,6 @@
 //! The crash laboratory: daemons that are killed, and lose power, over and over.
 //!
-//! A seed makes a [`Case`]: a topology, a script, faults, and the moments at which power goes, at
+//! A seed makes a [`CrashCase`]: a topology, a script, faults, and the moments at which power goes, at
 //! any boundary of any disk operation, in serving and again in recovery. The origins, the pool and
 //! the daemon are power domains of their own. A [`Model`](crate::model::Model) for each volume,
 //! which shares no code with the engine, judges every answer. A case passes if
@@ -32,12 +32,12 @@ mod stage;
 mod standstill;
 mod sweep;
 
-pub use case::{Case, Cut, Disks, Fault, Loss, Setting, Step};
-pub use command::{Request, command};
+pub use case::{CaseCut, CrashCase, CrashStep, DiskFault, PowerLoss, PresentDisks, Setting};
+pub use command::{CrashRequest, command};
 pub use draw::Length;
-pub use flips::{Flips, Outcome, Structure, flips};
-pub use image::{Image, Verdict};
-pub use report::{Event, Landing, Mutated, Report, Summary, Totals};
+pub use flips::{FlipOutcome, Flips, Structure, flips};
+pub use image::{CrashImage, FlipVerdict};
+pub use report::{CrashReport, CrashSummary, CrashTotals, Event, Landing, Mutated};
 pub use run::{Outcomes, run};
 pub use shrink::shrink;
 pub use sweep::{Swept, campaign, sweep};

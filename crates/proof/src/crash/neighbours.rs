@@ -4,10 +4,10 @@
 //! All records change together. So after any cut all records are of one generation, and of no
 //! earlier one than the newest that was made durable.
 
-use super::bench::Bench;
+use super::bench::CrashBench;
 use super::case::Leaf;
 use block::{BoxDevice, IoResult, Sectors};
-use cache::{Cache, Mode, VolumeConfig};
+use cache::{Cache, CacheMode, VolumeConfig};
 use shard::Local;
 use sim::SimDriver;
 
@@ -21,12 +21,12 @@ fn name(number: u64) -> String {
 }
 
 /// True if a volume that a pool remembers is a neighbour.
-pub(super) fn is_one(bench: &Bench, volume: &str) -> bool {
+pub(super) fn is_one(bench: &CrashBench, volume: &str) -> bool {
     (0..bench.case.neighbours).any(|number| name(number) == volume)
 }
 
 /// A daemon opens the pool: checks the remembered records, and adds the neighbours.
-pub(super) fn greet(bench: &Bench, local: &Local<SimDriver>, cache: &Cache<Leaf>) -> IoResult {
+pub(super) fn greet(bench: &CrashBench, local: &Local<SimDriver>, cache: &Cache<Leaf>) -> IoResult {
     let Some(origin) = bench.neighbours else {
         return Ok(());
     };
@@ -48,7 +48,7 @@ pub(super) fn greet(bench: &Bench, local: &Local<SimDriver>, cache: &Cache<Leaf>
         let config = VolumeConfig {
             name: name(number).into(),
             sectors: Some(SECTORS),
-            mode: Mode::PassThrough,
+            mode: CacheMode::PassThrough,
         };
         let origin = local.disk(origin).expect("a disk");
         cache.add_volume(config, BoxDevice::new(origin))?;
@@ -58,7 +58,7 @@ pub(super) fn greet(bench: &Bench, local: &Local<SimDriver>, cache: &Cache<Leaf>
 }
 
 /// Gives all neighbours new records, which are durable by the next [`Cache::remember`].
-fn renew(bench: &Bench, cache: &Cache<Leaf>) {
+fn renew(bench: &CrashBench, cache: &Cache<Leaf>) {
     let generation = bench.records.newest.get() + 1;
     bench.records.newest.set(generation);
     let record = generation.to_le_bytes().repeat(RECORD_BYTES / 4);
@@ -68,7 +68,7 @@ fn renew(bench: &Bench, cache: &Cache<Leaf>) {
 }
 
 /// Makes the present records durable.
-pub(super) async fn remember(bench: &Bench, cache: &Cache<Leaf>) {
+pub(super) async fn remember(bench: &CrashBench, cache: &Cache<Leaf>) {
     let generation = bench.records.newest.get();
     let under_way = &bench.records.under_way;
     under_way.set(under_way.get() + 1);
@@ -79,7 +79,7 @@ pub(super) async fn remember(bench: &Bench, cache: &Cache<Leaf>) {
 }
 
 /// Gives all neighbours new records, and makes these durable.
-pub(super) async fn renew_durably(bench: &Bench, cache: &Cache<Leaf>) {
+pub(super) async fn renew_durably(bench: &CrashBench, cache: &Cache<Leaf>) {
     renew(bench, cache);
     remember(bench, cache).await;
 }

@@ -1,6 +1,6 @@
 //! The situations of a case, and those of many cases together.
 
-use crate::violation::Violation;
+use crate::violation::CaseViolation;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ counted! {
 
 /// The situations of a case.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct CrashReport {
     /// Operations that clients began.
     pub operations: u64,
     /// Of these, reads served from the pool alone.
@@ -77,7 +77,7 @@ pub struct Report {
     met: [u64; Event::ALL.len()],
 }
 
-impl Report {
+impl CrashReport {
     pub(super) fn land(&mut self, landing: Landing) {
         self.landed[landing as usize] += 1;
     }
@@ -89,7 +89,7 @@ impl Report {
 
 /// The situations of many cases.
 #[derive(Default)]
-pub struct Totals {
+pub struct CrashTotals {
     operations: Vec<u32>,
     hits: u64,
     cuts: u64,
@@ -110,7 +110,7 @@ pub struct Mutated {
 
 /// The report of a campaign, as `--json` prints it.
 #[derive(Debug, Serialize)]
-pub struct Summary {
+pub struct CrashSummary {
     /// Cases.
     pub cases: usize,
     /// The median of a case's operations.
@@ -124,16 +124,16 @@ pub struct Summary {
     /// Reads served from the pool alone.
     pub hits: u64,
     /// The violations.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<CaseViolation>,
     /// Cases a second, of all threads together.
     pub cases_per_second: f64,
     /// The outcomes of the mutations, if they were tried.
     pub mutations: Vec<Mutated>,
 }
 
-impl Totals {
+impl CrashTotals {
     /// Adds the case of `seed`.
-    pub fn add(&mut self, seed: u64, report: Report) {
+    pub fn add(&mut self, seed: u64, report: CrashReport) {
         self.operations.push(report.operations as u32);
         self.hits += report.hits;
         self.cuts += report.cuts;
@@ -154,21 +154,21 @@ impl Totals {
 
     /// The report, over cases that took `seconds`; `replay` makes the command
     /// that repeats a seed.
-    pub fn summary(&self, seconds: f64, replay: impl Fn(u64) -> String) -> Summary {
+    pub fn summary(&self, seconds: f64, replay: impl Fn(u64) -> String) -> CrashSummary {
         let mut operations = self.operations.clone();
         operations.sort_unstable();
         let landed = Landing::ALL
             .iter()
             .map(|l| (l.name(), self.landed[*l as usize]));
         let met = Event::ALL.iter().map(|e| (e.name(), self.met[*e as usize]));
-        Summary {
+        CrashSummary {
             cases: operations.len(),
             operations_median: operations.get(operations.len() / 2).copied().unwrap_or(0),
             power_cuts: self.cuts,
             landed: landed.collect(),
             met: met.collect(),
             hits: self.hits,
-            violations: Violation::all(&self.violations, replay),
+            violations: CaseViolation::all(&self.violations, replay),
             cases_per_second: operations.len() as f64 / seconds.max(1e-9),
             mutations: Vec::new(),
         }

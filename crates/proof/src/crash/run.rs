@@ -1,13 +1,13 @@
 //! Runs one case: lives of a daemon on the same disks, one after the other.
 
-use super::bench::Bench;
-use super::case::{Case, Cut, DAEMON, ORIGINS, POOL};
+use super::bench::CrashBench;
+use super::case::{CaseCut, CrashCase, DAEMON, ORIGINS, POOL};
 use super::life;
 use super::neighbours;
-use super::report::{Event, Report};
+use super::report::{CrashReport, Event};
 use super::stage::pool_name;
 use block::{Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId};
-use sim::{Budget, Class, DiskSpec, Outcome, Service, Sim, World};
+use sim::{DiskSpec, FaultClass, RunBudget, RunOutcome, ServiceTime, SimHost, SimWorld};
 use simnode::run_alone;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ const LIFE_MAX: Nanos = Nanos::from_secs(600);
 #[derive(Clone, Debug, Default)]
 pub struct Outcomes {
     /// The situations that the case met.
-    pub report: Report,
+    pub report: CrashReport,
     /// Disk steps of all lives together.
     pub steps: u64,
 }
 
 /// Runs a case. A panic in the engine is a violation.
-pub fn run(case: &Case) -> Outcomes {
+pub fn run(case: &CrashCase) -> Outcomes {
     let case = Arc::new(case.clone());
     std::panic::catch_unwind(|| run_once(case)).unwrap_or_else(|cause| {
         let text = cause.downcast_ref::<String>().map(String::as_str);
@@ -36,12 +36,12 @@ pub fn run(case: &Case) -> Outcomes {
     })
 }
 
-fn run_once(case: Arc<Case>) -> Outcomes {
-    let mut world = World::new(case.seed);
+fn run_once(case: Arc<CrashCase>) -> Outcomes {
+    let mut world = SimWorld::new(case.seed);
     world.place(ShardId(0), DAEMON);
     let mut add = |name: String, sectors, block, service, domain| {
         let mut spec = DiskSpec::new(Geometry::new(name, sectors, block));
-        spec.service = Service::uniform(service);
+        spec.service = ServiceTime::uniform(service);
         spec.domain = domain;
         spec.cache_pages_max = 256;
         world.add_disk(spec).expect("a sound disk")
@@ -71,8 +71,8 @@ fn run_once(case: Arc<Case>) -> Outcomes {
         )
     });
     let beside = (witnesses, neighbours);
-    let bench = Rc::new(Bench::new(case, origins, pool, beside, &world));
-    let mut sim = Sim::new(world);
+    let bench = Rc::new(CrashBench::new(case, origins, pool, beside, &world));
+    let mut sim = SimHost::new(world);
     let mut cuts = bench.case.cuts.iter().copied();
     while one_life(&mut sim, &bench, cuts.next()) {}
     overlaps(&sim, &bench);
@@ -85,21 +85,21 @@ fn run_once(case: Arc<Case>) -> Outcomes {
 }
 
 /// Runs one life. Returns true if another life follows.
-fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
+fn one_life(sim: &mut SimHost, bench: &Rc<CrashBench>, cut: Option<CaseCut>) -> bool {
     bench.begin_life();
     let steps = sim.world().steps();
     let plan = bench.case.plan(&bench.origins, &bench.pool, steps, cut);
     sim.world_mut().set_plan(plan).expect("a sound plan");
     let now = sim.world().now();
-    sim.set_budget(Budget {
+    sim.set_budget(RunBudget {
         time_max: now + LIFE_MAX,
-        ..Budget::default()
+        ..RunBudget::default()
     });
     let living = bench.clone();
     let (outcome, _) = run_alone(sim, |local| life::live(living, local));
-    let died = outcome == Outcome::PowerCut;
+    let died = outcome == RunOutcome::PowerCut;
     bench.autopsy(sim.world().now(), cut.filter(|_| died));
-    if !died && outcome != Outcome::Done {
+    if !died && outcome != RunOutcome::Done {
         bench.violate(format!("the daemon did not end: {outcome:?}"));
     }
     // The dead daemon's operations in flight end when the disks are taken over.
@@ -126,7 +126,7 @@ fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
 }
 
 /// The origins alone are complete: nothing that hotset holds is needed.
-fn inspect_origins(sim: &Sim, bench: &Bench) {
+fn inspect_origins(sim: &SimHost, bench: &CrashBench) {
     for (volume, origin) in bench.origins.iter().enumerate() {
         let space = bench.case.volumes[volume];
         let mut bytes = vec![0; (space.each * SECTOR_BYTES) as usize];
@@ -144,20 +144,20 @@ fn inspect_origins(sim: &Sim, bench: &Bench) {
 }
 
 /// Counts the disks' faults that only the world knows of.
-fn count_faults(sim: &Sim, bench: &Bench) {
+fn count_faults(sim: &SimHost, bench: &CrashBench) {
     let report = &mut *bench.report.borrow_mut();
     for landed in sim.world().tally().landed() {
         let of_origin = bench.origins.contains(&landed.target);
         match landed.class {
-            Class::FlushIgnored => report.meet(Event::FlushIgnored),
-            Class::LateWrite if of_origin => report.meet(Event::OriginLate),
-            Class::LateWrite => report.meet(Event::PoolLate),
+            FaultClass::FlushIgnored => report.meet(Event::FlushIgnored),
+            FaultClass::LateWrite if of_origin => report.meet(Event::OriginLate),
+            FaultClass::LateWrite => report.meet(Event::PoolLate),
             _ => {}
         }
     }
 }
 
-fn overlaps(sim: &Sim, bench: &Bench) {
+fn overlaps(sim: &SimHost, bench: &CrashBench) {
     for disk in bench.origins.iter().chain(&bench.pool) {
         let overlaps = sim.world().overlaps(*disk);
         if overlaps > 0 {

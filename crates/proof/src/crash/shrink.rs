@@ -1,14 +1,14 @@
 //! Makes a failing case smaller while the case still fails.
 
-use super::case::Case;
+use super::case::CrashCase;
 use super::run::run;
 
 /// Runs that may be spent.
 const RUNS_MAX: u32 = 2000;
 
 /// Returns the smallest case found that fails too, and its failure.
-pub fn shrink(case: &Case) -> (Case, String) {
-    let mut search = Search {
+pub fn shrink(case: &CrashCase) -> (CrashCase, String) {
+    let mut search = ShrinkSearch {
         best: case.clone(),
         how: run(case).report.violation.unwrap_or_default(),
         runs: RUNS_MAX,
@@ -31,13 +31,13 @@ pub fn shrink(case: &Case) -> (Case, String) {
     }
 }
 
-struct Search {
-    best: Case,
+struct ShrinkSearch {
+    best: CrashCase,
     how: String,
     runs: u32,
 }
 
-impl Search {
+impl ShrinkSearch {
     fn size(&self) -> (usize, u64) {
         let case = &self.best;
         let after: u64 = case.cuts.iter().map(|c| c.after).sum();
@@ -47,7 +47,7 @@ impl Search {
     }
 
     /// Takes the changed case if that fails. Returns true if so.
-    fn try_one(&mut self, change: impl FnOnce(&mut Case)) -> bool {
+    fn try_one(&mut self, change: impl FnOnce(&mut CrashCase)) -> bool {
         let mut case = self.best.clone();
         let before = self.size();
         change(&mut case);
@@ -64,7 +64,7 @@ impl Search {
     }
 
     /// Leaves out ever smaller runs of a list.
-    fn thin<T>(&mut self, list: impl Fn(&mut Case) -> &mut Vec<T>) {
+    fn thin<T>(&mut self, list: impl Fn(&mut CrashCase) -> &mut Vec<T>) {
         let mut len = list(&mut self.best).len();
         while len > 0 {
             let mut at = 0;

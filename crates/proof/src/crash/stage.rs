@@ -1,13 +1,13 @@
 //! Opens and closes the cache under test: the only file here that knows how a daemon assembles a
 //! cache.
 
-use super::bench::Bench;
+use super::bench::CrashBench;
 use super::case::{Leaf, Setting};
 use super::flushes;
 use super::neighbours;
 use crate::model::Space;
-use block::{BoxDevice, Device, Fua, Gate, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
-use cache::{Cache, Config, DeviceId, Durability, PoolDevice, Volume, VolumeConfig};
+use block::{BoxDevice, Device, Fua, Gate, IoErrorKind, IoResult, Lba, Nanos, Sectors, TargetId};
+use cache::{Cache, Config, DeviceId, Durability, NewPoolDevice, Volume, VolumeConfig};
 use shard::Local;
 use sim::SimDriver;
 use std::future::{Future, poll_fn};
@@ -28,7 +28,7 @@ const CLOSE_MAX: Nanos = Nanos::from_secs(1);
 const ATTEMPTS: u32 = 50;
 
 /// A cache and its volumes, open.
-pub(super) struct Stage {
+pub(super) struct CrashStage {
     /// One for each pool.
     pub(super) caches: Vec<Cache<Leaf>>,
     pub(super) gates: Vec<Gate<Volume<Leaf>>>,
@@ -43,13 +43,13 @@ fn leaf(local: &Local<SimDriver>, target: TargetId) -> Leaf {
     local.disk(target).expect("a disk")
 }
 
-fn device(bench: &Bench, local: &Local<SimDriver>, disk: usize) -> PoolDevice<Leaf> {
+fn device(bench: &CrashBench, local: &Local<SimDriver>, disk: usize) -> NewPoolDevice<Leaf> {
     let leaf = leaf(local, bench.pool[disk]);
-    PoolDevice::whole(leaf, format!("controller-{}", disk % 2))
+    NewPoolDevice::whole(leaf, format!("controller-{}", disk % 2))
 }
 
 /// Gives the witness these bytes.
-pub(super) async fn restore_witness(bench: &Bench, local: &Local<SimDriver>, bytes: &[u8]) {
+pub(super) async fn restore_witness(bench: &CrashBench, local: &Local<SimDriver>, bytes: &[u8]) {
     let mut buf = local.env().pool.get(bytes.len()).await;
     buf.copy_from_slice(bytes);
     let witness = leaf(local, bench.witnesses[0]);
@@ -59,9 +59,9 @@ pub(super) async fn restore_witness(bench: &Bench, local: &Local<SimDriver>, byt
 
 /// Puts a disk into the pool that was not there when the pool was opened.
 pub(super) async fn join(
-    bench: &Bench,
+    bench: &CrashBench,
     local: &Local<SimDriver>,
-    stage: &Stage,
+    stage: &CrashStage,
     disk: usize,
 ) -> IoResult<DeviceId> {
     let cache = &stage.caches[bench.case.pool_of(disk)];
@@ -73,7 +73,7 @@ pub(super) async fn join(
 ///
 /// A pool with faulty disks may be refused: both copies of a superblock are bad, or a disk cannot
 /// be read. An administrator would then have the pool formatted.
-pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
+pub(super) async fn open(bench: &CrashBench, local: &Local<SimDriver>) -> CrashStage {
     for number in 1.. {
         let format = number > ATTEMPTS;
         let error = match unstuck(bench, local, attempt(bench, local, format)).await {
@@ -89,7 +89,7 @@ pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
             "the pool cannot be opened: {error}"
         );
         let blamed = (0..bench.pool.len()).find(|d| error.device() == Some(&*pool_name(*d)));
-        if let (true, Some(disk)) = (in_vain && error.kind() == Kind::Media, blamed) {
+        if let (true, Some(disk)) = (in_vain && error.kind() == IoErrorKind::Media, blamed) {
             bench.plug(disk, false);
         }
         local.env().timer.sleep(Nanos(1000)).await;
@@ -97,8 +97,12 @@ pub(super) async fn open(bench: &Bench, local: &Local<SimDriver>) -> Stage {
     unreachable!("attempts are without end")
 }
 
-async fn attempt(bench: &Bench, local: &Local<SimDriver>, format: bool) -> IoResult<Stage> {
-    let mut stage = Stage {
+async fn attempt(
+    bench: &CrashBench,
+    local: &Local<SimDriver>,
+    format: bool,
+) -> IoResult<CrashStage> {
+    let mut stage = CrashStage {
         caches: Vec::new(),
         gates: Vec::new(),
     };
@@ -117,12 +121,12 @@ async fn attempt(bench: &Bench, local: &Local<SimDriver>, format: bool) -> IoRes
 }
 
 async fn fit_out(
-    bench: &Bench,
+    bench: &CrashBench,
     local: &Local<SimDriver>,
     format: bool,
-    stage: &mut Stage,
+    stage: &mut CrashStage,
 ) -> IoResult {
-    let Stage { caches, gates } = stage;
+    let CrashStage { caches, gates } = stage;
     for pool in 0..bench.case.pools {
         caches.push(open_pool(bench, local, pool, format).await?);
     }
@@ -168,7 +172,7 @@ fn volume_name(volume: usize, setting: &Setting) -> String {
 }
 
 async fn open_pool(
-    bench: &Bench,
+    bench: &CrashBench,
     local: &Local<SimDriver>,
     pool: usize,
     format: bool,
@@ -204,7 +208,7 @@ async fn open_pool(
 }
 
 /// Ends the work that [`open`] began, in order, as far as a daemon waits for that.
-pub(super) async fn close(bench: &Bench, local: &Local<SimDriver>, stage: Stage) {
+pub(super) async fn close(bench: &CrashBench, local: &Local<SimDriver>, stage: CrashStage) {
     for (volume, gate) in stage.gates.iter().enumerate() {
         if !bench.back_end.is_closed(volume) {
             let begun = flushes::begin_flush(bench, volume);
@@ -224,7 +228,11 @@ pub(super) async fn close(bench: &Bench, local: &Local<SimDriver>, stage: Stage)
 }
 
 /// Runs `work`, releasing the operations that disks hold.
-async fn unstuck<T>(bench: &Bench, local: &Local<SimDriver>, work: impl Future<Output = T>) -> T {
+async fn unstuck<T>(
+    bench: &CrashBench,
+    local: &Local<SimDriver>,
+    work: impl Future<Output = T>,
+) -> T {
     let timer = local.env().timer;
     let mut work = pin!(work);
     loop {

@@ -1,10 +1,10 @@
 //! An administrator at work behind the daemon: absences, snapshots, restored origins.
 
 use super::back_end::{Reported, Since};
-use super::bench::Bench;
+use super::bench::CrashBench;
 use super::flushes::{flushed, forget, settle_model};
 use super::report::Event;
-use super::stage::Stage;
+use super::stage::CrashStage;
 use crate::stamp;
 use block::{Env, IoError, Lba, Nanos, SECTOR_BYTES};
 use std::cell::Cell;
@@ -17,7 +17,7 @@ const WORK: Nanos = Nanos::from_micros(300);
 const ATTEMPTS: u32 = 100;
 
 /// Has the origin forget, and be away for `span`.
-pub(super) async fn be_away(bench: &Bench, env: &Env, volume: usize, span: Nanos) {
+pub(super) async fn be_away(bench: &CrashBench, env: &Env, volume: usize, span: Nanos) {
     let state = &bench.back_end.volumes[volume];
     if state.away.replace(true) {
         return;
@@ -34,7 +34,13 @@ pub(super) async fn be_away(bench: &Bench, env: &Env, volume: usize, span: Nanos
 
 /// Takes a snapshot of a volume, or restores the last one. Leaves a volume alone on which another
 /// administrator works.
-pub(super) async fn work(bench: &Bench, env: &Env, stage: &Stage, volume: usize, back: bool) {
+pub(super) async fn work(
+    bench: &CrashBench,
+    env: &Env,
+    stage: &CrashStage,
+    volume: usize,
+    back: bool,
+) {
     let state = &bench.back_end.volumes[volume];
     if state.busy.replace(true) {
         return;
@@ -62,7 +68,13 @@ pub(super) async fn work(bench: &Bench, env: &Env, stage: &Stage, volume: usize,
     state.busy.set(false);
 }
 
-async fn at_standstill(bench: &Bench, env: &Env, stage: &Stage, volume: usize, back: bool) {
+async fn at_standstill(
+    bench: &CrashBench,
+    env: &Env,
+    stage: &CrashStage,
+    volume: usize,
+    back: bool,
+) {
     let state = &bench.back_end.volumes[volume];
     env.timer.sleep(WORK).await;
     let snapshot = bench.back_end.snapshots.borrow()[volume].clone();
@@ -94,7 +106,7 @@ async fn at_standstill(bench: &Bench, env: &Env, stage: &Stage, volume: usize, b
 }
 
 /// Invalidates a volume.
-pub(super) async fn invalidate(bench: &Bench, env: &Env, stage: &Stage, volume: usize) {
+pub(super) async fn invalidate(bench: &CrashBench, env: &Env, stage: &CrashStage, volume: usize) {
     let state = &bench.back_end.volumes[volume];
     if !state.busy.replace(true) {
         if invalidate_now(bench, env, stage, volume).await {
@@ -104,7 +116,7 @@ pub(super) async fn invalidate(bench: &Bench, env: &Env, stage: &Stage, volume: 
     }
 }
 
-async fn invalidate_now(bench: &Bench, env: &Env, stage: &Stage, volume: usize) -> bool {
+async fn invalidate_now(bench: &CrashBench, env: &Env, stage: &CrashStage, volume: usize) -> bool {
     let reported = &bench.back_end.volumes[volume].reported_invalidating;
     for _ in 0..ATTEMPTS {
         let since = bench.back_end.since(volume);
@@ -123,7 +135,13 @@ async fn invalidate_now(bench: &Bench, env: &Env, stage: &Stage, volume: usize) 
 
 /// Checks that the origin's losses explain an error that an administrator was given. Each loss is
 /// reported to administrators as to clients, once for a standstill and once for an invalidation.
-fn judge(bench: &Bench, volume: usize, since: Since, reported: &Cell<Reported>, error: &IoError) {
+fn judge(
+    bench: &CrashBench,
+    volume: usize,
+    since: Since,
+    reported: &Cell<Reported>,
+    error: &IoError,
+) {
     let losses = bench.models[volume].borrow().losses();
     let away = bench.back_end.was_away(volume, since);
     let now = Reported {
@@ -137,7 +155,7 @@ fn judge(bench: &Bench, volume: usize, since: Since, reported: &Cell<Reported>, 
 }
 
 /// Others write all of `window`, of which the volume knows nothing now.
-pub(super) fn overwrite(bench: &Bench, volume: usize, window: Range<u64>) {
+pub(super) fn overwrite(bench: &CrashBench, volume: usize, window: Range<u64>) {
     let value = bench.models[volume].borrow_mut().version();
     let mut bytes = vec![0; ((window.end - window.start) * SECTOR_BYTES) as usize];
     stamp::stamp(&mut bytes, window.start, value);

@@ -1,16 +1,16 @@
 //! Many cases: campaigns of drawn ones, and every boundary of short ones.
 
-use super::case::{Case, Cut, Disks, Loss};
+use super::case::{CaseCut, CrashCase, PowerLoss, PresentDisks};
 use super::draw::Length;
-use super::report::Totals;
+use super::report::CrashTotals;
 use super::run::run;
 use crate::campaign::over;
 use std::ops::Range;
 
 /// Runs the cases of `seeds` on `threads` threads.
-pub fn campaign(seeds: Range<u64>, threads: u64) -> Totals {
-    let case = |seed| run(&Case::new(seed, Length::Long)).report;
-    over(seeds, threads, case, Totals::add)
+pub fn campaign(seeds: Range<u64>, threads: u64) -> CrashTotals {
+    let case = |seed| run(&CrashCase::new(seed, Length::Long)).report;
+    over(seeds, threads, case, CrashTotals::add)
 }
 
 /// The outcome of a sweep over every boundary of a short case.
@@ -19,7 +19,7 @@ pub struct Swept {
     /// Boundaries, each with each sort of loss.
     pub cuts: u64,
     /// The case that fails at the first boundary, and its failure.
-    pub failed: Option<(Case, String)>,
+    pub failed: Option<(CrashCase, String)>,
 }
 
 impl Swept {
@@ -36,24 +36,24 @@ const RECOVERY: u64 = 40;
 /// Cuts the short case of `seed` at each boundary of its disk operations, with
 /// each sort of loss, and again while the daemon comes up; on `threads` threads.
 pub fn sweep(seed: u64, threads: u64) -> Swept {
-    let whole = Case::new(seed, Length::Short);
+    let whole = CrashCase::new(seed, Length::Short);
     let boundaries = run(&whole).steps;
     let cut = |after| {
         let mut at_this = Swept::default();
-        for (i, loss) in (0..).zip(Loss::ALL) {
-            let again = Cut {
+        for (i, loss) in (0..).zip(PowerLoss::ALL) {
+            let again = CaseCut {
                 after: 1 + (after + i) % RECOVERY,
-                loss: Loss::ALL[((after + i) / 2 % 4) as usize],
-                disks: Disks::All,
+                loss: PowerLoss::ALL[((after + i) / 2 % 4) as usize],
+                disks: PresentDisks::All,
                 witness_back: false,
                 disks_back: 0,
             };
-            let first = Cut {
+            let first = CaseCut {
                 after,
                 loss,
                 disks: match after % 2 {
-                    0 => Disks::All,
-                    _ => Disks::Same,
+                    0 => PresentDisks::All,
+                    _ => PresentDisks::Same,
                 },
                 witness_back: false,
                 disks_back: 0,

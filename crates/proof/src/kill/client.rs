@@ -17,17 +17,17 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A request's type in the protocol.
 #[derive(Clone, Copy)]
-pub(super) enum Command {
+pub(super) enum NbdCommand {
     Read = 0,
     Write = 1,
     Flush = 3,
 }
 
 /// A connection to one export.
-pub(super) struct Client(UnixStream);
+pub(super) struct KillClient(UnixStream);
 
-impl Client {
-    pub(super) fn connect(socket: &Path, export: &str) -> io::Result<Client> {
+impl KillClient {
+    pub(super) fn connect(socket: &Path, export: &str) -> io::Result<KillClient> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         let mut greeting = [0; 18];
@@ -43,14 +43,14 @@ impl Client {
         stream.write_all(&hello)?;
         // The size and the flags.
         stream.read_exact(&mut [0; 10])?;
-        Ok(Client(stream))
+        Ok(KillClient(stream))
     }
 
     /// Makes one request and waits for its answer, which fills `bytes` after a read. Returns the
     /// server's error number, 0 for success.
     pub(super) fn request(
         &mut self,
-        command: Command,
+        command: NbdCommand,
         offset: u64,
         bytes: &mut [u8],
     ) -> io::Result<u32> {
@@ -59,7 +59,7 @@ impl Client {
         request.extend(0_u64.to_be_bytes());
         request.extend(offset.to_be_bytes());
         request.extend((bytes.len() as u32).to_be_bytes());
-        if let Command::Write = command {
+        if let NbdCommand::Write = command {
             request.extend_from_slice(bytes);
         }
         self.0.write_all(&request)?;
@@ -69,7 +69,7 @@ impl Client {
             return Err(io::Error::other("that is no simple reply"));
         }
         let error = u32::from_be_bytes(reply[4..8].try_into().expect("four bytes"));
-        if let (Command::Read, 0) = (command, error) {
+        if let (NbdCommand::Read, 0) = (command, error) {
             self.0.read_exact(bytes)?;
         }
         Ok(error)

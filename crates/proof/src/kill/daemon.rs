@@ -15,15 +15,15 @@ pub(super) const VOLUME_BYTES: u64 = 32 << 20;
 const POOL_BYTES: u64 = 48 << 20;
 
 /// A directory with two origins, a pool and a configuration.
-pub(super) struct Place {
+pub(super) struct KillDirectory {
     dir: PathBuf,
     program: PathBuf,
 }
 
 /// A process that is killed when dropped.
-pub(crate) struct Process(Child);
+pub(crate) struct KilledProcess(Child);
 
-impl Process {
+impl KilledProcess {
     /// Kills the process, as `kill -9` does.
     pub(crate) fn kill(mut self) -> io::Result<()> {
         self.0.kill()?;
@@ -31,7 +31,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for KilledProcess {
     fn drop(&mut self) {
         // The process may have ended by itself.
         let _ = self.0.kill();
@@ -39,10 +39,10 @@ impl Drop for Process {
     }
 }
 
-impl Place {
+impl KillDirectory {
     /// Makes the files in `dir`, which must be on a file system with direct I/O. `program` is the
     /// executable of hotset.
-    pub(super) fn new(dir: &Path, program: &Path) -> io::Result<Place> {
+    pub(super) fn new(dir: &Path, program: &Path) -> io::Result<KillDirectory> {
         fs::create_dir_all(dir)?;
         for (name, bytes) in [
             ("checked", VOLUME_BYTES),
@@ -52,7 +52,7 @@ impl Place {
             let file = File::create(dir.join(name))?;
             file.set_len(bytes)?;
         }
-        let place = Place {
+        let place = KillDirectory {
             dir: dir.to_path_buf(),
             program: program.to_path_buf(),
         };
@@ -86,7 +86,7 @@ impl Place {
     }
 
     /// Starts a daemon and waits until the daemon serves.
-    pub(super) fn serve(&self) -> Result<Process, String> {
+    pub(super) fn serve(&self) -> Result<KilledProcess, String> {
         let (toml, log) = (self.path("hotset.toml"), self.path("log"));
         start(&self.program, &toml, &self.path("nbd"), &log)
     }
@@ -99,7 +99,7 @@ pub(crate) fn start(
     toml: &Path,
     socket: &Path,
     log: &Path,
-) -> Result<Process, String> {
+) -> Result<KilledProcess, String> {
     // A ring that the kernel is still taking down keeps the socket of a killed daemon listening: a
     // connection to that socket would show nothing.
     let _ = fs::remove_file(socket);
@@ -107,7 +107,7 @@ pub(crate) fn start(
     command.args(["serve", "--config"]).arg(toml);
     let said = File::create(log).map_err(|e| e.to_string())?;
     let child = command.stdin(Stdio::null()).stderr(said).spawn();
-    let mut process = Process(child.map_err(|e| e.to_string())?);
+    let mut process = KilledProcess(child.map_err(|e| e.to_string())?);
     let begin = Instant::now();
     // Only a connection shows that the daemon listens.
     while UnixStream::connect(socket).is_err() {

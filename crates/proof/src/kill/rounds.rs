@@ -1,11 +1,11 @@
 //! The rounds: serve, load, kill, serve again, read everything back.
 
-use super::client::{Client, Command};
-use super::daemon::{Place, VOLUME_BYTES};
-use crate::model::{Model, Space};
+use super::client::{KillClient, NbdCommand};
+use super::daemon::{KillDirectory, VOLUME_BYTES};
+use crate::model::{Space, VolumeModel};
 use crate::stamp;
 use serde::Serialize;
-use sim::Rng;
+use sim::SimRng;
 use std::io;
 use std::path::Path;
 use std::process::{self, Stdio};
@@ -37,10 +37,10 @@ pub struct Kills {
 
 /// Kills `rounds` daemons of the executable `program`, with files in `dir`.
 pub fn rounds(rounds: u64, seed: u64, dir: &Path, program: &Path) -> Result<Kills, String> {
-    let place = Place::new(dir, program).map_err(|e| format!("{}: {e}", dir.display()))?;
-    let mut parts: Vec<Part> = (0..CLIENTS).map(|n| Part::new(n, seed)).collect();
+    let place = KillDirectory::new(dir, program).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let mut parts: Vec<KillPart> = (0..CLIENTS).map(|n| KillPart::new(n, seed)).collect();
     let mut kills = Kills::default();
-    let mut rng = Rng::fork(seed, 1);
+    let mut rng = SimRng::fork(seed, 1);
     let mut daemon = place.serve()?;
     for round in 0..rounds {
         // Half of the kills come after fio has written all, half before.
@@ -89,24 +89,24 @@ pub fn rounds(rounds: u64, seed: u64, dir: &Path, program: &Path) -> Result<Kill
 }
 
 /// A client's own part of the volume.
-struct Part {
+struct KillPart {
     number: u64,
-    model: Model,
-    rng: Rng,
+    model: VolumeModel,
+    rng: SimRng,
     requests: u64,
     violation: Option<String>,
 }
 
-impl Part {
-    fn new(number: u64, seed: u64) -> Part {
+impl KillPart {
+    fn new(number: u64, seed: u64) -> KillPart {
         let space = Space {
             windows: 1,
             each: PART,
         };
-        Part {
+        KillPart {
             number,
-            model: Model::numbered_from(space, number << 40),
-            rng: Rng::fork(seed, 100 + number),
+            model: VolumeModel::numbered_from(space, number << 40),
+            rng: SimRng::fork(seed, 100 + number),
             requests: 0,
             violation: None,
         }
@@ -119,7 +119,7 @@ impl Part {
 
     /// Reads and writes until the daemon is gone.
     fn load(&mut self, socket: &Path) {
-        if let Ok(mut client) = Client::connect(socket, "checked") {
+        if let Ok(mut client) = KillClient::connect(socket, "checked") {
             while self.step(&mut client).is_ok() && self.violation.is_none() {}
         }
         // Writes in flight may have landed.
@@ -127,7 +127,7 @@ impl Part {
     }
 
     /// Makes one request. The error means that no daemon answers.
-    fn step(&mut self, client: &mut Client) -> io::Result<()> {
+    fn step(&mut self, client: &mut KillClient) -> io::Result<()> {
         let len = self.rng.between(1, 64);
         // A hot eighth, so that there are hits.
         let range = if self.rng.chance(0.7) { PART / 8 } else { PART };
@@ -140,13 +140,13 @@ impl Part {
                 let mut bytes = vec![0; len as usize * 512];
                 stamp::stamp(&mut bytes, at, version);
                 self.model.begin(&sectors, version);
-                let error = client.request(Command::Write, self.offset(at), &mut bytes)?;
+                let error = client.request(NbdCommand::Write, self.offset(at), &mut bytes)?;
                 self.model.end(&sectors, version, error == 0, false);
                 self.judge(error);
                 Ok(())
             }
             _ => {
-                let error = client.request(Command::Flush, 0, &mut [])?;
+                let error = client.request(NbdCommand::Flush, 0, &mut [])?;
                 self.judge(error);
                 Ok(())
             }
@@ -164,10 +164,10 @@ impl Part {
         }
     }
 
-    fn read(&mut self, client: &mut Client, sectors: std::ops::Range<u64>) -> io::Result<()> {
+    fn read(&mut self, client: &mut KillClient, sectors: std::ops::Range<u64>) -> io::Result<()> {
         let mut bytes = vec![0; (sectors.end - sectors.start) as usize * 512];
         let id = self.model.begin_read(&sectors);
-        let error = client.request(Command::Read, self.offset(sectors.start), &mut bytes)?;
+        let error = client.request(NbdCommand::Read, self.offset(sectors.start), &mut bytes)?;
         let right = self.model.end_read(id, (error == 0).then_some(&bytes[..]));
         if let Err(what) = right {
             self.violate(what);
@@ -179,7 +179,7 @@ impl Part {
     /// Reads the whole part, twice: the second time from the pool as far as the first pass filled
     /// the pool.
     fn examine(&mut self, socket: &Path) {
-        let outcome = Client::connect(socket, "checked").and_then(|mut client| {
+        let outcome = KillClient::connect(socket, "checked").and_then(|mut client| {
             let whole = (0..PART).step_by(EXAMINED as usize);
             for at in whole.clone().chain(whole) {
                 self.read(&mut client, at..at + EXAMINED)?;
@@ -206,7 +206,7 @@ impl Fio {
     }
 }
 
-fn fio(place: &Place, how: &str, seed: u64) -> Result<Fio, String> {
+fn fio(place: &KillDirectory, how: &str, seed: u64) -> Result<Fio, String> {
     let socket = place.path("nbd").display().to_string();
     let child = process::Command::new("fio")
         .args(["--name=fio", "--ioengine=nbd", "--thread", "--rw=randwrite"])

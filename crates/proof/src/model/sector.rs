@@ -3,13 +3,13 @@
 use crate::stamp::{self, ANYTHING, Value, ZERO};
 
 #[derive(Clone)]
-pub(super) struct Sector {
+pub(super) struct ModelSector {
     /// Values that may be there now.
     pub(super) now: Vec<Value>,
     /// Values that may be durable, but for those in `tail`.
     pub(super) base: Vec<Value>,
     /// Writes that may not be durable, in order of their ends.
-    pub(super) tail: Vec<Ended>,
+    pub(super) tail: Vec<EndedWrite>,
     /// Writes in flight, each with the origin's losses when the write began.
     pub(super) pending: Vec<(Value, u64)>,
     /// Writes that may land at any time.
@@ -21,7 +21,7 @@ pub(super) struct Sector {
 
 /// A write that has ended.
 #[derive(Clone, Copy)]
-pub(super) struct Ended {
+pub(super) struct EndedWrite {
     /// Its place among the ends of all writes.
     pub(super) number: u64,
     pub(super) acknowledged: bool,
@@ -30,10 +30,10 @@ pub(super) struct Ended {
     pub(super) value: Value,
 }
 
-impl Sector {
+impl ModelSector {
     /// One that was never written.
-    pub(super) fn zeroes() -> Sector {
-        Sector {
+    pub(super) fn zeroes() -> ModelSector {
+        ModelSector {
             now: vec![ZERO],
             base: vec![ZERO],
             tail: Vec::new(),

@@ -16,12 +16,12 @@ fn bytes(sector: u64, value: Value) -> Vec<u8> {
     bytes
 }
 
-fn write(model: &mut Model, value: Value, durable: bool) {
+fn write(model: &mut VolumeModel, value: Value, durable: bool) {
     model.begin(&(0..1), value);
     model.end(&(0..1), value, true, durable);
 }
 
-fn reads(model: &mut Model, value: Value) -> bool {
+fn reads(model: &mut VolumeModel, value: Value) -> bool {
     let id = model.begin_read(&(0..1));
     model.end_read(id, Some(&bytes(0, value))).is_ok()
 }
@@ -29,7 +29,7 @@ fn reads(model: &mut Model, value: Value) -> bool {
 #[test]
 fn a_flush_saves_what_came_before_it_alone() {
     for (flushed, lost) in [(false, true), (true, true), (true, false)] {
-        let mut model = Model::new(ONE);
+        let mut model = VolumeModel::new(ONE);
         write(&mut model, 7, false);
         let mark = model.begin_flush();
         write(&mut model, 8, false);
@@ -51,7 +51,7 @@ fn a_flush_saves_what_came_before_it_alone() {
 
 #[test]
 fn forced_writes_are_durable_at_once() {
-    let mut model = Model::new(ONE);
+    let mut model = VolumeModel::new(ONE);
     write(&mut model, 7, true);
     model.cut(true);
     assert!(!reads(&mut model, ZERO) && reads(&mut model, 7));
@@ -59,7 +59,7 @@ fn forced_writes_are_durable_at_once() {
 
 #[test]
 fn what_was_seen_after_a_cut_stays() {
-    let mut model = Model::new(ONE);
+    let mut model = VolumeModel::new(ONE);
     write(&mut model, 7, false);
     model.begin(&(0..1), 8);
     model.cut(true);
@@ -71,7 +71,7 @@ fn what_was_seen_after_a_cut_stays() {
 
 #[test]
 fn what_the_origin_holds_is_checked_and_seen() {
-    let mut model = Model::new(ONE);
+    let mut model = VolumeModel::new(ONE);
     write(&mut model, 7, false);
     model.cut(true);
     assert!(model.origin_holds(0, &bytes(0, 9)).is_err());
@@ -81,7 +81,7 @@ fn what_the_origin_holds_is_checked_and_seen() {
 
 #[test]
 fn a_read_sees_what_was_written_meanwhile() {
-    let mut model = Model::new(ONE);
+    let mut model = VolumeModel::new(ONE);
     let early = model.begin_read(&(0..1));
     write(&mut model, 7, false);
     assert!(model.end_read(early, Some(&bytes(0, 7))).is_ok());
@@ -89,13 +89,13 @@ fn a_read_sees_what_was_written_meanwhile() {
     assert!(model.end_read(late, Some(&bytes(0, ZERO))).is_err());
 }
 
-fn held(model: &mut Model, value: Value) -> bool {
+fn held(model: &mut VolumeModel, value: Value) -> bool {
     model.settle(0, &bytes(0, value)).is_ok()
 }
 
 #[test]
 fn what_an_origin_forgot_is_read_until_it_is_reported_to_a_client() {
-    let mut model = Model::new(ONE);
+    let mut model = VolumeModel::new(ONE);
     write(&mut model, 7, true);
     write(&mut model, 8, false);
     let early = model.begin_read(&(0..1));
@@ -115,7 +115,7 @@ fn what_an_origin_forgot_is_read_until_it_is_reported_to_a_client() {
 #[test]
 fn a_flush_that_succeeds_after_an_unreported_loss_is_seen() {
     for lost in [true, false] {
-        let mut model = Model::new(ONE);
+        let mut model = VolumeModel::new(ONE);
         write(&mut model, 8, false);
         model.forget();
         let mark = model.begin_flush();
@@ -129,7 +129,7 @@ fn a_flush_that_succeeds_after_an_unreported_loss_is_seen() {
 
 #[test]
 fn a_write_after_the_loss_is_neither_lost_nor_excused() {
-    let mut model = Model::new(ONE);
+    let mut model = VolumeModel::new(ONE);
     write(&mut model, 7, false);
     model.forget();
     write(&mut model, 8, false);
@@ -145,7 +145,7 @@ fn a_write_after_the_loss_is_neither_lost_nor_excused() {
 #[test]
 fn what_others_restored_is_the_truth_after_an_end_or_an_invalidation() {
     for ended in [true, false] {
-        let mut model = Model::new(ONE);
+        let mut model = VolumeModel::new(ONE);
         write(&mut model, 7, true);
         let saved = model.save();
         write(&mut model, 8, true);
@@ -161,7 +161,7 @@ fn what_others_restored_is_the_truth_after_an_end_or_an_invalidation() {
 
 #[test]
 fn a_write_that_was_abandoned_may_land_until_the_daemon_ends() {
-    let mut model = Model::new(ONE);
+    let mut model = VolumeModel::new(ONE);
     model.begin(&(0..1), 7);
     model.abandon(&(0..1), 7);
     write(&mut model, 8, true);
@@ -176,7 +176,7 @@ fn a_write_that_was_abandoned_may_land_until_the_daemon_ends() {
 
 #[test]
 fn a_write_whose_answer_was_on_its_way_may_be_lost_too() {
-    let mut model = Model::new(ONE);
+    let mut model = VolumeModel::new(ONE);
     model.begin(&(0..1), 7);
     model.forget();
     model.end(&(0..1), 7, true, false);
@@ -189,7 +189,7 @@ fn a_write_whose_answer_was_on_its_way_may_be_lost_too() {
 #[test]
 fn a_write_that_failed_may_be_there_until_it_is_seen_or_written_again() {
     let failed = |seen: Value| {
-        let mut model = Model::new(ONE);
+        let mut model = VolumeModel::new(ONE);
         model.begin(&(0..1), 7);
         model.end(&(0..1), 7, false, true);
         assert!(reads(&mut model, seen));
@@ -203,7 +203,7 @@ fn a_write_that_failed_may_be_there_until_it_is_seen_or_written_again() {
 
 #[test]
 fn what_was_discarded_is_anything_until_it_is_written() {
-    let mut model = Model::new(ONE);
+    let mut model = VolumeModel::new(ONE);
     write(&mut model, 7, true);
     write(&mut model, ANYTHING, true);
     assert!(reads(&mut model, 99) && reads(&mut model, 7));

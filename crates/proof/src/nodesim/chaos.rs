@@ -4,15 +4,15 @@
 //! Invariant: unless several disks may fail at a time, an array loses a member only while the array
 //! is whole, so that no request of a client may fail.
 
-use super::life::{Life, Volume};
+use super::life::{NodeLife, SimVolume};
 use super::mistakes::Mistakes;
 use super::reloads::Reloads;
 use super::report::Class;
 use super::scenario::path;
 use block::Nanos;
-use cache::Mode;
-use control::protocol::{NamedOrNew, Request};
-use sim::Rng;
+use cache::CacheMode;
+use control::protocol::{ControlRequest, NamedOrNew};
+use sim::SimRng;
 use std::rc::Rc;
 
 /// The longest pause between two events.
@@ -22,9 +22,9 @@ const NOTICED: Nanos = Nanos::from_secs(4);
 /// The longest time that a disk is unresponsive: longer than the timeout of a member.
 const SILENCE: u64 = 3_000_000_000;
 
-struct Chaos {
-    life: Rc<Life>,
-    rng: Rng,
+struct NodeChaos {
+    life: Rc<NodeLife>,
+    rng: SimRng,
     /// Disks of arrays and plain volumes that are unplugged.
     lost: Vec<String>,
     /// Volumes that were removed and are to be back.
@@ -36,9 +36,9 @@ struct Chaos {
 }
 
 /// Causes events until the life is over.
-pub(super) async fn work(life: Rc<Life>) {
-    let rng = Rng::fork(life.scenario.seed, 500 + life.number);
-    let mut chaos = Chaos {
+pub(super) async fn work(life: Rc<NodeLife>) {
+    let rng = SimRng::fork(life.scenario.seed, 500 + life.number);
+    let mut chaos = NodeChaos {
         life,
         rng,
         lost: Vec::new(),
@@ -63,7 +63,7 @@ pub(super) async fn work(life: Rc<Life>) {
     }
 }
 
-impl Chaos {
+impl NodeChaos {
     fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         &of[self.rng.below(of.len() as u64) as usize]
     }
@@ -100,10 +100,10 @@ impl Chaos {
     }
 
     async fn set_mode(&mut self) {
-        let mode = *self.pick(&Mode::ALL);
+        let mode = *self.pick(&CacheMode::ALL);
         let volume = self.volume();
         let volume = self.name(volume);
-        let change = Request::set_mode(volume, mode.name());
+        let change = ControlRequest::set_mode(volume, mode.name());
         if self.life.change(change).await {
             self.life.meet(Class::Mode);
         }
@@ -112,20 +112,24 @@ impl Chaos {
     async fn quiesce(&mut self) {
         let volume = self.volume();
         let volume = self.name(volume);
-        let quiesce = Request::Quiesce {
+        let quiesce = ControlRequest::Quiesce {
             volume: volume.clone(),
         };
         if self.life.change(quiesce).await {
             self.life.meet(Class::Quiesce);
             self.pause(PAUSE / 2).await;
-            self.life.change(Request::Resume { volume }).await;
+            self.life.change(ControlRequest::Resume { volume }).await;
         }
     }
 
     async fn invalidate(&mut self) {
         let volume = self.volume();
         let volume = self.name(volume);
-        if self.life.change(Request::Invalidate { volume }).await {
+        if self
+            .life
+            .change(ControlRequest::Invalidate { volume })
+            .await
+        {
             self.life.meet(Class::Invalidate);
         }
     }
@@ -136,7 +140,11 @@ impl Chaos {
             return;
         }
         let volume = self.name(number);
-        if self.life.change(Request::RemoveVolume { volume }).await {
+        if self
+            .life
+            .change(ControlRequest::RemoveVolume { volume })
+            .await
+        {
             self.life.meet(Class::VolumeRemoved);
         }
         // The volume is removed even if its origin could not be made durable.
@@ -148,7 +156,7 @@ impl Chaos {
             return;
         };
         let volume = &self.life.volumes[number];
-        let add = Request::AddVolume {
+        let add = ControlRequest::AddVolume {
             volume: volume.spec.section.clone(),
             device: None,
         };
@@ -173,13 +181,17 @@ impl Chaos {
         let pool = "fast".to_owned();
         let status = self.life.status().await;
         if status.pools[0].devices.iter().any(|d| d.name == device) {
-            let remove = Request::RemoveDevice { pool, device };
+            let remove = ControlRequest::RemoveDevice { pool, device };
             if self.life.change(remove).await {
                 self.life.meet(Class::PoolDeviceRemoved);
             }
         } else {
             let device = NamedOrNew::Named(device);
-            if self.life.change(Request::AddDevice { pool, device }).await {
+            if self
+                .life
+                .change(ControlRequest::AddDevice { pool, device })
+                .await
+            {
                 self.life.meet(Class::PoolDeviceAdded);
             }
         }
@@ -219,7 +231,7 @@ impl Chaos {
         }
     }
 
-    async fn may_lose(&self, volume: &Volume) -> bool {
+    async fn may_lose(&self, volume: &SimVolume) -> bool {
         let alone = volume.spec.tolerance > 0 && self.life.away(volume) == 0;
         self.life.scenario.several || (alone && self.life.is_whole().await)
     }
@@ -256,7 +268,7 @@ impl Chaos {
         let at = self.rng.below(self.lost.len() as u64) as usize;
         let disk = self.lost.swap_remove(at);
         let life = self.life.clone();
-        let has = |volume: &&Volume| volume.spec.disks.contains(&disk);
+        let has = |volume: &&SimVolume| volume.spec.disks.contains(&disk);
         if let Some(volume) = life.volumes.iter().find(has).filter(|v| v.is_excused()) {
             volume.lose();
         }
@@ -276,7 +288,7 @@ impl Chaos {
             true => "r".to_owned(),
             false => "s".to_owned(),
         };
-        let fail = Request::FailMember {
+        let fail = ControlRequest::FailMember {
             array: array.clone(),
             member: member.clone(),
         };
@@ -293,7 +305,7 @@ impl Chaos {
         let Some((array, member)) = self.failed.pop() else {
             return;
         };
-        let add = Request::AddMember {
+        let add = ControlRequest::AddMember {
             array: array.clone(),
             device: NamedOrNew::Named(member.clone()),
             overwrite: false,
@@ -310,10 +322,14 @@ impl Chaos {
         let range = Some((0, 1 << 16));
         let array = "r".to_owned();
         match self.rng.below(3) {
-            0 => drop(self.life.change(Request::Observe { volume }).await),
-            1 => drop(self.life.change(Request::Explain { volume, range }).await),
+            0 => drop(self.life.change(ControlRequest::Observe { volume }).await),
+            1 => drop(
+                self.life
+                    .change(ControlRequest::Explain { volume, range })
+                    .await,
+            ),
             _ => {
-                let scrub = Request::Scrub {
+                let scrub = ControlRequest::Scrub {
                     array,
                     repair: false,
                 };

@@ -1,10 +1,10 @@
 //! A client: one request after another on a volume, each checked against the model.
 
-use super::life::{Life, Volume};
+use super::life::{NodeLife, SimVolume};
 use crate::stamp::{self, ZERO};
 use block::{Fua, IoError, Nanos, SECTOR_BYTES};
-use sim::Rng;
-use simnode::Client;
+use sim::SimRng;
+use simnode::DirectClient;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -16,10 +16,10 @@ const REST: Nanos = Nanos::from_millis(20);
 const LONGEST: u64 = 96;
 
 /// Client `number` of a volume, until the life is over.
-pub(super) async fn work(life: Rc<Life>, volume: usize, number: u64) {
+pub(super) async fn work(life: Rc<NodeLife>, volume: usize, number: u64) {
     let volume = &life.volumes[volume];
     let stream = 1000 * (life.number + 1) + 10 * volume.number + number;
-    let mut rng = Rng::fork(life.scenario.seed, stream);
+    let mut rng = SimRng::fork(life.scenario.seed, stream);
     while !life.is_over() {
         let Some(client) = life.frontend.client(&volume.spec.name) else {
             life.env.timer.sleep(LOOK).await;
@@ -49,7 +49,12 @@ fn bytes(sectors: &Range<u64>) -> u64 {
     (sectors.end - sectors.start) * SECTOR_BYTES
 }
 
-pub(super) async fn read(life: &Life, volume: &Volume, client: &Client, sectors: Range<u64>) {
+pub(super) async fn read(
+    life: &NodeLife,
+    volume: &SimVolume,
+    client: &DirectClient,
+    sectors: Range<u64>,
+) {
     let id = volume.model.borrow_mut().read(sectors.clone());
     let at = sectors.start * SECTOR_BYTES;
     let answer = client.gate().read(at, bytes(&sectors) as usize).await;
@@ -62,7 +67,13 @@ pub(super) async fn read(life: &Life, volume: &Volume, client: &Client, sectors:
     judge(life, volume, client, "read", answer.err());
 }
 
-async fn write(life: &Life, volume: &Volume, client: &Client, sectors: Range<u64>, fua: Fua) {
+async fn write(
+    life: &NodeLife,
+    volume: &SimVolume,
+    client: &DirectClient,
+    sectors: Range<u64>,
+    fua: Fua,
+) {
     let mut buf = life.env.pool.get(bytes(&sectors) as usize).await;
     let version = volume.begin(&sectors, None);
     stamp::stamp(&mut buf, sectors.start, version);
@@ -72,7 +83,7 @@ async fn write(life: &Life, volume: &Volume, client: &Client, sectors: Range<u64
     judge(life, volume, client, "write", result.err());
 }
 
-async fn zero(life: &Life, volume: &Volume, client: &Client, sectors: Range<u64>) {
+async fn zero(life: &NodeLife, volume: &SimVolume, client: &DirectClient, sectors: Range<u64>) {
     volume.begin(&sectors, Some(ZERO));
     let at = sectors.start * SECTOR_BYTES;
     let result = client.gate().zero(at, bytes(&sectors)).await;
@@ -80,7 +91,7 @@ async fn zero(life: &Life, volume: &Volume, client: &Client, sectors: Range<u64>
     judge(life, volume, client, "zero", result.err());
 }
 
-async fn flush(life: &Life, volume: &Volume, client: &Client) {
+async fn flush(life: &NodeLife, volume: &SimVolume, client: &DirectClient) {
     let mark = volume.model.borrow_mut().flush();
     let lost = volume.losses.get();
     let result = client.gate().flush().await;
@@ -92,7 +103,13 @@ async fn flush(life: &Life, volume: &Volume, client: &Client) {
 }
 
 /// An error without an explanation is a violation.
-fn judge(life: &Life, volume: &Volume, client: &Client, verb: &str, error: Option<IoError>) {
+fn judge(
+    life: &NodeLife,
+    volume: &SimVolume,
+    client: &DirectClient,
+    verb: &str,
+    error: Option<IoError>,
+) {
     let Some(error) = error else { return };
     if !volume.is_excused() && !client.is_withdrawn() && !life.is_over() {
         life.violate(format!(

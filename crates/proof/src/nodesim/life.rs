@@ -1,24 +1,24 @@
 //! One life of a node: from its start out of the configuration to its end.
 
 use super::report::{Class, Report};
-use super::scenario::{Scenario, Spec, path};
-use crate::raidsim::Model;
+use super::scenario::{NodeScenario, Spec, path};
+use crate::raidsim::ArrayModel;
 use crate::stamp::Value;
 use block::Env;
-use control::protocol::Request;
+use control::protocol::ControlRequest;
 use control::status::Status;
-use node::Event;
-use simnode::{Direct, Machine, Running};
+use node::NodeEvent;
+use simnode::{Direct, RunningNode, SimMachine};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
 /// A volume, over all lives.
-pub(super) struct Volume {
+pub(super) struct SimVolume {
     pub number: u64,
     pub spec: Spec,
     pub sectors: u64,
-    pub model: RefCell<Model>,
+    pub model: RefCell<ArrayModel>,
     /// The origin has lost more disks than it can do without, and may fail requests.
     troubled: Cell<bool>,
     /// Number of times that the origin may have lost writes that were not flushed.
@@ -27,9 +27,9 @@ pub(super) struct Volume {
     writing: RefCell<Vec<(Range<u64>, Value, u64)>>,
 }
 
-impl Volume {
-    pub fn new(number: usize, spec: Spec, model: Model) -> Volume {
-        Volume {
+impl SimVolume {
+    pub fn new(number: usize, spec: Spec, model: ArrayModel) -> SimVolume {
+        SimVolume {
             number: number as u64,
             spec,
             sectors: (super::scenario::VOLUME_KIB << 10) / block::SECTOR_BYTES,
@@ -107,19 +107,19 @@ impl Volume {
 }
 
 /// A running node, and its observers.
-pub(super) struct Life {
+pub(super) struct NodeLife {
     pub number: u64,
-    pub scenario: Scenario,
+    pub scenario: NodeScenario,
     pub env: Env,
-    pub machine: Rc<Machine>,
-    pub volumes: Rc<Vec<Volume>>,
+    pub machine: Rc<SimMachine>,
+    pub volumes: Rc<Vec<SimVolume>>,
     pub frontend: Rc<Direct>,
-    pub node: Running,
+    pub node: RunningNode,
     pub report: Rc<RefCell<Report>>,
     pub over: Cell<bool>,
 }
 
-impl Life {
+impl NodeLife {
     pub fn is_over(&self) -> bool {
         self.over.get() || self.report.borrow().violation.is_some()
     }
@@ -135,12 +135,12 @@ impl Life {
     }
 
     /// Requests a change. Returns true if the change was made.
-    pub async fn change(&self, request: Request) -> bool {
+    pub async fn change(&self, request: ControlRequest) -> bool {
         self.try_change(request).await.is_ok()
     }
 
-    /// As [`Life::change`], with the reason of a refusal.
-    pub async fn try_change(&self, request: Request) -> Result<(), String> {
+    /// As [`NodeLife::change`], with the reason of a refusal.
+    pub async fn try_change(&self, request: ControlRequest) -> Result<(), String> {
         let asked = self.node.ask(request).await;
         if asked.is_err() {
             self.meet(Class::Refused);
@@ -154,7 +154,7 @@ impl Life {
 
     /// Number of the disks of `volume` that are unplugged or unresponsive, or were unplugged since
     /// the node opened them. The node need not know of that yet.
-    pub fn away(&self, volume: &Volume) -> usize {
+    pub fn away(&self, volume: &SimVolume) -> usize {
         let disks = volume.spec.disks.iter();
         let away = |disk: &&String| !self.machine.is_present(&path(disk));
         disks.filter(away).count()
@@ -181,9 +181,9 @@ impl Life {
     pub fn hear(&self) {
         for event in self.machine.take_events() {
             match event {
-                Event::PoolDeviceEjected { .. } => self.meet(Class::PoolDeviceEjected),
-                Event::ArrayReassembled { .. } => self.meet(Class::Reassembled),
-                Event::VolumeNotServed { .. } => self.meet(Class::Waited),
+                NodeEvent::PoolDeviceEjected { .. } => self.meet(Class::PoolDeviceEjected),
+                NodeEvent::ArrayReassembled { .. } => self.meet(Class::Reassembled),
+                NodeEvent::VolumeNotServed { .. } => self.meet(Class::Waited),
                 _ => {}
             }
         }

@@ -2,8 +2,8 @@
 
 use block::{Geometry, Nanos, Sectors};
 use control::config::Config;
-use node::{Devices, Platform, Target, Wish, recover};
-use sim::{DiskSpec, Service, Span};
+use node::{OpenDevices, Platform, RecoverTarget, Wish, recover};
+use sim::{DiskSpec, ServiceSpan, ServiceTime};
 use simnode::SimPlatform;
 use std::path::Path;
 use std::pin::Pin;
@@ -59,7 +59,7 @@ pub(super) fn configuration(origin: &str, cleaning: Cleaning, limits: &str) -> S
 pub(super) fn disk(name: &str, mib: u64, micros: u64) -> DiskSpec {
     let geometry = Geometry::new(name, Sectors::from_mib(mib), Sectors(1));
     let mut spec = DiskSpec::new(geometry);
-    spec.service = Service::uniform(Span::exactly(Nanos::from_micros(micros)));
+    spec.service = ServiceTime::uniform(ServiceSpan::exactly(Nanos::from_micros(micros)));
     spec
 }
 
@@ -73,9 +73,9 @@ pub(super) fn recovered(
 ) -> impl FnOnce(SimPlatform) -> Recovered {
     move |platform| {
         Box::pin(async move {
-            let devices = Devices::new(&config, platform.clone());
+            let devices = OpenDevices::new(&config, platform.clone());
             let logs = platform.logs().await.map_err(|error| error.to_string())?;
-            let target = to.map(|path| Target {
+            let target = to.map(|path| RecoverTarget {
                 path: Path::new(path),
                 make: None,
             });

@@ -5,12 +5,12 @@
 //!     a refused change has left nothing open that it opened
 //!     a device in use is refused before any wait
 
-use super::life::Life;
+use super::life::NodeLife;
 use super::report::Class;
 use super::scenario::{TINY, UNUSED, path};
 use block::Nanos;
-use control::protocol::{NamedOrNew, Request};
-use sim::Rng;
+use control::protocol::{ControlRequest, NamedOrNew};
+use sim::SimRng;
 use std::rc::Rc;
 
 /// Chance of a mistake instead of a sound request.
@@ -24,13 +24,13 @@ const PLAIN: usize = 0;
 const ARRAY: usize = 1;
 
 pub(super) struct Mistakes {
-    life: Rc<Life>,
-    rng: Rng,
+    life: Rc<NodeLife>,
+    rng: SimRng,
 }
 
 impl Mistakes {
-    pub fn new(life: Rc<Life>) -> Mistakes {
-        let rng = Rng::fork(life.scenario.seed, 700 + life.number);
+    pub fn new(life: Rc<NodeLife>) -> Mistakes {
+        let rng = SimRng::fork(life.scenario.seed, 700 + life.number);
         Mistakes { life, rng }
     }
 
@@ -50,7 +50,7 @@ impl Mistakes {
                 self.leaves_nothing(small, TINY).await;
             }
             2 => {
-                let small = Request::AddMember {
+                let small = ControlRequest::AddMember {
                     array: "r".to_owned(),
                     device: NamedOrNew::Named(TINY.to_owned()),
                     overwrite: self.rng.chance(0.5),
@@ -64,7 +64,7 @@ impl Mistakes {
     }
 
     /// The request has to be refused, and `disk` then has no user.
-    async fn leaves_nothing(&self, request: Request, disk: &str) {
+    async fn leaves_nothing(&self, request: ControlRequest, disk: &str) {
         let (life, path) = (&self.life, path(disk));
         let openings = life.machine.openings(&path);
         if life.try_change(request.clone()).await.is_ok() {
@@ -142,13 +142,13 @@ impl Mistakes {
         let (add, remove) = match self.rng.chance(0.5) {
             true => (
                 volume(UNUSED, "64KiB"),
-                Request::RemoveVolume {
+                ControlRequest::RemoveVolume {
                     volume: "mistake".to_owned(),
                 },
             ),
             false => (
                 add_to_pool(UNUSED),
-                Request::RemoveDevice {
+                ControlRequest::RemoveDevice {
                     pool: "fast".to_owned(),
                     device: UNUSED.to_owned(),
                 },
@@ -171,16 +171,16 @@ impl Mistakes {
     }
 }
 
-fn volume(origin: &str, size: &str) -> Request {
+fn volume(origin: &str, size: &str) -> ControlRequest {
     let name = "mistake";
-    Request::AddVolume {
+    ControlRequest::AddVolume {
         volume: format!("name = {name:?}\norigin = {origin:?}\npool = \"fast\"\nsize = {size:?}\n"),
         device: None,
     }
 }
 
-fn add_to_pool(disk: &str) -> Request {
-    Request::AddDevice {
+fn add_to_pool(disk: &str) -> ControlRequest {
+    ControlRequest::AddDevice {
         pool: "fast".to_owned(),
         device: NamedOrNew::Named(disk.to_owned()),
     }

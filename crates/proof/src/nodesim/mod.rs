@@ -25,12 +25,12 @@ mod run;
 mod scenario;
 pub mod write_back;
 
-pub use crate::campaign::Request;
+pub use crate::campaign::CampaignRequest;
 pub use report::{Class, Report, Totals};
 pub use run::run;
 
 /// Runs a campaign and prints its report. The error describes the failure.
-pub fn command(request: &Request) -> Result<(), String> {
+pub fn command(request: &CampaignRequest) -> Result<(), String> {
     crate::campaign::command(request, run, replay)
 }
 

@@ -7,8 +7,8 @@ mod rig;
 use super::logged::LOG_MIB;
 use block::{Fua, Nanos};
 use node::{Platform, Wish};
-use rig::{ALL, BYTES, OWED, Rig, SIZE, configured, noise, recovered, text_of};
-use simnode::{Direct, Running, SimPlatform};
+use rig::{ALL, BYTES, OWED, RecoverRig, SIZE, configured, noise, recovered, text_of};
+use simnode::{Direct, RunningNode, SimPlatform};
 use writelog::Cleaning;
 
 const ORDERS: [Cleaning; 3] = [Cleaning::Ordered, Cleaning::Coalesced, Cleaning::Journaled];
@@ -16,7 +16,7 @@ const ORDERS: [Cleaning; 3] = [Cleaning::Ordered, Cleaning::Coalesced, Cleaning:
 #[test]
 fn what_is_owed_is_carried_out_without_a_daemon() {
     for order in ORDERS {
-        let mut rig = Rig::new(order);
+        let mut rig = RecoverRig::new(order);
         rig.looks(&[
             "log0: a copy that counts",
             "db owes archive 256 KiB",
@@ -35,7 +35,7 @@ fn what_is_owed_is_carried_out_without_a_daemon() {
 #[test]
 fn of_a_lone_copy_that_nothing_says_is_current_the_operator_decides() {
     for order in ORDERS {
-        let mut rig = Rig::new(order);
+        let mut rig = RecoverRig::new(order);
         rig.lose_witness();
         rig.machine.pull("/log1");
         let why = rig.serve().unwrap_err();
@@ -60,7 +60,7 @@ fn of_a_lone_copy_that_nothing_says_is_current_the_operator_decides() {
 
 #[test]
 fn an_origin_that_was_changed_elsewhere_is_overwritten_if_that_is_asked_for() {
-    let mut rig = Rig::new(Cleaning::Ordered);
+    let mut rig = RecoverRig::new(Cleaning::Ordered);
     let changed = noise(9, SIZE);
     rig.overwrite("/archive", changed.clone());
     // A refused start leaves nothing that would hide the change from the next start.
@@ -86,7 +86,7 @@ fn an_origin_that_was_changed_elsewhere_is_overwritten_if_that_is_asked_for() {
 
 #[test]
 fn another_origin_gets_what_is_owed_if_that_is_asked_for() {
-    let mut rig = Rig::new(Cleaning::Ordered);
+    let mut rig = RecoverRig::new(Cleaning::Ordered);
     let text = text_of(Cleaning::Ordered);
     rig.config = configured(&text.replace("path = \"/archive\"", "path = \"/other\""));
     let other = noise(9, SIZE);
@@ -111,7 +111,7 @@ fn another_origin_gets_what_is_owed_if_that_is_asked_for() {
 /// Discarded dirty data of another origin leaves the present origin unchanged.
 #[test]
 fn another_origin_is_gone_on_from_if_that_is_asked_for() {
-    let mut rig = Rig::new(Cleaning::Ordered);
+    let mut rig = RecoverRig::new(Cleaning::Ordered);
     let text = text_of(Cleaning::Ordered);
     rig.config = configured(&text.replace("path = \"/archive\"", "path = \"/other\""));
     let other = noise(9, SIZE);
@@ -131,13 +131,13 @@ fn another_origin_is_gone_on_from_if_that_is_asked_for() {
 #[test]
 fn what_has_carried_out_all_by_one_copy_needs_neither() {
     for order in ORDERS {
-        let mut rig = Rig::new(order);
+        let mut rig = RecoverRig::new(order);
         rig.machine.pull("/log0");
         let (config, machine) = (rig.config.clone(), rig.machine.clone());
         let lived = rig.run(async move |platform| {
             let env = platform.local().env();
             let frontend = Direct::new(env.clone());
-            let node = Running::start(&config, platform, frontend.clone());
+            let node = RunningNode::start(&config, platform, frontend.clone());
             let _node = node.await.expect("it starts");
             frontend.client("db").expect("by the other copy");
             env.timer.sleep(Nanos::from_secs(5)).await;
@@ -156,13 +156,13 @@ fn what_has_carried_out_all_by_one_copy_needs_neither() {
 
 #[test]
 fn what_is_known_to_be_overtaken_is_not_carried_out() {
-    let mut rig = Rig::new(Cleaning::Ordered);
+    let mut rig = RecoverRig::new(Cleaning::Ordered);
     // The first device is lost, and the power is cut before the origin has anything.
     let (config, machine) = (rig.config.clone(), rig.machine.clone());
     let lived = rig.run(async move |platform| {
         let env = platform.local().env();
         let frontend = Direct::new(env.clone());
-        let node = Running::start(&config, platform, frontend.clone());
+        let node = RunningNode::start(&config, platform, frontend.clone());
         let _node = node.await.expect("it starts");
         let client = frontend.client("db").expect("it is served");
         machine.pull("/log0");
@@ -186,7 +186,7 @@ fn what_is_known_to_be_overtaken_is_not_carried_out() {
         &["nothing can be carried out", "is on log1"],
     );
 
-    let mut rig = Rig::new(Cleaning::Ordered);
+    let mut rig = RecoverRig::new(Cleaning::Ordered);
     rig.machine.pull("/log0");
     rig.machine.pull("/log1");
     let nothing = [
@@ -201,7 +201,7 @@ fn what_is_known_to_be_overtaken_is_not_carried_out() {
 
 #[test]
 fn what_an_origin_has_no_room_for_is_not_carried_out() {
-    let mut rig = Rig::new(Cleaning::Ordered);
+    let mut rig = RecoverRig::new(Cleaning::Ordered);
     let text = text_of(Cleaning::Ordered);
     let smaller = "name = \"db\"\nsize = \"512KiB\"";
     rig.config = configured(&text.replace("name = \"db\"", smaller));
@@ -212,7 +212,7 @@ fn what_an_origin_has_no_room_for_is_not_carried_out() {
 #[test]
 fn what_is_owed_goes_to_another_place_and_nothing_else_is_changed() {
     for order in ORDERS {
-        let mut rig = Rig::new(order);
+        let mut rig = RecoverRig::new(order);
         rig.lose_witness();
         rig.machine.pull("/log0");
         let mut before = rig.everything();
@@ -233,7 +233,7 @@ fn what_is_owed_goes_to_another_place_and_nothing_else_is_changed() {
 
 #[test]
 fn a_place_that_is_in_use_or_too_small_gets_nothing() {
-    let mut rig = Rig::new(Cleaning::Ordered);
+    let mut rig = RecoverRig::new(Cleaning::Ordered);
     for wish in [Wish::Keep, Wish::Rewind] {
         let to = match wish {
             Wish::Keep => Some("/archive"),
@@ -259,16 +259,16 @@ fn a_place_that_is_in_use_or_too_small_gets_nothing() {
 }
 
 /// A group that is committed and not written back, if the daemon is killed in time.
-fn pending() -> Rig {
-    let mut rig = Rig::new(Cleaning::Journaled);
+fn pending() -> RecoverRig {
+    let mut rig = RecoverRig::new(Cleaning::Journaled);
     for millis in 1..200 {
         let config = rig.config.clone();
         let lived = rig.run(async move |platform| {
             let env = platform.local().env();
             let frontend = Direct::new(env.clone());
-            let node = Running::start(&config, platform, frontend.clone());
+            let node = RunningNode::start(&config, platform, frontend.clone());
             let node = node.await.expect("it starts");
-            let drained = node.ask(control::protocol::Request::Quiesce {
+            let drained = node.ask(control::protocol::ControlRequest::Quiesce {
                 volume: "db".into(),
             });
             let _ = env.timer.timeout(Nanos::from_millis(millis), drained).await;
@@ -300,7 +300,7 @@ fn a_group_that_is_pending_goes_to_another_place_or_to_the_origin() {
 
 #[test]
 fn an_origin_that_fails_meanwhile_gets_the_rest_later() {
-    let mut rig = Rig::new(Cleaning::Ordered);
+    let mut rig = RecoverRig::new(Cleaning::Ordered);
     let (machine, work) = (
         rig.machine.clone(),
         recovered(rig.config.clone(), Wish::Keep, None),
@@ -326,7 +326,7 @@ fn an_origin_that_fails_meanwhile_gets_the_rest_later() {
 #[test]
 fn a_recovery_that_is_cut_short_is_repeated() {
     for order in ORDERS {
-        let mut rig = Rig::new(order);
+        let mut rig = RecoverRig::new(order);
         rig.lose_witness();
         rig.machine.pull("/log1");
         let mut ended = false;

@@ -1,23 +1,23 @@
 //! Changed configurations that a node is to load while clients use the node.
 
-use super::life::{Life, Volume};
+use super::life::{NodeLife, SimVolume};
 use super::report::Class;
-use cache::Mode;
+use cache::CacheMode;
 use control::config::{Name, VolumeMode};
-use control::protocol::Request;
-use sim::Rng;
+use control::protocol::ControlRequest;
+use sim::SimRng;
 use std::rc::Rc;
 
 /// Draws the configurations. A later addition to a case has a random source of its own, so that
 /// each seed stays the same case.
 pub(super) struct Reloads {
-    life: Rc<Life>,
-    rng: Rng,
+    life: Rc<NodeLife>,
+    rng: SimRng,
 }
 
 impl Reloads {
-    pub(super) fn new(life: Rc<Life>) -> Reloads {
-        let rng = Rng::fork(life.scenario.seed, 700 + life.number);
+    pub(super) fn new(life: Rc<NodeLife>) -> Reloads {
+        let rng = SimRng::fork(life.scenario.seed, 700 + life.number);
         Reloads { life, rng }
     }
 
@@ -33,7 +33,7 @@ impl Reloads {
         let mut kept = |_: &_| self.rng.chance(0.8);
         config.volumes.retain(&mut kept);
         for volume in &mut config.volumes {
-            let mode = Mode::ALL[self.rng.below(Mode::ALL.len() as u64) as usize];
+            let mode = CacheMode::ALL[self.rng.below(CacheMode::ALL.len() as u64) as usize];
             volume.mode.value = VolumeMode::Cached(mode);
         }
         let spare = Name::new(&life.scenario.spare_pool_device).expect("a disk's name");
@@ -41,7 +41,7 @@ impl Reloads {
         devices.push(spare);
         devices.retain(|_| self.rng.chance(0.7));
         life.machine.write_configuration(config.clone());
-        match life.change(Request::Reload).await {
+        match life.change(ControlRequest::Reload).await {
             true => life.meet(Class::Reloaded),
             false => life.meet(Class::NotReloaded),
         }
@@ -63,7 +63,7 @@ impl Reloads {
     }
 
     /// A plain volume with its lost disk back, and opened again, serves without an error.
-    fn is_back(&self, volume: &Volume) {
+    fn is_back(&self, volume: &SimVolume) {
         let life = &self.life;
         let origin_lost = volume.is_excused() && volume.spec.tolerance == 0;
         if origin_lost && volume.number == 0 && life.away(volume) == 0 {

@@ -41,7 +41,7 @@ classes! {
 }
 
 /// The situations of a case.
-pub type Report = campaign::Report<Class>;
+pub type Report = campaign::CaseReport<Class>;
 
 /// The situations of many cases.
-pub type Totals = campaign::Totals<Class>;
+pub type Totals = campaign::CampaignTotals<Class>;

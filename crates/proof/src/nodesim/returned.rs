@@ -4,10 +4,10 @@
 use super::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
 use block::{Fua, Nanos};
 use control::check::check_alone;
-use node::Event;
+use node::NodeEvent;
 use shard::Local;
-use sim::{Outcome, Sim, SimDriver, World};
-use simnode::{Client, Direct, Machine, Running, SimPlatform, run_alone};
+use sim::{RunOutcome, SimDriver, SimHost, SimWorld};
+use simnode::{Direct, DirectClient, RunningNode, SimMachine, SimPlatform, run_alone};
 use std::cell::Cell;
 use std::rc::Rc;
 use writelog::Cleaning;
@@ -27,15 +27,15 @@ enum Away {
     OriginPulled,
 }
 
-struct Life {
+struct ReturnedLife {
     local: Local<SimDriver>,
-    client: Client,
+    client: DirectClient,
     /// The newest version of each of a few blocks that was acknowledged.
     acknowledged: [Cell<u8>; 8],
     version: Cell<u8>,
 }
 
-impl Life {
+impl ReturnedLife {
     async fn write(&self) -> bool {
         let env = self.local.env();
         let version = self.version.get() + 1;
@@ -73,7 +73,7 @@ impl Life {
 }
 
 async fn live(
-    machine: Rc<Machine>,
+    machine: Rc<SimMachine>,
     config: Rc<control::config::Config>,
     local: Local<SimDriver>,
     away: Away,
@@ -82,9 +82,9 @@ async fn live(
     timer.sleep(Nanos(1)).await;
     let frontend = Direct::new(local.env());
     let platform = SimPlatform::new(machine.clone(), local.clone());
-    let started = Running::start(&config, platform, frontend.clone()).await;
+    let started = RunningNode::start(&config, platform, frontend.clone()).await;
     let node = started.expect("a sound configuration");
-    let life = Life {
+    let life = ReturnedLife {
         local,
         client: frontend.client("db").expect("it is served"),
         acknowledged: Default::default(),
@@ -143,8 +143,8 @@ fn run(away: Away) {
     let limits = "max_lag = \"30s\"\ndirty_max = \"1MiB\"";
     let text = configuration("origin", Cleaning::Ordered, limits);
     let config = Rc::new(check_alone(&text[..], &[]).expect("a sound configuration"));
-    let mut world = World::new(7);
-    let machine = Machine::new(&mut world, &config, |device| {
+    let mut world = SimWorld::new(7);
+    let machine = SimMachine::new(&mut world, &config, |device| {
         let mib = match device.name.as_str() {
             "origin" => 1,
             "ssd" => 4,
@@ -153,15 +153,15 @@ fn run(away: Away) {
         Ok(disk(device.name.as_str(), mib, 100))
     });
     let machine = machine.expect("a sound world");
-    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    let mut sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
     let given = machine.clone();
     let (outcome, _) = run_alone(&mut sim, move |local| {
         live(given.clone(), config.clone(), local, away)
     });
-    assert_eq!(outcome, Outcome::Done, "{away:?}");
+    assert_eq!(outcome, RunOutcome::Done, "{away:?}");
     let again = machine.take_events().into_iter().any(|event| match event {
-        Event::LogReopened { .. } => away != Away::OriginPulled,
-        Event::OriginReopened { .. } => away == Away::OriginPulled,
+        NodeEvent::LogReopened { .. } => away != Away::OriginPulled,
+        NodeEvent::OriginReopened { .. } => away == Away::OriginPulled,
         _ => false,
     });
     assert!(again, "{away:?}: nothing was opened again");

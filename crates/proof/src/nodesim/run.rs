@@ -2,15 +2,18 @@
 
 use super::chaos;
 use super::client;
-use super::life::{Life, Volume};
+use super::life::{NodeLife, SimVolume};
 use super::report::{Class, Report};
-use super::scenario::{End, Scenario, TINY};
+use super::scenario::{NodeLifeEnd, NodeScenario, TINY};
 use block::{Geometry, Nanos, Sectors};
 use control::config::{Config, Name};
 use node::Before;
 use shard::Local;
-use sim::{Budget, DiskSpec, Effect, Ops, Outcome, Plan, Rng, Rule, Sim, SimDriver, When, World};
-use simnode::{Direct, Machine, Running, SimPlatform, create_array, run_alone};
+use sim::{
+    DiskSpec, FaultEffect, FaultPlan, FaultRule, OpFilter, RunBudget, RunOutcome, SimDriver,
+    SimHost, SimRng, SimWorld, When,
+};
+use simnode::{Direct, RunningNode, SimMachine, SimPlatform, create_array, run_alone};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -30,20 +33,20 @@ const RUN: u64 = 128;
 
 /// The state that all lives share.
 #[derive(Clone)]
-struct Outside {
-    scenario: Scenario,
+struct NodeOutside {
+    scenario: NodeScenario,
     config: Rc<Config>,
-    machine: Rc<Machine>,
-    volumes: Rc<Vec<Volume>>,
+    machine: Rc<SimMachine>,
+    volumes: Rc<Vec<SimVolume>>,
     report: Rc<RefCell<Report>>,
 }
 
 /// Runs the case of `seed`.
 pub fn run(seed: u64) -> Report {
-    let scenario = Scenario::new(seed);
+    let scenario = NodeScenario::new(seed);
     let config = Rc::new(scenario.config());
-    let mut world = World::new(seed);
-    let machine = Machine::new(&mut world, &config, |device| {
+    let mut world = SimWorld::new(seed);
+    let machine = SimMachine::new(&mut world, &config, |device| {
         let name = device.name.as_str();
         let size = match name {
             TINY => TINY_DISK,
@@ -54,18 +57,18 @@ pub fn run(seed: u64) -> Report {
     let machine = machine.expect("a sound world");
     let specs = scenario.volumes.iter().cloned().zip(scenario.models());
     let volumes = specs.enumerate();
-    let volumes = volumes.map(|(number, (spec, model))| Volume::new(number, spec, model));
-    let outside = Outside {
+    let volumes = volumes.map(|(number, (spec, model))| SimVolume::new(number, spec, model));
+    let outside = NodeOutside {
         volumes: Rc::new(volumes.collect()),
         report: Rc::default(),
         scenario,
         config,
         machine,
     };
-    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
-    sim.set_budget(Budget {
+    let mut sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
+    sim.set_budget(RunBudget {
         time_max: CASE_MAX,
-        ..Budget::default()
+        ..RunBudget::default()
     });
     let making = outside.clone();
     drive(&mut sim, &outside, async move |local| {
@@ -92,8 +95,8 @@ pub fn run(seed: u64) -> Report {
 
 /// Runs a boot. Returns true if a loss of power ended the boot.
 fn drive<F: Future<Output = ()> + 'static>(
-    sim: &mut Sim,
-    outside: &Outside,
+    sim: &mut SimHost,
+    outside: &NodeOutside,
     work: impl FnOnce(Local<SimDriver>) -> F + 'static,
 ) -> bool {
     if outside.report.borrow().violation.is_some() {
@@ -101,8 +104,8 @@ fn drive<F: Future<Output = ()> + 'static>(
     }
     let (outcome, _) = run_alone(sim, work);
     match outcome {
-        Outcome::Done => false,
-        Outcome::PowerCut => true,
+        RunOutcome::Done => false,
+        RunOutcome::PowerCut => true,
         other => {
             let what = format!("it does not end: {other:?}");
             outside.report.borrow_mut().violate(what);
@@ -112,32 +115,32 @@ fn drive<F: Future<Output = ()> + 'static>(
 }
 
 /// Some disks take longer now and then.
-fn slow_down(sim: &mut Sim, outside: &Outside, number: u64) {
-    let mut rng = Rng::fork(outside.scenario.seed, 50 + number);
+fn slow_down(sim: &mut SimHost, outside: &NodeOutside, number: u64) {
+    let mut rng = SimRng::fork(outside.scenario.seed, 50 + number);
     let mut rules = Vec::new();
     for device in &outside.config.devices {
         if rng.chance(0.3) {
-            rules.push(Rule {
+            rules.push(FaultRule {
                 disk: outside
                     .machine
                     .target(&super::scenario::path(device.name.as_str())),
-                ops: Ops::All,
+                ops: OpFilter::All,
                 within: None,
                 when: When::Chance(0.02),
-                effect: Effect::Delay(Nanos(rng.between(1_000_000, 400_000_000))),
+                effect: FaultEffect::Delay(Nanos(rng.between(1_000_000, 400_000_000))),
             });
         }
     }
-    let plan = Plan {
+    let plan = FaultPlan {
         rules,
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     sim.world_mut().set_plan(plan).expect("a sound plan");
     outside.report.borrow_mut().meet(Class::Slow);
 }
 
 /// Makes the arrays.
-async fn make(outside: &Outside, local: Local<SimDriver>) {
+async fn make(outside: &NodeOutside, local: Local<SimDriver>) {
     let platform = SimPlatform::new(outside.machine.clone(), local);
     for array in &outside.scenario.arrays {
         let name = Name::new(array).expect("a sound name");
@@ -154,11 +157,15 @@ async fn make(outside: &Outside, local: Local<SimDriver>) {
 }
 
 /// Starts a node and its observers.
-async fn start(outside: &Outside, local: &Local<SimDriver>, number: u64) -> Option<Rc<Life>> {
+async fn start(
+    outside: &NodeOutside,
+    local: &Local<SimDriver>,
+    number: u64,
+) -> Option<Rc<NodeLife>> {
     let env = local.env();
     let frontend = Direct::new(env.clone());
     let platform = SimPlatform::new(outside.machine.clone(), local.clone());
-    let started = Running::start(&outside.config, platform, frontend.clone()).await;
+    let started = RunningNode::start(&outside.config, platform, frontend.clone()).await;
     let node = match started {
         Ok(node) => node,
         Err(error) => {
@@ -167,7 +174,7 @@ async fn start(outside: &Outside, local: &Local<SimDriver>, number: u64) -> Opti
             return None;
         }
     };
-    Some(Rc::new(Life {
+    Some(Rc::new(NodeLife {
         number,
         scenario: outside.scenario.clone(),
         env,
@@ -180,7 +187,13 @@ async fn start(outside: &Outside, local: &Local<SimDriver>, number: u64) -> Opti
     }))
 }
 
-async fn live(outside: &Outside, local: Local<SimDriver>, number: u64, end: End, span: Nanos) {
+async fn live(
+    outside: &NodeOutside,
+    local: Local<SimDriver>,
+    number: u64,
+    end: NodeLifeEnd,
+    span: Nanos,
+) {
     let free = local.env().pool.free_bytes();
     for volume in outside.volumes.iter() {
         let away = volume.spec.disks.iter();
@@ -191,7 +204,7 @@ async fn live(outside: &Outside, local: Local<SimDriver>, number: u64, end: End,
             volume.mend();
         }
     }
-    if end == End::Cut {
+    if end == NodeLifeEnd::Cut {
         // The power may go while the node starts, too.
         let (machine, timer) = (outside.machine.clone(), local.env().timer);
         local.env().spawn.spawn(async move {
@@ -203,9 +216,9 @@ async fn live(outside: &Outside, local: Local<SimDriver>, number: u64, end: End,
         return;
     };
     life.meet(match end {
-        End::Stop => Class::Stop,
-        End::Kill => Class::Kill,
-        End::Cut => Class::Cut,
+        NodeLifeEnd::Stop => Class::Stop,
+        NodeLifeEnd::Kill => Class::Kill,
+        NodeLifeEnd::Cut => Class::Cut,
     });
     for volume in 0..life.volumes.len() {
         for client in 0..life.scenario.clients {
@@ -217,17 +230,17 @@ async fn live(outside: &Outside, local: Local<SimDriver>, number: u64, end: End,
     life.env.spawn.spawn(chaos::work(life.clone()));
     life.env.timer.sleep(span).await;
     match end {
-        End::Cut => life.env.timer.sleep(Nanos::from_secs(1)).await,
-        End::Kill => {
+        NodeLifeEnd::Cut => life.env.timer.sleep(Nanos::from_secs(1)).await,
+        NodeLifeEnd::Kill => {
             life.forget_unseen().await;
             life.over.set(true);
         }
-        End::Stop => stop(life, &local, free).await,
+        NodeLifeEnd::Stop => stop(life, &local, free).await,
     }
 }
 
 /// Ends a node in order. Nothing of the node may remain.
-async fn stop(life: Rc<Life>, local: &Local<SimDriver>, free: usize) {
+async fn stop(life: Rc<NodeLife>, local: &Local<SimDriver>, free: usize) {
     life.over.set(true);
     // The node names an origin that may have lost writes, and the next life shows the loss.
     let _ = life.node.stop().await;
@@ -264,7 +277,7 @@ async fn stop(life: Rc<Life>, local: &Local<SimDriver>, free: usize) {
 }
 
 /// Checks that, with all lost disks back, everything is served and every byte is right.
-async fn last(outside: &Outside, local: Local<SimDriver>, number: u64) {
+async fn last(outside: &NodeOutside, local: Local<SimDriver>, number: u64) {
     let free = local.env().pool.free_bytes();
     outside.machine.repair();
     // The world learns of the repair once this shard pauses.
@@ -275,7 +288,7 @@ async fn last(outside: &Outside, local: Local<SimDriver>, number: u64) {
     let timer = life.env.timer.clone();
     let end = timer.now() + SETTLE_MAX;
     let settled = async || {
-        let served = |volume: &Volume| life.frontend.client(&volume.spec.name).is_some();
+        let served = |volume: &SimVolume| life.frontend.client(&volume.spec.name).is_some();
         life.volumes.iter().all(served) && life.is_whole().await
     };
     while !settled().await && timer.now() < end {

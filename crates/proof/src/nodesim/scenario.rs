@@ -1,10 +1,10 @@
 //! The parts of a case: a configuration, and the end of each life of its node.
 
-use crate::raidsim::Model;
+use crate::raidsim::ArrayModel;
 use block::Nanos;
 use control::check::check_alone;
 use control::config::Config;
-use sim::Rng;
+use sim::SimRng;
 
 /// The directory that every disk of a case is in.
 const DIRECTORY: &str = "/simulated";
@@ -16,7 +16,7 @@ pub(super) const VOLUME_KIB: u64 = 256;
 
 /// The end of a life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub(super) enum NodeLifeEnd {
     /// In order.
     Stop,
     /// The process is gone; the content of disks stays.
@@ -39,7 +39,7 @@ pub(super) struct Spec {
 
 /// A case.
 #[derive(Clone, Debug)]
-pub(super) struct Scenario {
+pub(super) struct NodeScenario {
     pub seed: u64,
     pub text: String,
     pub volumes: Vec<Spec>,
@@ -52,7 +52,7 @@ pub(super) struct Scenario {
     pub several: bool,
     /// Disks that answer slowly now and then.
     pub slow: bool,
-    pub lives: Vec<(End, Nanos)>,
+    pub lives: Vec<(NodeLifeEnd, Nanos)>,
     pub clients: u64,
     pub array_in_pool: bool,
     pub nested: bool,
@@ -74,10 +74,10 @@ fn array(text: &mut String, name: &str, level: &str, members: &[String]) {
     );
 }
 
-impl Scenario {
+impl NodeScenario {
     /// The case of `seed`.
-    pub fn new(seed: u64) -> Scenario {
-        let mut rng = Rng::fork(seed, 1);
+    pub fn new(seed: u64) -> NodeScenario {
+        let mut rng = SimRng::fork(seed, 1);
         let mut text = format!("[[listen]]\nunix = \"{DIRECTORY}/nbd\"\n");
         text += "[daemon]\ngrace = \"2s\"\nstop = \"20s\"\n";
         let mut disks: Vec<String> = ["o0", "p0", "p1", "p2"].map(String::from).to_vec();
@@ -86,7 +86,7 @@ impl Scenario {
         let members: Vec<String> = (0..count).map(|n| format!("m{n}")).collect();
         disks.extend(members.iter().cloned());
         // A later addition has a random source of its own, so that each seed stays the same case.
-        let mistakes = Rng::fork(seed, 2).chance(0.3);
+        let mistakes = SimRng::fork(seed, 2).chance(0.3);
         if mistakes {
             disks.extend([UNUSED, TINY].map(String::from));
         }
@@ -144,12 +144,12 @@ impl Scenario {
                 section,
             });
         }
-        let ends = [End::Stop, End::Kill, End::Cut];
+        let ends = [NodeLifeEnd::Stop, NodeLifeEnd::Kill, NodeLifeEnd::Cut];
         let lives = (0..rng.between(1, 3)).map(|_| {
             let end = ends[rng.below(3) as usize];
             (end, Nanos(rng.between(500_000_000, 6_000_000_000)))
         });
-        Scenario {
+        NodeScenario {
             seed,
             lives: lives.collect(),
             text,
@@ -163,7 +163,7 @@ impl Scenario {
             array_in_pool,
             nested,
             mistakes,
-            reloads: Rng::fork(seed, 3).chance(0.3),
+            reloads: SimRng::fork(seed, 3).chance(0.3),
         }
     }
 
@@ -176,8 +176,11 @@ impl Scenario {
     }
 
     /// A model for each volume.
-    pub fn models(&self) -> Vec<Model> {
+    pub fn models(&self) -> Vec<ArrayModel> {
         let sectors = (VOLUME_KIB << 10) / block::SECTOR_BYTES;
-        self.volumes.iter().map(|_| Model::new(sectors)).collect()
+        self.volumes
+            .iter()
+            .map(|_| ArrayModel::new(sectors))
+            .collect()
     }
 }

@@ -2,8 +2,8 @@
 //! of answers alone decides the content of a place.
 
 use super::report::{Class, Report};
-use block::{Extent, Fua, Kind, Lba, Nanos, Request, SECTOR_BYTES, Sectors};
-use sim::{Asked, Client, Rng};
+use block::{Extent, Fua, IoErrorKind, Lba, Nanos, Request, SECTOR_BYTES, Sectors};
+use sim::{PortClient, PortRequest, SimRng};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,37 +13,37 @@ pub(super) const PLACE: Sectors = Sectors(16);
 
 /// The content that a place may have.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Content {
+pub(super) enum PlaceContent {
     Bytes(Vec<u8>),
     /// A change failed, or the bytes were discarded: any bytes, until the next write.
     Anything,
 }
 
 /// The clients of one port over all lives of its servers.
-pub(super) struct Clients {
-    rng: Rng,
+pub(super) struct PortSimClients {
+    rng: SimRng,
     /// Requests in flight at most.
     depth: usize,
     /// Requests that are yet to be made.
     left: u64,
     next: u64,
-    pub places: Vec<Content>,
-    open: BTreeMap<u64, (usize, Asked)>,
+    pub places: Vec<PlaceContent>,
+    open: BTreeMap<u64, (usize, PortRequest)>,
     pub report: Report,
 }
 
 /// The world's handle on the clients.
 #[derive(Clone)]
-pub(super) struct Shared(pub Rc<RefCell<Clients>>);
+pub(super) struct PortSimShared(pub Rc<RefCell<PortSimClients>>);
 
-impl Clients {
-    pub fn new(mut rng: Rng, places: usize, requests: u64) -> Clients {
-        Clients {
+impl PortSimClients {
+    pub fn new(mut rng: SimRng, places: usize, requests: u64) -> PortSimClients {
+        PortSimClients {
             depth: 1 + rng.below(24) as usize,
             rng,
             left: requests,
             next: 0,
-            places: vec![Content::Bytes(vec![0; PLACE.bytes() as usize]); places],
+            places: vec![PlaceContent::Bytes(vec![0; PLACE.bytes() as usize]); places],
             open: BTreeMap::new(),
             report: Report::default(),
         }
@@ -59,7 +59,7 @@ impl Clients {
         self.open.len()
     }
 
-    fn draw(&mut self) -> Option<Asked> {
+    fn draw(&mut self) -> Option<PortRequest> {
         if self.left == 0 || self.open.len() >= self.depth {
             return None;
         }
@@ -91,7 +91,7 @@ impl Clients {
         };
         self.left -= 1;
         self.next += 1;
-        let asked = Asked {
+        let asked = PortRequest {
             id: self.next,
             request,
             data,
@@ -101,7 +101,7 @@ impl Clients {
         Some(asked)
     }
 
-    fn answered(&mut self, id: u64, result: Result<(), Kind>, data: &[u8]) {
+    fn answered(&mut self, id: u64, result: Result<(), IoErrorKind>, data: &[u8]) {
         let Some((place, asked)) = self.open.remove(&id) else {
             let what = format!("request {id} is answered twice, or was never asked");
             return self.report.violate(what);
@@ -120,13 +120,13 @@ impl Clients {
         if result.is_err() {
             self.report.meet(Class::Failed);
             if !matches!(asked.request, Request::Read(_)) {
-                *content = Content::Anything;
+                *content = PlaceContent::Anything;
             }
             return;
         }
         match asked.request {
             Request::Read(_) => {
-                if let Content::Bytes(bytes) = content
+                if let PlaceContent::Bytes(bytes) = content
                     && bytes[range] != *data
                 {
                     let what = format!("request {id}, {:?}, has wrong bytes", asked.request);
@@ -134,27 +134,27 @@ impl Clients {
                 }
             }
             Request::Write(..) if range.len() == PLACE.bytes() as usize => {
-                *content = Content::Bytes(asked.data);
+                *content = PlaceContent::Bytes(asked.data);
             }
             Request::Write(..) | Request::Zero(_) => {
-                if let Content::Bytes(bytes) = content {
+                if let PlaceContent::Bytes(bytes) = content {
                     match asked.data.is_empty() {
                         true => bytes[range].fill(0),
                         false => bytes[range].copy_from_slice(&asked.data),
                     }
                 }
             }
-            _ => *content = Content::Anything,
+            _ => *content = PlaceContent::Anything,
         }
     }
 }
 
-impl Client for Shared {
-    fn ask(&mut self, _now: Nanos) -> Option<Asked> {
+impl PortClient for PortSimShared {
+    fn ask(&mut self, _now: Nanos) -> Option<PortRequest> {
         self.0.borrow_mut().draw()
     }
 
-    fn answered(&mut self, id: u64, result: Result<(), Kind>, data: Vec<u8>) {
+    fn answered(&mut self, id: u64, result: Result<(), IoErrorKind>, data: Vec<u8>) {
         self.0.borrow_mut().answered(id, result, &data);
     }
 }

@@ -12,12 +12,12 @@ mod client;
 mod report;
 mod run;
 
-pub use crate::campaign::Request;
+pub use crate::campaign::CampaignRequest;
 pub use report::{Class, Report, Totals};
 pub use run::run;
 
 /// Runs a campaign and prints its report. The error describes the failure.
-pub fn command(request: &Request) -> Result<(), String> {
+pub fn command(request: &CampaignRequest) -> Result<(), String> {
     crate::campaign::command(request, run, replay)
 }
 

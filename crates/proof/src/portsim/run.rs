@@ -1,13 +1,13 @@
 //! Runs a case: the lives of its servers one after the other, and the final checks.
 
-use super::client::{Clients, Content, PLACE, Shared};
+use super::client::{PLACE, PlaceContent, PortSimClients, PortSimShared};
 use super::report::{Class, Report};
 use block::{Gate, Geometry, Nanos, Sectors, TargetId};
-use port::{Options, Server};
+use port::{Options, PortServer};
 use shard::Local;
 use sim::{
-    Budget, DiskSpec, Effect, Ops, Outcome, Plan, PortSpec, Rng, Rule, Service, Sim, SimDriver,
-    Span, When, World,
+    DiskSpec, FaultEffect, FaultPlan, FaultRule, OpFilter, PortSpec, RunBudget, RunOutcome,
+    ServiceSpan, ServiceTime, SimDriver, SimHost, SimRng, SimWorld, When,
 };
 use simnode::run_alone;
 use std::cell::RefCell;
@@ -24,7 +24,7 @@ const GRACE: Nanos = Nanos::from_secs(60);
 
 /// The end of a life.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum PortLifeEnd {
     Kill,
     Stop,
     /// All requests are answered.
@@ -33,70 +33,81 @@ enum End {
 
 /// Runs the case of `seed`.
 pub fn run(seed: u64) -> Report {
-    let mut rng = Rng::fork(seed, 1);
+    let mut rng = SimRng::fork(seed, 1);
     let places = 1 + rng.below(48);
-    let clients = Clients::new(Rng::fork(seed, 2), places as usize, 20 + rng.below(300));
+    let clients = PortSimClients::new(SimRng::fork(seed, 2), places as usize, 20 + rng.below(300));
     let clients = Rc::new(RefCell::new(clients));
-    let mut world = World::new(seed);
+    let mut world = SimWorld::new(seed);
     let size = Sectors(places * PLACE.0);
     let mut spec = DiskSpec::new(Geometry::new("disk", size, Sectors(1)));
-    spec.service = Service::uniform(Span {
+    spec.service = ServiceTime::uniform(ServiceSpan {
         min: Nanos::from_micros(1),
         max: Nanos::from_micros(1 + rng.below(400)),
     });
     let disk = world.add_disk(spec).expect("a sound disk");
     let mut rules = Vec::new();
     if rng.chance(0.3) {
-        rules.push(rule(disk, 0.01, Effect::Fail(block::Kind::Media)));
+        rules.push(rule(
+            disk,
+            0.01,
+            FaultEffect::Fail(block::IoErrorKind::Media),
+        ));
     }
     if rng.chance(0.5) {
         // Long enough for another server to begin meanwhile.
         let late = Nanos(rng.between(1_000_000, 10_000_000));
-        rules.push(rule(disk, 0.05, Effect::Delay(late)));
+        rules.push(rule(disk, 0.05, FaultEffect::Delay(late)));
     }
-    let plan = Plan {
+    let plan = FaultPlan {
         rules,
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     world.set_plan(plan).expect("a sound plan");
     let tags = 1 + rng.below(16) as u16;
-    let latency = Span {
+    let latency = ServiceSpan {
         min: Nanos::from_micros(1),
         max: Nanos::from_micros(1 + rng.below(60)),
     };
-    let client = Box::new(Shared(clients.clone()));
+    let client = Box::new(PortSimShared(clients.clone()));
     let spec = PortSpec {
         tags,
         latency,
         client,
     };
     let target = world.add_port(spec).expect("a sound port");
-    let mut sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
-    sim.set_budget(Budget {
+    let mut sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
+    sim.set_budget(RunBudget {
         time_max: CASE_MAX,
-        ..Budget::default()
+        ..RunBudget::default()
     });
     let lives = rng.below(6);
     for _ in 0..lives {
         let end = if rng.chance(0.7) {
-            End::Kill
+            PortLifeEnd::Kill
         } else {
-            End::Stop
+            PortLifeEnd::Stop
         };
         let span = Nanos(rng.between(1_000, 4_000_000));
         drive(&mut sim, &clients, disk, target, end, span);
     }
-    drive(&mut sim, &clients, disk, target, End::Done, Nanos::MAX);
+    drive(
+        &mut sim,
+        &clients,
+        disk,
+        target,
+        PortLifeEnd::Done,
+        Nanos::MAX,
+    );
     compare(&sim, disk, &mut clients.borrow_mut());
     let mut clients = clients.borrow_mut();
     std::mem::take(&mut clients.report)
 }
 
 /// A fault that strikes requests of the disk now and then.
-fn rule(disk: TargetId, chance: f64, effect: Effect) -> Rule {
-    Rule {
+fn rule(disk: TargetId, chance: f64, effect: FaultEffect) -> FaultRule {
+    FaultRule {
         disk,
-        ops: Ops::All,
+        ops: OpFilter::All,
         within: None,
         when: When::Chance(chance),
         effect,
@@ -105,11 +116,11 @@ fn rule(disk: TargetId, chance: f64, effect: Effect) -> Rule {
 
 /// Runs one server, to its end or to the end of all requests.
 fn drive(
-    sim: &mut Sim,
-    clients: &Rc<RefCell<Clients>>,
+    sim: &mut SimHost,
+    clients: &Rc<RefCell<PortSimClients>>,
     disk: TargetId,
     target: TargetId,
-    end: End,
+    end: PortLifeEnd,
     span: Nanos,
 ) {
     if clients.borrow().is_done() {
@@ -120,7 +131,7 @@ fn drive(
         live(local, served, disk, target, end, span)
     });
     let mut clients = clients.borrow_mut();
-    if outcome != Outcome::Done {
+    if outcome != RunOutcome::Done {
         let open = clients.open();
         let what = format!("{open} requests are never answered: {outcome:?}");
         clients.report.violate(what);
@@ -129,10 +140,10 @@ fn drive(
 
 async fn live(
     local: Local<SimDriver>,
-    clients: Rc<RefCell<Clients>>,
+    clients: Rc<RefCell<PortSimClients>>,
     disk: TargetId,
     target: TargetId,
-    end: End,
+    end: PortLifeEnd,
     span: Nanos,
 ) {
     let env = local.env();
@@ -143,7 +154,7 @@ async fn live(
         // Few enough that requests wait for memory.
         memory_bytes_max: 64 << 10,
     };
-    let server = Server::begin(port, Gate::new(device, env.clone()), options, env.clone());
+    let server = PortServer::begin(port, Gate::new(device, env.clone()), options, env.clone());
     let until = Nanos(env.timer.now().0.saturating_add(span.0));
     while !clients.borrow().is_done() && env.timer.now() < until {
         env.timer.sleep(TICK).await;
@@ -155,7 +166,7 @@ async fn live(
         return;
     }
     match end {
-        End::Stop => {
+        PortLifeEnd::Stop => {
             let answered = server.stop(GRACE).await;
             let mut clients = clients.borrow_mut();
             clients.report.meet(Class::Stop);
@@ -175,12 +186,12 @@ async fn live(
 }
 
 /// Checks that the acknowledged bytes are on the disk.
-fn compare(sim: &Sim, disk: TargetId, clients: &mut Clients) {
+fn compare(sim: &SimHost, disk: TargetId, clients: &mut PortSimClients) {
     let mut found = vec![0; PLACE.bytes() as usize];
     for (number, content) in (0_u64..).zip(clients.places.clone()) {
         sim.world()
             .peek(disk, block::Lba(number * PLACE.0), &mut found);
-        if let Content::Bytes(bytes) = content
+        if let PlaceContent::Bytes(bytes) = content
             && bytes != found
         {
             let what = format!("place {number} is not on the disk as it was answered");

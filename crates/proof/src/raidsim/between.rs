@@ -1,15 +1,15 @@
 //! Events of an array that does not run: power is lost, with or without a member, members change
 //! their shape, bits flip.
 
-use super::life::Outside;
+use super::life::ArrayOutside;
 use super::report::Class;
-use super::trouble::{self, Trouble};
+use super::trouble::{self, ArrayTrouble};
 use block::{Extent, Lba, Sectors};
-use sim::{Class as Fault, Domain, Rng, Sim};
+use sim::{Domain, FaultClass as Fault, SimHost, SimRng};
 use std::rc::Rc;
 
 /// The power is gone: counts the situations that the loss met, and may take a member too.
-pub(super) fn after_cut(outside: &Rc<Outside>, twice: bool) {
+pub(super) fn after_cut(outside: &Rc<ArrayOutside>, twice: bool) {
     let width = outside.refusals.count.get().min(1) * outside.stripe.get();
     outside.model.borrow_mut().cut(width);
     outside.refusals.cut();
@@ -42,7 +42,7 @@ pub(super) fn after_cut(outside: &Rc<Outside>, twice: bool) {
     }
     // Hung members answer again. Disks lost within an array are back, and so are members that an
     // array cannot do without.
-    let hung = outside.scenario.trouble == Trouble::Hangs;
+    let hung = outside.scenario.trouble == ArrayTrouble::Hangs;
     let several = outside.dead.borrow().len() > 1;
     if hung || several || outside.is_nested() {
         let dead = outside.dead.borrow().clone();
@@ -54,7 +54,7 @@ pub(super) fn after_cut(outside: &Rc<Outside>, twice: bool) {
     lose_or_give_back(outside);
 }
 
-fn lose_or_give_back(outside: &Rc<Outside>) {
+fn lose_or_give_back(outside: &Rc<ArrayOutside>) {
     let mut rng = outside.rng.borrow_mut();
     let dead = outside.dead.borrow().iter().next().copied();
     if dead.is_some_and(|dead| Some(dead) != outside.reshaped.get())
@@ -75,13 +75,13 @@ fn lose_or_give_back(outside: &Rc<Outside>) {
 }
 
 /// Applies the events of members that are at rest before life `number` begins.
-pub(super) fn befall(sim: &mut Sim, outside: &Rc<Outside>, number: u64) {
-    let rng = &mut Rng::fork(outside.scenario.seed, 5000 + number);
+pub(super) fn befall(sim: &mut SimHost, outside: &Rc<ArrayOutside>, number: u64) {
+    let rng = &mut SimRng::fork(outside.scenario.seed, 5000 + number);
     match outside.scenario.trouble {
-        Trouble::Rots if number > 0 => rot(sim, outside, rng),
-        Trouble::Idles if number > 0 && rng.chance(0.4) => rot(sim, outside, rng),
-        Trouble::Reshapes => reshape(sim, outside, rng, number),
-        Trouble::Images => {
+        ArrayTrouble::Rots if number > 0 => rot(sim, outside, rng),
+        ArrayTrouble::Idles if number > 0 && rng.chance(0.4) => rot(sim, outside, rng),
+        ArrayTrouble::Reshapes => reshape(sim, outside, rng, number),
+        ArrayTrouble::Images => {
             if let Some((unit, own)) = outside.copied.take() {
                 outside.media[unit].restore(&own);
             }
@@ -93,7 +93,7 @@ pub(super) fn befall(sim: &mut Sim, outside: &Rc<Outside>, number: u64) {
                 outside.meet(Class::StartImage);
             }
         }
-        Trouble::Hangs
+        ArrayTrouble::Hangs
             if outside.sound.get()
                 && number > 0
                 && rng.chance(0.3)
@@ -110,7 +110,7 @@ pub(super) fn befall(sim: &mut Sim, outside: &Rc<Outside>, number: u64) {
 }
 
 /// Flips bits of one place of metadata, on a member that is not the only one.
-fn rot(sim: &mut Sim, outside: &Outside, rng: &mut Rng) {
+fn rot(sim: &mut SimHost, outside: &ArrayOutside, rng: &mut SimRng) {
     let unit = rng.below(outside.scenario.members as u64) as usize;
     let mut place = trouble::metadata(rng, outside.data_at.get());
     if let Some(stale) = outside.stale.take() {
@@ -133,7 +133,7 @@ fn rot(sim: &mut Sim, outside: &Outside, rng: &mut Rng) {
         }
     } else if !outside.sound.get() {
         return;
-    } else if outside.scenario.trouble == Trouble::Rots && rng.chance(0.4) {
+    } else if outside.scenario.trouble == ArrayTrouble::Rots && rng.chance(0.4) {
         return noise(outside, rng, unit);
     }
     let at = Lba(place.start.0 + rng.below(place.len.0));
@@ -147,14 +147,14 @@ fn rot(sim: &mut Sim, outside: &Outside, rng: &mut Rng) {
 }
 
 /// Leaves nothing on a unit that identifies the unit.
-pub(super) fn blank(outside: &Outside, unit: usize) {
+pub(super) fn blank(outside: &ArrayOutside, unit: usize) {
     let metadata = vec![0; outside.data_at.get() as usize * 512];
     outside.media[unit].write(Lba::ZERO, &metadata);
     outside.rotten.set(true);
 }
 
 /// Puts noise over one superblock of a unit, or over all of its first sectors.
-fn noise(outside: &Outside, rng: &mut Rng, unit: usize) {
+fn noise(outside: &ArrayOutside, rng: &mut SimRng, unit: usize) {
     let (from, to) = match rng.below(4) {
         0 => (0, 8),
         1 => (8, 16),
@@ -172,8 +172,8 @@ fn noise(outside: &Outside, rng: &mut Rng, unit: usize) {
 }
 
 /// Has a member answer with another shape, for one life.
-fn reshape(sim: &mut Sim, outside: &Outside, rng: &mut Rng, number: u64) {
-    let shape = |sim: &mut Sim, unit: usize, sectors: Sectors, block: Sectors| {
+fn reshape(sim: &mut SimHost, outside: &ArrayOutside, rng: &mut SimRng, number: u64) {
+    let shape = |sim: &mut SimHost, unit: usize, sectors: Sectors, block: Sectors| {
         let target = outside.units[unit].targets[0];
         sim.world_mut().reshape(target, sectors, block);
     };
@@ -204,7 +204,7 @@ fn reshape(sim: &mut Sim, outside: &Outside, rng: &mut Rng, number: u64) {
 }
 
 /// Counts the faults that struck since the first `seen`. Returns the number of all faults so far.
-pub(super) fn count(sim: &Sim, outside: &Outside, seen: usize) -> usize {
+pub(super) fn count(sim: &SimHost, outside: &ArrayOutside, seen: usize) -> usize {
     let world = sim.world();
     let landed = world.tally().landed();
     let trouble = outside.scenario.trouble;
@@ -218,10 +218,10 @@ pub(super) fn count(sim: &Sim, outside: &Outside, seen: usize) -> usize {
         let its = fault.target == victim;
         let class = match (fault.class, trouble) {
             (Fault::CutSpoiled, _) => Class::Spoiled,
-            (Fault::LatentSector, Trouble::Metadata) if meta && its => Class::MetadataLost,
-            (Fault::Error, Trouble::Metadata) if meta && its => Class::MetadataError,
+            (Fault::LatentSector, ArrayTrouble::Metadata) if meta && its => Class::MetadataLost,
+            (Fault::Error, ArrayTrouble::Metadata) if meta && its => Class::MetadataError,
             (Fault::Error, _) if outside.scenario.discards => Class::DiscardRefused,
-            (Fault::Delay, Trouble::Hangs) if its => Class::SlowDevice,
+            (Fault::Delay, ArrayTrouble::Hangs) if its => Class::SlowDevice,
             _ => continue,
         };
         outside.meet(class);

@@ -3,13 +3,13 @@
 //!
 //! Not here: trouble of a few scenarios only (`strikes`).
 
-use super::life::Life;
+use super::life::ArrayLife;
 use super::refuse::ANYWHERE;
 use super::report::Class;
-use super::trouble::Trouble;
-use block::{Extent, Kind, Lba, Nanos, Sectors};
+use super::trouble::ArrayTrouble;
+use block::{Extent, IoErrorKind, Lba, Nanos, Sectors};
 use raid::{MemberState, Scrubbed};
-use sim::Rng;
+use sim::SimRng;
 use std::rc::Rc;
 
 /// The ends of a member's superblocks, and of its write-intent bitmap.
@@ -25,21 +25,21 @@ const PATIENT_TRIES: u32 = 20;
 /// Time by which a member's return succeeds or fails, whatever does not answer.
 const ADD_MAX: Nanos = Nanos::from_secs(20);
 
-pub(crate) struct Chaos {
-    pub(super) life: Rc<Life>,
-    rng: Rng,
+pub(crate) struct ArrayChaos {
+    pub(super) life: Rc<ArrayLife>,
+    rng: SimRng,
     /// A random source of its own, so that seeds without refusals stay as they are.
-    refusing: Rng,
-    cutting: Rng,
-    pub(super) striking: Rng,
+    refusing: SimRng,
+    cutting: SimRng,
+    pub(super) striking: SimRng,
     /// Number of times that too many members were lost in this life.
     pub(super) falls: u64,
 }
 
-impl Chaos {
-    pub(crate) fn new(life: Rc<Life>) -> Chaos {
-        let fork = |n| Rng::fork(life.scenario.seed, n + life.number);
-        Chaos {
+impl ArrayChaos {
+    pub(crate) fn new(life: Rc<ArrayLife>) -> ArrayChaos {
+        let fork = |n| SimRng::fork(life.scenario.seed, n + life.number);
+        ArrayChaos {
             rng: fork(500),
             refusing: fork(700),
             cutting: fork(1000),
@@ -94,7 +94,7 @@ impl Chaos {
         let missing = report.members.iter().any(missing);
         let writes = self.refusing.between(1, 3);
         let span = match self.life.scenario.trouble {
-            Trouble::Records => self.refuse_metadata(disk, writes).await,
+            ArrayTrouble::Records => self.refuse_metadata(disk, writes).await,
             _ => {
                 self.life.refuse(disk, writes, ANYWHERE, 0);
                 Nanos(self.refusing.between(50_000, 5_000_000))
@@ -173,7 +173,7 @@ impl Chaos {
     pub(super) async fn give(&mut self, unit: usize) -> bool {
         let mut last = None;
         for tries in 0..TRIES {
-            if tries == PATIENT_TRIES && self.life.scenario.trouble == Trouble::Hangs {
+            if tries == PATIENT_TRIES && self.life.scenario.trouble == ArrayTrouble::Hangs {
                 // An administrator mends the members that keep the unit from returning.
                 self.life.release_present();
             }
@@ -193,14 +193,14 @@ impl Chaos {
             let error = match added {
                 Ok(()) => return true,
                 // A spare that is just taking a place is busy.
-                Err(error) if error.kind() == Kind::Busy => return false,
+                Err(error) if error.kind() == IoErrorKind::Busy => return false,
                 Err(error) => error,
             };
             self.life.hear(&error);
             // The unit's metadata cannot be read now and then, or the unit answers slowly.
             let passing = matches!(
                 self.life.scenario.trouble,
-                Trouble::Metadata | Trouble::Hangs | Trouble::Spoils
+                ArrayTrouble::Metadata | ArrayTrouble::Hangs | ArrayTrouble::Spoils
             );
             last = Some(error);
             if !passing || self.life.fallen.get() {
@@ -222,7 +222,7 @@ impl Chaos {
     /// True if a member that is being filled may be lost. The loss of a serving member's copy would
     /// cost nothing, but the loss of the serving member would.
     fn may_lose(&self) -> bool {
-        self.life.scenario.losses || self.life.scenario.trouble != Trouble::Replaces
+        self.life.scenario.losses || self.life.scenario.trouble != ArrayTrouble::Replaces
     }
 
     async fn unplug(&mut self) {
@@ -255,7 +255,7 @@ impl Chaos {
         if let Err(error) = self.life.array.fail(role).await {
             self.life.hear(&error);
             // Another member was evicted since: this one has to answer.
-            if self.life.scenario.trouble == Trouble::Hangs {
+            if self.life.scenario.trouble == ArrayTrouble::Hangs {
                 return self.life.revive(unit);
             }
             self.life

@@ -1,20 +1,20 @@
 //! A client: one operation after another through the array's gate, each checked
 //! against the model.
 
-use super::life::Life;
+use super::life::ArrayLife;
 use super::report::Class;
-use super::trouble::Trouble;
+use super::trouble::ArrayTrouble;
 use crate::stamp::{self, ANYTHING, ZERO};
-use block::{Fua, IoError, Kind, Nanos, Pool, SECTOR_BYTES};
+use block::{Fua, IoError, IoErrorKind, Nanos, Pool, SECTOR_BYTES};
 use raid::Level;
-use sim::Rng;
+use sim::SimRng;
 use std::ops::Range;
 use std::rc::Rc;
 
 /// Client `number` does its operations of this life.
-pub(crate) async fn work(life: Rc<Life>, number: u64) {
-    let mut rng = Rng::fork(life.scenario.seed, 1000 + life.number * 100 + number);
-    let mut discarding = Rng::fork(life.scenario.seed, 7000 + life.number * 100 + number);
+pub(crate) async fn work(life: Rc<ArrayLife>, number: u64) {
+    let mut rng = SimRng::fork(life.scenario.seed, 1000 + life.number * 100 + number);
+    let mut discarding = SimRng::fork(life.scenario.seed, 7000 + life.number * 100 + number);
     for _ in 0..life.scenario.operations {
         if life.is_over() {
             return;
@@ -41,7 +41,7 @@ pub(crate) async fn work(life: Rc<Life>, number: u64) {
 }
 
 /// Memory that a request holds, given back at its end.
-struct Charge<'a>(&'a Life, usize);
+struct Charge<'a>(&'a ArrayLife, usize);
 
 impl Drop for Charge<'_> {
     fn drop(&mut self) {
@@ -51,7 +51,7 @@ impl Drop for Charge<'_> {
 
 /// Waits until a request may hold the memory that it needs. Clients hold half of the memory at
 /// most, and all of that half where memory is short.
-async fn charge<'a>(life: &'a Life, sectors: &Range<u64>) -> Charge<'a> {
+async fn charge<'a>(life: &'a ArrayLife, sectors: &Range<u64>) -> Charge<'a> {
     let need = Pool::footprint(bytes(&blocks(life, sectors)) as usize);
     let most = life.env.pool.total_bytes() / 2;
     if life.charged.get() + need > most {
@@ -65,7 +65,7 @@ async fn charge<'a>(life: &'a Life, sectors: &Range<u64>) -> Charge<'a> {
 }
 
 /// The sectors of the next operation: mostly near the front, so that clients meet.
-fn place(rng: &mut Rng, life: &Life) -> Range<u64> {
+fn place(rng: &mut SimRng, life: &ArrayLife) -> Range<u64> {
     let total = life.sectors;
     let width = life.width;
     let len = match rng.below(10) {
@@ -94,7 +94,7 @@ fn bytes(sectors: &Range<u64>) -> u64 {
     (sectors.end - sectors.start) * SECTOR_BYTES
 }
 
-pub(crate) async fn read(life: &Life, sectors: Range<u64>) {
+pub(crate) async fn read(life: &ArrayLife, sectors: Range<u64>) {
     let _charge = charge(life, &sectors).await;
     let id = life.model.borrow_mut().read(sectors.clone());
     let around = blocks(life, &sectors);
@@ -111,7 +111,7 @@ pub(crate) async fn read(life: &Life, sectors: Range<u64>) {
         }
         Err(error) => {
             let _ = life.model.borrow_mut().was_read(id, None);
-            let media = error.kind() == Kind::Media;
+            let media = error.kind() == IoErrorKind::Media;
             if media && (suspect || life.tolerant) {
                 life.meet(Class::Unreadable);
             } else if media && (lost || life.may_be_lost(&around)) {
@@ -123,7 +123,7 @@ pub(crate) async fn read(life: &Life, sectors: Range<u64>) {
     }
 }
 
-async fn write(life: &Life, sectors: Range<u64>, fua: Fua) {
+async fn write(life: &ArrayLife, sectors: Range<u64>, fua: Fua) {
     let _charge = charge(life, &sectors).await;
     let version = life.model.borrow_mut().version();
     let mut buf = life.env.pool.get(bytes(&sectors) as usize).await;
@@ -137,7 +137,7 @@ async fn write(life: &Life, sectors: Range<u64>, fua: Fua) {
     judge(life, "write", &sectors, result.err(), excused, &before);
 }
 
-async fn zero(life: &Life, sectors: Range<u64>) {
+async fn zero(life: &ArrayLife, sectors: Range<u64>) {
     let excused = is_excused(life, &sectors);
     let before = life.before();
     life.begin(&sectors, ZERO);
@@ -148,7 +148,7 @@ async fn zero(life: &Life, sectors: Range<u64>) {
 }
 
 /// Discards whole blocks alone: a gate leaves the rest unchanged.
-async fn discard(life: &Life, sectors: Range<u64>) {
+async fn discard(life: &ArrayLife, sectors: Range<u64>) {
     let block = life.scenario.block.0;
     let (start, end) = (
         sectors.start.next_multiple_of(block),
@@ -169,18 +169,18 @@ async fn discard(life: &Life, sectors: Range<u64>) {
     // A hint may be refused. A refused discard is no error where it changed nothing.
     let error = result
         .err()
-        .filter(|error| error.kind() != Kind::Unsupported);
+        .filter(|error| error.kind() != IoErrorKind::Unsupported);
     judge(life, "discard", &sectors, error, true, &before);
 }
 
 /// Writes durably. Returns true if the write was acknowledged.
-pub(super) async fn write_durably(life: &Life, sectors: Range<u64>) -> bool {
+pub(super) async fn write_durably(life: &ArrayLife, sectors: Range<u64>) -> bool {
     let acked = life.acked.get();
     write(life, sectors, Fua::Yes).await;
     life.acked.get() > acked
 }
 
-pub(super) async fn flush(life: &Life) {
+pub(super) async fn flush(life: &ArrayLife) {
     let (before, mark) = (life.before(), life.model.borrow_mut().flush());
     match life.gate.flush().await {
         Ok(()) => life.model.borrow_mut().flushed(mark),
@@ -190,27 +190,27 @@ pub(super) async fn flush(life: &Life) {
 
 /// The blocks that `sectors` lie in. A gate rewrites a whole block with a part of the block, and
 /// lost data is lost with its block.
-fn blocks(life: &Life, sectors: &Range<u64>) -> Range<u64> {
+fn blocks(life: &ArrayLife, sectors: &Range<u64>) -> Range<u64> {
     let block = life.scenario.block.0;
     sectors.start / block * block..sectors.end.next_multiple_of(block).min(life.sectors)
 }
 
 /// True if a write may meet sectors that cannot be read: a gate reads the rest of the blocks that
 /// the write merges into, and RAID 5 reads the data that parity is computed from.
-fn is_excused(life: &Life, sectors: &Range<u64>) -> bool {
+fn is_excused(life: &ArrayLife, sectors: &Range<u64>) -> bool {
     let around = blocks(life, sectors);
     let unknown = life.model.borrow().is_suspect(&around) || life.may_be_lost(&around);
     let merges = life.scenario.block.0 > 1 && unknown;
     let stripes = life.stripes(sectors);
     let spoilt =
-        life.scenario.trouble == Trouble::Spoils && life.model.borrow().is_suspect(&stripes);
+        life.scenario.trouble == ArrayTrouble::Spoils && life.model.borrow().is_suspect(&stripes);
     let computes = life.scenario.level == Level::Raid5 && (life.tolerant || spoilt);
     merges || computes || (life.tolerant && life.scenario.block.0 > 1)
 }
 
 /// An error without an explanation is a violation.
 fn judge(
-    life: &Life,
+    life: &ArrayLife,
     verb: &str,
     sectors: &Range<u64>,
     error: Option<IoError>,
@@ -225,7 +225,7 @@ fn judge(
         life.lose_stripes(sectors);
     }
     let merges = life.scenario.block.0 > 1 && life.may_be_lost(&blocks(life, sectors));
-    if !(error.kind() == Kind::Media && (excused || refused || merges)) {
+    if !(error.kind() == IoErrorKind::Media && (excused || refused || merges)) {
         life.violate(format!("{verb} of {sectors:?} fails: {error}"));
     }
 }

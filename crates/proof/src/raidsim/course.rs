@@ -1,14 +1,14 @@
 //! The course of a life: clients at work, and the end in which all is checked.
 
-use super::chaos::Chaos;
+use super::chaos::ArrayChaos;
 use super::client;
-use super::life::{Life, Outside};
+use super::life::{ArrayLife, ArrayOutside};
 use super::report::Class;
-use super::trouble::Trouble;
+use super::trouble::ArrayTrouble;
 use block::Nanos;
 use futures_util::future::join_all;
 use shard::Local;
-use sim::{Outcome, Rng, Sim, SimDriver};
+use sim::{RunOutcome, SimDriver, SimHost, SimRng};
 use simnode::run_alone;
 use std::rc::Rc;
 
@@ -26,16 +26,16 @@ const SCRUBS: u32 = 10;
 
 /// Runs `work` on a shard. Returns true if a loss of power ended the work.
 pub(super) fn drive(
-    sim: &mut Sim,
-    outside: &Rc<Outside>,
-    work: impl AsyncFnOnce(Rc<Outside>, Local<SimDriver>) + 'static,
+    sim: &mut SimHost,
+    outside: &Rc<ArrayOutside>,
+    work: impl AsyncFnOnce(Rc<ArrayOutside>, Local<SimDriver>) + 'static,
 ) -> bool {
     let run = outside.clone();
     let (outcome, _) = run_alone(sim, async move |local| work(run, local).await);
     outside.inner.borrow_mut().clear();
     match outcome {
-        Outcome::Done => false,
-        Outcome::PowerCut => true,
+        RunOutcome::Done => false,
+        RunOutcome::PowerCut => true,
         other => {
             let what = format!("the run did not end: {other:?}");
             outside.report.borrow_mut().violate(what);
@@ -45,14 +45,14 @@ pub(super) fn drive(
 }
 
 /// The clients do their operations.
-pub(super) async fn work(life: &Rc<Life>) {
+pub(super) async fn work(life: &Rc<ArrayLife>) {
     let clients = (0..life.scenario.clients).map(|i| client::work(life.clone(), i));
     join_all(clients).await;
     life.over.set(true);
 }
 
 /// Revives members, too many of which were lost: their writes that were not flushed may be gone.
-pub(super) async fn come_back(life: &Life) {
+pub(super) async fn come_back(life: &ArrayLife) {
     let releasing = Box::pin(life.array.release());
     if life
         .env
@@ -69,12 +69,12 @@ pub(super) async fn come_back(life: &Life) {
 }
 
 /// Lets the array mend itself, and checks everything.
-pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
+pub(super) async fn finish(life: &Rc<ArrayLife>, chaos: &mut ArrayChaos) {
     life.refusals.disarm();
     life.disks()
         .iter()
         .for_each(|disk| life.control.release(*disk));
-    if life.scenario.trouble == Trouble::Hangs {
+    if life.scenario.trouble == ArrayTrouble::Hangs {
         // A member that hangs from here on hangs only for a while, since the array may need that
         // member.
         let (timer, control, disks) = (life.env.timer.clone(), life.control.clone(), life.disks());
@@ -101,17 +101,17 @@ pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
             Ok(found) if found.mismatches == 0 => life.meet(Class::Scrub),
             Ok(found) => life.violate(format!("a scrub finds {found:?}")),
             // A slow member was evicted meanwhile.
-            Err(_) if life.scenario.trouble == Trouble::Hangs && scrubs < SCRUBS => continue,
+            Err(_) if life.scenario.trouble == ArrayTrouble::Hangs && scrubs < SCRUBS => continue,
             Err(error) => life.violate(format!("a scrub fails: {error}")),
         }
         break;
     }
-    if life.scenario.trouble == Trouble::Idles && !life.is_last() {
+    if life.scenario.trouble == ArrayTrouble::Idles && !life.is_last() {
         return idle(life).await;
     }
     match life.scenario.trouble {
-        Trouble::Rots if !life.is_last() => chaos.leave_stale().await,
-        Trouble::Images if !life.is_last() => chaos.leave_image().await,
+        ArrayTrouble::Rots if !life.is_last() => chaos.leave_stale().await,
+        ArrayTrouble::Images if !life.is_last() => chaos.leave_image().await,
         _ => {}
     }
     if let Err(error) = life.array.close().await {
@@ -125,10 +125,10 @@ pub(super) async fn finish(life: &Rc<Life>, chaos: &mut Chaos) {
 }
 
 /// Waits until an array that can be whole is whole. Returns false after a violation.
-async fn settle(life: &Life, chaos: &mut Chaos, whole: bool) -> bool {
+async fn settle(life: &ArrayLife, chaos: &mut ArrayChaos, whole: bool) -> bool {
     for look in 1..=20_000 {
         // A member that answered late was evicted again.
-        if life.scenario.trouble == Trouble::Hangs && look % 100 == 0 {
+        if life.scenario.trouble == ArrayTrouble::Hangs && look % 100 == 0 {
             chaos.take_back().await;
         }
         if !whole || life.array.is_settled() || life.report.borrow().violation.is_some() {
@@ -145,7 +145,7 @@ async fn settle(life: &Life, chaos: &mut Chaos, whole: bool) -> bool {
     well
 }
 
-async fn read_all(life: &Rc<Life>) {
+async fn read_all(life: &Rc<ArrayLife>) {
     for start in (0..life.sectors).step_by(64) {
         client::read(life, start..(start + 64).min(life.sectors)).await;
     }
@@ -156,13 +156,13 @@ async fn read_all(life: &Rc<Life>) {
 }
 
 /// The array rests for hours; then the power goes.
-async fn idle(life: &Life) {
+async fn idle(life: &ArrayLife) {
     let mark = life.model.borrow_mut().flush();
     if let Err(error) = life.gate.flush().await {
         return life.violate(format!("a flush fails: {error}"));
     }
     life.model.borrow_mut().flushed(mark);
-    let span = Rng::fork(life.scenario.seed, 64).between(REST_MAX.0 / 20, REST_MAX.0);
+    let span = SimRng::fork(life.scenario.seed, 64).between(REST_MAX.0 / 20, REST_MAX.0);
     life.env.timer.sleep(Nanos(span)).await;
     life.look();
     life.idled.set(true);

@@ -1,13 +1,13 @@
 //! The kinds of trouble.
 
-use sim::Rng;
+use sim::SimRng;
 
 /// Draws the trouble of a seed.
 const TROUBLE: u64 = 907;
 
 /// A kind of trouble.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trouble {
+pub enum ArrayTrouble {
     /// None but that of every scenario.
     None,
     /// Metadata of one member cannot be read, now and then or until the metadata is written.
@@ -44,32 +44,32 @@ pub enum Trouble {
     Records,
 }
 
-impl Trouble {
+impl ArrayTrouble {
     /// The trouble of `seed`.
-    pub(super) fn of(seed: u64) -> Trouble {
-        match Rng::fork(seed, TROUBLE).below(100) {
-            0..5 => Trouble::Metadata,
-            5..10 => Trouble::Hangs,
-            10..15 => Trouble::Replaces,
-            15..20 => Trouble::Splits,
-            20..24 => Trouble::Reshapes,
-            24..29 => Trouble::Several,
-            29..32 => Trouble::Nested,
-            32..39 => Trouble::Spoils,
-            39..44 => Trouble::Rots,
-            44..48 => Trouble::Memory,
-            48..51 => Trouble::Idles,
-            51..56 => Trouble::Races,
-            56..60 => Trouble::Forgets,
-            60..64 => Trouble::Images,
-            64..66 => Trouble::Pauses,
-            66..70 => Trouble::Records,
-            _ => Trouble::None,
+    pub(super) fn of(seed: u64) -> ArrayTrouble {
+        match SimRng::fork(seed, TROUBLE).below(100) {
+            0..5 => ArrayTrouble::Metadata,
+            5..10 => ArrayTrouble::Hangs,
+            10..15 => ArrayTrouble::Replaces,
+            15..20 => ArrayTrouble::Splits,
+            20..24 => ArrayTrouble::Reshapes,
+            24..29 => ArrayTrouble::Several,
+            29..32 => ArrayTrouble::Nested,
+            32..39 => ArrayTrouble::Spoils,
+            39..44 => ArrayTrouble::Rots,
+            44..48 => ArrayTrouble::Memory,
+            48..51 => ArrayTrouble::Idles,
+            51..56 => ArrayTrouble::Races,
+            56..60 => ArrayTrouble::Forgets,
+            60..64 => ArrayTrouble::Images,
+            64..66 => ArrayTrouble::Pauses,
+            66..70 => ArrayTrouble::Records,
+            _ => ArrayTrouble::None,
         }
     }
 
     pub(super) fn needs_redundancy(self) -> bool {
-        use Trouble::*;
+        use ArrayTrouble::*;
         matches!(
             self,
             Metadata

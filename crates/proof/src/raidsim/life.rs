@@ -1,31 +1,31 @@
 //! The parts of a life of an array, as clients and troublemaker see them, and the parts that
 //! outlive a loss of power.
 
-use super::model::Model;
+use super::model::ArrayModel;
 use super::refuse::{Refusals, Refusing};
-use super::report::{Class, Report};
-use super::scenario::Scenario;
-use super::unit::Unit;
+use super::report::{ArraySimReport, Class};
+use super::scenario::ArrayScenario;
+use super::unit::ArrayUnit;
 use crate::stamp::Value;
-use block::{BoxDevice, Device, Env, Extent, Gate, IoError, Kind, Nanos, Sectors};
-use raid::{Array, Candidate, MemberReport, MemberState, Options, Uuid};
+use block::{BoxDevice, Device, Env, Extent, Gate, IoError, IoErrorKind, Nanos, Sectors};
+use raid::{Array, MemberCandidate, MemberReport, MemberState, Options, Uuid};
 use shard::Local;
-use sim::{Control, Image, Medium, Rng, SimDriver};
+use sim::{Medium, MediumImage, SimDriver, SimRng, WorldControl};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
 /// The state that outlives a loss of power.
-pub(crate) struct Outside {
-    pub(crate) scenario: Scenario,
-    pub(crate) control: Control,
+pub(crate) struct ArrayOutside {
+    pub(crate) scenario: ArrayScenario,
+    pub(crate) control: WorldControl,
     /// The disks, or arrays of disks, that are or may be members.
-    pub(crate) units: Vec<Unit>,
+    pub(crate) units: Vec<ArrayUnit>,
     /// The units that are arrays, while they run.
     pub(super) inner: RefCell<Vec<Option<Array>>>,
-    pub(crate) model: RefCell<Model>,
-    pub(crate) report: RefCell<Report>,
+    pub(crate) model: RefCell<ArrayModel>,
+    pub(crate) report: RefCell<ArraySimReport>,
     /// The arrays of which disks were unplugged since the arrays started.
     pub(super) blinked: RefCell<BTreeSet<usize>>,
     /// The units that are unplugged or unresponsive.
@@ -40,9 +40,9 @@ pub(crate) struct Outside {
     /// The bytes of each unit that is a disk.
     pub(super) media: Vec<Medium>,
     /// The unit and the image that the unit gets again before the next life.
-    pub(super) image: RefCell<Option<(usize, Image)>>,
+    pub(super) image: RefCell<Option<(usize, MediumImage)>>,
     /// The unit that holds a copy of another, and the image of its own.
-    pub(super) copied: RefCell<Option<(usize, Image)>>,
+    pub(super) copied: RefCell<Option<(usize, MediumImage)>>,
     /// Every member was in sync and every disk there when last seen.
     pub(super) whole: Cell<bool>,
     /// Every member was in sync and known to be when last seen, whatever was refused
@@ -66,18 +66,18 @@ pub(crate) struct Outside {
     pub(super) data_at: Cell<u64>,
     /// Number of sectors that are lost together; 0 if a failed write costs no other sectors.
     pub(super) stripe: Cell<u64>,
-    pub(super) rng: RefCell<Rng>,
+    pub(super) rng: RefCell<SimRng>,
 }
 
 /// One life, as clients and troublemaker see that life.
-pub(crate) struct Life {
+pub(crate) struct ArrayLife {
     pub(crate) number: u64,
     pub(crate) env: Env,
     pub(crate) array: Array,
     pub(crate) gate: Gate<Array>,
     pub(crate) sectors: u64,
     pub(crate) width: u64,
-    pub(super) outside: Rc<Outside>,
+    pub(super) outside: Rc<ArrayOutside>,
     pub(super) local: Local<SimDriver>,
     pub(super) over: Cell<bool>,
     /// Bytes that clients hold.
@@ -86,14 +86,14 @@ pub(crate) struct Life {
     pub(super) fallen: Cell<bool>,
 }
 
-impl Deref for Life {
-    type Target = Outside;
-    fn deref(&self) -> &Outside {
+impl Deref for ArrayLife {
+    type Target = ArrayOutside;
+    fn deref(&self) -> &ArrayOutside {
         &self.outside
     }
 }
 
-impl Outside {
+impl ArrayOutside {
     pub(crate) fn meet(&self, class: Class) {
         self.report.borrow_mut().meet(class);
     }
@@ -107,8 +107,12 @@ impl Outside {
     }
 
     /// The device of `unit`, to be given to the array; `None` for an array that does not run.
-    pub(super) fn candidate(&self, local: &Local<SimDriver>, unit: usize) -> Option<Candidate> {
-        let Unit { targets, level } = &self.units[unit];
+    pub(super) fn candidate(
+        &self,
+        local: &Local<SimDriver>,
+        unit: usize,
+    ) -> Option<MemberCandidate> {
+        let ArrayUnit { targets, level } = &self.units[unit];
         let device = match level {
             Some(_) => BoxDevice::new(self.inner(unit)?),
             None => BoxDevice::new(local.disk(targets[0]).expect("a disk")),
@@ -122,9 +126,9 @@ impl Outside {
             }),
         };
         let forgotten = self.forgotten[unit].clone();
-        Some(Candidate {
+        Some(MemberCandidate {
             losses: Rc::new(move || forgotten.get()),
-            ..Candidate::new(device, format!("controller-{}", unit % 2))
+            ..MemberCandidate::new(device, format!("controller-{}", unit % 2))
         })
     }
 
@@ -165,7 +169,7 @@ impl Outside {
     /// Notes an error that was reported to an administrator.
     pub(super) fn hear(&self, error: &IoError) {
         let needed = error.to_string().contains("cannot do without it");
-        if error.kind() == Kind::Timeout && needed {
+        if error.kind() == IoErrorKind::Timeout && needed {
             self.meet(Class::SilentNeeded);
         }
     }
@@ -197,15 +201,15 @@ impl Outside {
     }
 }
 
-impl Life {
+impl ArrayLife {
     pub(super) fn new(
-        outside: Rc<Outside>,
+        outside: Rc<ArrayOutside>,
         local: Local<SimDriver>,
         array: Array,
         number: u64,
-    ) -> Rc<Life> {
+    ) -> Rc<ArrayLife> {
         let env = local.env();
-        Rc::new(Life {
+        Rc::new(ArrayLife {
             number,
             gate: Gate::new(array.clone(), env.clone()),
             sectors: array.geometry().sectors.0,
@@ -237,7 +241,7 @@ impl Life {
         self.report.borrow_mut().violate(what);
     }
 
-    pub(crate) fn candidate(&self, unit: usize) -> Option<Candidate> {
+    pub(crate) fn candidate(&self, unit: usize) -> Option<MemberCandidate> {
         self.outside.candidate(&self.local, unit)
     }
 
@@ -280,7 +284,7 @@ impl Life {
         report.members.iter().map(|m| !in_sync(m)).collect()
     }
 
-    /// The state before an operation, to be given to [`Life::was_refused`] after the operation.
+    /// The state before an operation, to be given to [`ArrayLife::was_refused`] after the operation.
     pub(crate) fn before(&self) -> (u64, Vec<bool>) {
         (self.refusals.count.get(), self.missing())
     }

@@ -26,12 +26,12 @@ mod strikes;
 mod trouble;
 mod unit;
 
-pub use kind::Trouble;
+pub use kind::ArrayTrouble;
 #[cfg(feature = "nodes")]
-pub(crate) use model::Model;
-pub use report::{Class, Report, Summary, Totals};
+pub(crate) use model::ArrayModel;
+pub use report::{ArraySimReport, ArraySimSummary, ArraySimTotals, Class};
 pub use run::{run, run_scenario};
-pub use scenario::Scenario;
+pub use scenario::ArrayScenario;
 
 /// The command that runs `seed` again.
 pub fn replay(seed: u64) -> String {

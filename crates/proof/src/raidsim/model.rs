@@ -11,7 +11,7 @@ use crate::stamp::{self, ANYTHING, Value, ZERO};
 use std::ops::Range;
 
 #[derive(Clone, Copy)]
-struct Written {
+struct ArrayWrite {
     value: Value,
     /// The moment of its end, if it has ended.
     ended: Option<u64>,
@@ -19,13 +19,13 @@ struct Written {
 }
 
 #[derive(Clone)]
-struct Sector {
+struct ArraySector {
     /// Values that a read may return, but for those being written.
     settled: Vec<Value>,
     /// Values being written.
     pending: Vec<Value>,
     /// Writes that may be there after a loss of power.
-    since: Vec<Written>,
+    since: Vec<ArrayWrite>,
     /// A write that failed nearby may have cost the sector's data.
     may_be_lost: bool,
     /// The sector was suspect, and has been discarded since. A discard may leave the data
@@ -35,7 +35,7 @@ struct Sector {
     version: u64,
 }
 
-impl Sector {
+impl ArraySector {
     /// Forgets the values that are older than the last write acknowledged before `mark`.
     /// Overlapping writes end in the order in which they take effect.
     fn forget_before(&mut self, mark: u64) {
@@ -53,7 +53,7 @@ impl Sector {
 }
 
 #[derive(Clone)]
-struct Read {
+struct ArrayRead {
     id: u64,
     sectors: Range<u64>,
     /// The values that may be returned, and the version at the beginning.
@@ -62,19 +62,19 @@ struct Read {
 
 /// An array's reference model. A copy is another history, which parts from this one.
 #[derive(Clone)]
-pub struct Model {
-    sectors: Vec<Sector>,
-    reads: Vec<Read>,
+pub struct ArrayModel {
+    sectors: Vec<ArraySector>,
+    reads: Vec<ArrayRead>,
     clock: u64,
 }
 
-impl Model {
+impl ArrayModel {
     /// An array of zeroes, durable.
-    pub fn new(sectors: u64) -> Model {
-        let sector = Sector {
+    pub fn new(sectors: u64) -> ArrayModel {
+        let sector = ArraySector {
             settled: vec![ZERO],
             pending: Vec::new(),
-            since: vec![Written {
+            since: vec![ArrayWrite {
                 value: ZERO,
                 ended: Some(0),
                 acked: true,
@@ -83,7 +83,7 @@ impl Model {
             suspect: false,
             version: 0,
         };
-        Model {
+        ArrayModel {
             sectors: vec![sector; sectors as usize],
             reads: Vec::new(),
             clock: 1,
@@ -105,7 +105,7 @@ impl Model {
         self.tick()
     }
 
-    fn part(&mut self, sectors: &Range<u64>) -> &mut [Sector] {
+    fn part(&mut self, sectors: &Range<u64>) -> &mut [ArraySector] {
         &mut self.sectors[sectors.start as usize..sectors.end as usize]
     }
 
@@ -119,7 +119,7 @@ impl Model {
         let now = self.tick();
         for sector in self.part(&sectors) {
             sector.pending.push(value);
-            sector.since.push(Written {
+            sector.since.push(ArrayWrite {
                 value,
                 ended: None,
                 acked: false,
@@ -154,7 +154,7 @@ impl Model {
         }
     }
 
-    /// A flush begins. Returns the mark to be given to [`Model::flushed`].
+    /// A flush begins. Returns the mark to be given to [`ArrayModel::flushed`].
     pub fn flush(&mut self) -> u64 {
         self.tick()
     }
@@ -179,7 +179,7 @@ impl Model {
     /// unknown.
     pub fn guess(&mut self, stripe: u64, lost: impl Fn(u64) -> bool) {
         let now = self.tick();
-        let written = Written {
+        let written = ArrayWrite {
             value: ANYTHING,
             ended: Some(now),
             acked: false,
@@ -244,7 +244,7 @@ impl Model {
         }
     }
 
-    fn any(&self, sectors: &Range<u64>, is: impl Fn(&Sector) -> bool) -> bool {
+    fn any(&self, sectors: &Range<u64>, is: impl Fn(&ArraySector) -> bool) -> bool {
         let sectors = &self.sectors[sectors.start as usize..sectors.end as usize];
         sectors.iter().any(is)
     }
@@ -261,7 +261,7 @@ impl Model {
 
     /// True if the data of some of `sectors` is unknown.
     pub fn is_suspect(&self, sectors: &Range<u64>) -> bool {
-        let unsettled = |s: &Sector| s.settled.len() + s.pending.len() > 1;
+        let unsettled = |s: &ArraySector| s.settled.len() + s.pending.len() > 1;
         self.any(sectors, |s| s.suspect || unsettled(s))
     }
 
@@ -273,7 +273,7 @@ impl Model {
             (allowed, sector.version)
         });
         let seen = seen.collect();
-        self.reads.push(Read { id, sectors, seen });
+        self.reads.push(ArrayRead { id, sectors, seen });
         id
     }
 
@@ -304,7 +304,7 @@ impl Model {
             if quiet && sector.settled.len() > 1 {
                 sector.settled = vec![value];
                 sector.version = now;
-                sector.since.push(Written {
+                sector.since.push(ArrayWrite {
                     value,
                     ended: Some(now),
                     acked: true,
@@ -327,14 +327,14 @@ mod tests {
         bytes
     }
 
-    fn check(model: &mut Model, version: Value) -> bool {
+    fn check(model: &mut ArrayModel, version: Value) -> bool {
         let id = model.read(0..1);
         model.was_read(id, Some(&bytes(version))).is_ok()
     }
 
     #[test]
     fn what_was_discarded_reads_as_anything_until_it_is_written() {
-        let mut model = Model::new(1);
+        let mut model = ArrayModel::new(1);
         write(&mut model, 7, true);
         write(&mut model, ANYTHING, false);
         assert!(check(&mut model, 7) && check(&mut model, ZERO) && check(&mut model, 99));
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn a_copy_is_another_history() {
-        let mut model = Model::new(1);
+        let mut model = ArrayModel::new(1);
         write(&mut model, 7, true);
         let mut other = model.clone();
         other.cut(0);
@@ -352,7 +352,7 @@ mod tests {
         assert!(check(&mut other, 7) && !check(&mut other, 8));
     }
 
-    fn write(model: &mut Model, value: Value, durable: bool) {
+    fn write(model: &mut ArrayModel, value: Value, durable: bool) {
         model.begin(0..1, value);
         model.end(0..1, value, true, durable);
     }
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn a_loss_of_power_brings_back_what_was_not_flushed_and_no_older() {
         for (flushed, old) in [(false, true), (true, false)] {
-            let mut model = Model::new(1);
+            let mut model = ArrayModel::new(1);
             write(&mut model, 7, false);
             let mark = model.flush();
             if flushed {
@@ -371,7 +371,7 @@ mod tests {
             model.cut(0);
             assert_eq!(check(&mut model, ZERO), old);
         }
-        let mut model = Model::new(1);
+        let mut model = ArrayModel::new(1);
         write(&mut model, 7, true);
         model.cut(0);
         assert!(!check(&mut model, ZERO) && check(&mut model, 7));
@@ -380,7 +380,7 @@ mod tests {
     #[cfg(feature = "nodes")]
     #[test]
     fn what_was_not_flushed_may_be_gone_while_writes_go_on() {
-        let mut model = Model::new(1);
+        let mut model = ArrayModel::new(1);
         write(&mut model, 7, true);
         write(&mut model, 8, false);
         model.begin(0..1, 9);
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn what_followed_from_what_nobody_knows_may_be_anything_until_it_is_written() {
-        let mut model = Model::new(4);
+        let mut model = ArrayModel::new(4);
         write(&mut model, 7, true);
         model.begin(1..2, 9);
         model.cut(0);
@@ -408,7 +408,7 @@ mod tests {
 
     #[test]
     fn what_was_read_once_stays() {
-        let mut model = Model::new(1);
+        let mut model = ArrayModel::new(1);
         model.begin(0..1, 7);
         model.cut(0);
         assert!(model.is_suspect(&(0..1)));
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn a_write_that_fails_may_cost_its_stripe_until_that_is_read_or_written() {
-        let mut model = Model::new(8);
+        let mut model = ArrayModel::new(8);
         model.may_lose(0..4);
         assert!(model.may_be_lost(&(3..8)) && !model.may_be_lost(&(4..8)));
         write(&mut model, 7, true);

@@ -1,24 +1,24 @@
 //! Members of an array: disks, or arrays of disks of their own. Such arrays are assembled before
 //! the outer one, and again after losing too many disks.
 
-use super::life::Outside;
+use super::life::ArrayOutside;
 use super::report::Class;
-use super::scenario::Scenario;
-use super::trouble::Trouble;
-use super::unit::Unit;
+use super::scenario::ArrayScenario;
+use super::trouble::ArrayTrouble;
+use super::unit::ArrayUnit;
 use block::{BoxDevice, Env, IoResult, Nanos, Sectors, TargetId};
-use raid::{Array, Candidate, Level, Plan, Start, assemble, create};
+use raid::{Array, ArrayPlan, ArrayStart, Level, MemberCandidate, assemble, create};
 use shard::Local;
-use sim::{Rng, SimDriver};
+use sim::{SimDriver, SimRng};
 
 /// The latest begin of a member's data.
 const META: Sectors = Sectors(4096);
 
 /// The members of `scenario`: the level of each, and its number of disks.
-pub(super) fn plan(scenario: &Scenario) -> Vec<(Option<Level>, usize)> {
-    let rng = &mut Rng::fork(scenario.seed, 63);
+pub(super) fn plan(scenario: &ArrayScenario) -> Vec<(Option<Level>, usize)> {
+    let rng = &mut SimRng::fork(scenario.seed, 63);
     let all = scenario.members + scenario.spares + scenario.extra;
-    let nested = scenario.trouble == Trouble::Nested;
+    let nested = scenario.trouble == ArrayTrouble::Nested;
     let unit = |_| match rng.below(if nested { 5 } else { 1 }) {
         0 => (None, 1),
         1 => (Some(Level::Raid0), 2),
@@ -38,7 +38,7 @@ pub(super) fn disk_sectors(level: Option<Level>, sectors: Sectors, chunk: Sector
     META + Sectors(share.next_multiple_of(chunk.0) + chunk.0)
 }
 
-impl Outside {
+impl ArrayOutside {
     pub(crate) fn is_nested(&self) -> bool {
         self.units.iter().any(|unit| unit.level.is_some())
     }
@@ -51,13 +51,13 @@ impl Outside {
             .collect()
     }
 
-    fn leaf(&self, local: &Local<SimDriver>, unit: usize, at: usize) -> Candidate {
+    fn leaf(&self, local: &Local<SimDriver>, unit: usize, at: usize) -> MemberCandidate {
         let disk = local.disk(self.units[unit].targets[at]).expect("a disk");
         let domain = format!("controller-{}-{at}", unit % 2);
-        Candidate::new(BoxDevice::new(disk), domain)
+        MemberCandidate::new(BoxDevice::new(disk), domain)
     }
 
-    fn leaves(&self, local: &Local<SimDriver>, unit: usize) -> Vec<Candidate> {
+    fn leaves(&self, local: &Local<SimDriver>, unit: usize) -> Vec<MemberCandidate> {
         let all = 0..self.units[unit].targets.len();
         all.map(|at| self.leaf(local, unit, at)).collect()
     }
@@ -69,9 +69,9 @@ impl Outside {
 
     /// Makes the arrays that are members.
     pub(super) async fn create_inner(&self, local: &Local<SimDriver>) -> IoResult {
-        for (unit, Unit { level, .. }) in self.units.iter().enumerate() {
+        for (unit, ArrayUnit { level, .. }) in self.units.iter().enumerate() {
             let Some(level) = *level else { continue };
-            let plan = Plan {
+            let plan = ArrayPlan {
                 name: format!("disk-{unit}"),
                 level,
                 chunk: self.scenario.chunk,
@@ -94,7 +94,7 @@ impl Outside {
         self.blinked.borrow_mut().clear();
         self.inner.borrow_mut().clear();
         self.inner.borrow_mut().resize(self.units.len(), None);
-        for (unit, Unit { level, .. }) in self.units.iter().enumerate() {
+        for (unit, ArrayUnit { level, .. }) in self.units.iter().enumerate() {
             if level.is_some() && !self.is_dead(unit) {
                 let array = self.assemble_inner(local, unit).await?;
                 self.inner.borrow_mut()[unit] = Some(array);
@@ -106,7 +106,7 @@ impl Outside {
     async fn assemble_inner(&self, local: &Local<SimDriver>, unit: usize) -> IoResult<Array> {
         let (name, leaves) = (format!("disk-{unit}"), self.leaves(local, unit));
         let env: Env = local.env();
-        let (fresh, start) = (self.fresh(), Start::default());
+        let (fresh, start) = (self.fresh(), ArrayStart::default());
         assemble(&env, Some(&name), fresh, leaves, start, self.options()).await
     }
 

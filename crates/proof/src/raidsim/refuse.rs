@@ -3,10 +3,10 @@
 //! whole.
 
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoResult, Kind, Lba, SECTOR_BYTES,
-    Sectors, Shared,
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba,
+    SECTOR_BYTES, Sectors, SharedBuf,
 };
-use sim::Rng;
+use sim::SimRng;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -36,11 +36,11 @@ pub(crate) struct Refusals {
     /// The disk that refused each write, and the write's first sector.
     by: RefCell<Vec<(usize, Lba)>>,
     being: Cell<u64>,
-    rng: RefCell<Rng>,
+    rng: RefCell<SimRng>,
 }
 
 impl Refusals {
-    pub(crate) fn new(rng: Rng) -> Rc<Refusals> {
+    pub(crate) fn new(rng: SimRng) -> Rc<Refusals> {
         Rc::new(Refusals {
             armed: Cell::new(None),
             count: Cell::new(0),
@@ -131,7 +131,10 @@ impl Refusing {
         let landed = landing.await;
         being.set(being.get() - 1);
         landed?;
-        let error = self.disk.geometry().error(Kind::Media, "a write refused");
+        let error = self
+            .disk
+            .geometry()
+            .error(IoErrorKind::Media, "a write refused");
         Err(error.at(extent))
     }
 }
@@ -145,7 +148,7 @@ impl Device for Refusing {
         self.disk.read(at, buf).await
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         let extent = Extent::new(at, Sectors(data.len() as u64 / SECTOR_BYTES));
         let Some(landed) = self.landing(extent) else {
             return self.disk.write(at, data, fua).await;

@@ -1,7 +1,7 @@
 //! The events of a run, and those of many runs together.
 
 use crate::classes::classes;
-use crate::violation::Violation;
+use crate::violation::CaseViolation;
 use raid::Level;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ classes! {
 
 /// One run.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct ArraySimReport {
     /// The level.
     pub level: Level,
     /// Operations that clients began.
@@ -91,9 +91,9 @@ pub struct Report {
     classes: [u64; Class::ALL.len()],
 }
 
-impl Report {
-    pub(crate) fn new(level: Level) -> Report {
-        Report {
+impl ArraySimReport {
+    pub(crate) fn new(level: Level) -> ArraySimReport {
+        ArraySimReport {
             level,
             operations: 0,
             violation: None,
@@ -116,7 +116,7 @@ impl Report {
 }
 
 /// Many runs.
-pub struct Totals {
+pub struct ArraySimTotals {
     runs: [u64; Level::ALL.len()],
     /// Of each run.
     operations: Vec<u64>,
@@ -124,9 +124,9 @@ pub struct Totals {
     violations: Vec<(u64, String)>,
 }
 
-impl Default for Totals {
-    fn default() -> Totals {
-        Totals {
+impl Default for ArraySimTotals {
+    fn default() -> ArraySimTotals {
+        ArraySimTotals {
             runs: [0; Level::ALL.len()],
             operations: Vec::new(),
             classes: [0; Class::ALL.len()],
@@ -135,9 +135,9 @@ impl Default for Totals {
     }
 }
 
-impl Totals {
+impl ArraySimTotals {
     /// Adds the run of `seed`.
-    pub fn add(&mut self, seed: u64, report: Report) {
+    pub fn add(&mut self, seed: u64, report: ArraySimReport) {
         let level = Level::ALL.iter().position(|level| *level == report.level);
         self.runs[level.expect("one of all")] += 1;
         self.operations.push(report.operations);
@@ -162,7 +162,7 @@ impl Totals {
 
 /// The report of a campaign, as `--json` prints it.
 #[derive(Debug, Serialize)]
-pub struct Summary {
+pub struct ArraySimSummary {
     /// Runs.
     pub runs: u64,
     /// Runs of each level.
@@ -174,28 +174,28 @@ pub struct Summary {
     /// Count of each class.
     pub met: BTreeMap<String, u64>,
     /// The violations.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<CaseViolation>,
 }
 
-impl Totals {
+impl ArraySimTotals {
     /// The report.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> ArraySimSummary {
         let mut operations = self.operations.clone();
         operations.sort_unstable();
         let levels = Level::ALL.iter().map(|level| level.name());
         let met = Class::ALL.iter().map(|class| format!("{class:?}"));
-        Summary {
+        ArraySimSummary {
             runs: self.runs.iter().sum(),
             levels: levels.zip(self.runs).collect(),
             operations: operations.iter().sum(),
             operations_median: operations.get(operations.len() / 2).copied().unwrap_or(0),
             met: met.zip(self.classes).collect(),
-            violations: Violation::all(&self.violations, super::replay),
+            violations: CaseViolation::all(&self.violations, super::replay),
         }
     }
 }
 
-impl fmt::Display for Totals {
+impl fmt::Display for ArraySimTotals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let summary = self.summary();
         let (runs, wrong) = (summary.runs, self.violations.len());

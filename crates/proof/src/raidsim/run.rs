@@ -1,24 +1,24 @@
 //! One run: the lives of an array from its creation to its last reading.
 
 use super::between::{after_cut, befall, count};
-use super::chaos::Chaos;
+use super::chaos::ArrayChaos;
 use super::course::{REST_MAX, come_back, drive, finish, work};
-use super::life::{Life, Outside};
-use super::model::Model;
+use super::life::{ArrayLife, ArrayOutside};
+use super::model::ArrayModel;
 use super::nest;
 use super::refuse::Refusals;
-use super::report::Report;
-use super::scenario::Scenario;
+use super::report::ArraySimReport;
+use super::scenario::ArrayScenario;
 use super::split;
 use super::start::start;
-use super::trouble::Trouble;
-use super::unit::Unit;
+use super::trouble::ArrayTrouble;
+use super::unit::ArrayUnit;
 use block::Device;
 use block::{Geometry, Nanos};
 use futures_util::future::join;
-use raid::{Level, Plan, create, examine};
+use raid::{ArrayPlan, Level, create, examine};
 use shard::Local;
-use sim::{Budget, DiskSpec, Medium, Rng, Sim, SimDriver, World};
+use sim::{DiskSpec, Medium, RunBudget, SimDriver, SimHost, SimRng, SimWorld};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -35,24 +35,24 @@ const POOL_BYTES_SHORT: usize = 1 << 20;
 const POOL_BYTES_NESTED: usize = 40 << 20;
 
 /// Runs the scenario of `seed`. A panic in the array is a violation.
-pub fn run(seed: u64) -> Report {
-    run_scenario(Scenario::new(seed))
+pub fn run(seed: u64) -> ArraySimReport {
+    run_scenario(ArrayScenario::new(seed))
 }
 
 /// Runs a scenario. A panic in the array is a violation.
-pub fn run_scenario(scenario: Scenario) -> Report {
+pub fn run_scenario(scenario: ArrayScenario) -> ArraySimReport {
     let level = scenario.level;
     std::panic::catch_unwind(|| run_once(scenario)).unwrap_or_else(|cause| {
         let text = cause.downcast_ref::<String>().map(String::as_str);
         let text = text.or(cause.downcast_ref::<&str>().copied());
-        let mut report = Report::new(level);
+        let mut report = ArraySimReport::new(level);
         report.violate(format!("a panic: {}", text.unwrap_or("without words")));
         report
     })
 }
 
-fn world(scenario: &Scenario) -> (World, Vec<Unit>) {
-    let mut world = World::new(scenario.seed);
+fn world(scenario: &ArrayScenario) -> (SimWorld, Vec<ArrayUnit>) {
+    let mut world = SimWorld::new(scenario.seed);
     let units = nest::plan(scenario).into_iter().enumerate();
     let units = units.map(|(i, (level, disks))| {
         let sectors = scenario.unit_sectors(i);
@@ -67,7 +67,7 @@ fn world(scenario: &Scenario) -> (World, Vec<Unit>) {
                 .add_disk(DiskSpec::new(geometry))
                 .expect("a sound disk")
         });
-        Unit {
+        ArrayUnit {
             targets: targets.collect(),
             level,
         }
@@ -77,15 +77,25 @@ fn world(scenario: &Scenario) -> (World, Vec<Unit>) {
 }
 
 /// The bytes of each unit that is a disk.
-fn media(world: &World, units: &[Unit]) -> Vec<Medium> {
-    let of = |unit: &Unit| world.medium(unit.targets[0]).expect("it keeps its bytes");
+fn media(world: &SimWorld, units: &[ArrayUnit]) -> Vec<Medium> {
+    let of = |unit: &ArrayUnit| world.medium(unit.targets[0]).expect("it keeps its bytes");
     units.iter().map(of).collect()
 }
 
-fn run_once(scenario: Scenario) -> Report {
+/// True if the faults of `scenario` may leave a sector without a whole copy.
+fn is_tolerant(scenario: &ArrayScenario) -> bool {
+    match scenario.trouble {
+        _ if scenario.latent && (scenario.losses || scenario.refusals) => true,
+        ArrayTrouble::Metadata | ArrayTrouble::Spoils => scenario.losses,
+        ArrayTrouble::Forgets => scenario.latent,
+        _ => false,
+    }
+}
+
+fn run_once(scenario: ArrayScenario) -> ArraySimReport {
     let seed = scenario.seed;
     let (world, units) = world(&scenario);
-    let outside = Rc::new(Outside {
+    let outside = Rc::new(ArrayOutside {
         control: world.control(),
         forgotten: units.iter().map(|_| Rc::default()).collect(),
         media: media(&world, &units),
@@ -94,14 +104,12 @@ fn run_once(scenario: Scenario) -> Report {
         units,
         inner: RefCell::default(),
         blinked: RefCell::default(),
-        model: RefCell::new(Model::new(0)),
-        report: RefCell::new(Report::new(scenario.level)),
+        model: RefCell::new(ArrayModel::new(0)),
+        report: RefCell::new(ArraySimReport::new(scenario.level)),
         dead: RefCell::new(BTreeSet::new()),
         reshaped: Cell::new(None),
-        tolerant: scenario.latent && (scenario.losses || scenario.refusals)
-            || matches!(scenario.trouble, Trouble::Metadata | Trouble::Spoils) && scenario.losses
-            || scenario.trouble == Trouble::Forgets && scenario.latent,
-        refusals: Refusals::new(Rng::fork(seed, 4)),
+        tolerant: is_tolerant(&scenario),
+        refusals: Refusals::new(SimRng::fork(seed, 4)),
         whole: Cell::new(true),
         sound: Cell::new(true),
         rested: Cell::new(false),
@@ -115,29 +123,29 @@ fn run_once(scenario: Scenario) -> Report {
         doing: Cell::new(None),
         data_at: Cell::new(0),
         stripe: Cell::new(0),
-        rng: RefCell::new(Rng::fork(seed, 2)),
+        rng: RefCell::new(SimRng::fork(seed, 2)),
         scenario,
     });
     let pool = match outside.scenario.trouble {
-        Trouble::Memory if outside.scenario.level != Level::Raid5 => POOL_BYTES_SHORT,
-        Trouble::Nested => POOL_BYTES_NESTED,
+        ArrayTrouble::Memory if outside.scenario.level != Level::Raid5 => POOL_BYTES_SHORT,
+        ArrayTrouble::Nested => POOL_BYTES_NESTED,
         _ => POOL_BYTES,
     };
-    let mut sim = Sim::new(world).pool_bytes(pool);
+    let mut sim = SimHost::new(world).pool_bytes(pool);
     let lives = outside.scenario.lives;
     let rest = match outside.scenario.trouble {
-        Trouble::Idles => REST_MAX.0 * lives,
+        ArrayTrouble::Idles => REST_MAX.0 * lives,
         // The array waits for an unresponsive member.
-        Trouble::Hangs => TIME_MAX.0 * lives,
+        ArrayTrouble::Hangs => TIME_MAX.0 * lives,
         _ => 0,
     };
-    sim.set_budget(Budget {
+    sim.set_budget(RunBudget {
         time_max: TIME_MAX + Nanos(rest),
-        ..Budget::default()
+        ..RunBudget::default()
     });
     drive(&mut sim, &outside, make);
     match outside.scenario.trouble {
-        Trouble::Splits => split::part(&mut sim, &outside),
+        ArrayTrouble::Splits => split::part(&mut sim, &outside),
         _ => (0..lives).fold((false, 0), |so_far, number| {
             live_once(&mut sim, &outside, number, so_far)
         }),
@@ -154,8 +162,8 @@ fn run_once(scenario: Scenario) -> Report {
 
 /// Runs one life. Takes and returns whether a life was short, and the number of faults so far.
 fn live_once(
-    sim: &mut Sim,
-    outside: &Rc<Outside>,
+    sim: &mut SimHost,
+    outside: &Rc<ArrayOutside>,
     number: u64,
     (mut short, seen): (bool, usize),
 ) -> (bool, usize) {
@@ -183,9 +191,9 @@ fn live_once(
     (short, seen)
 }
 
-async fn make(outside: Rc<Outside>, local: Local<SimDriver>) {
+async fn make(outside: Rc<ArrayOutside>, local: Local<SimDriver>) {
     let scenario = &outside.scenario;
-    let plan = Plan {
+    let plan = ArrayPlan {
         name: "array".into(),
         level: scenario.level,
         chunk: scenario.chunk,
@@ -202,7 +210,7 @@ async fn make(outside: Rc<Outside>, local: Local<SimDriver>) {
     let array = create(&env, &plan, members, spares, &mut fresh, outside.options()).await;
     let array = array.expect("sound members");
     array.close().await.expect("nothing is wrong yet");
-    *outside.model.borrow_mut() = Model::new(array.geometry().sectors.0);
+    *outside.model.borrow_mut() = ArrayModel::new(array.geometry().sectors.0);
     if scenario.level == raid::Level::Raid5 {
         outside.stripe.set(array.shape().width().0);
     }
@@ -214,14 +222,14 @@ async fn make(outside: Rc<Outside>, local: Local<SimDriver>) {
     outside.end_inner(&env).await.expect("nothing is wrong yet");
 }
 
-async fn live(outside: Rc<Outside>, local: Local<SimDriver>, number: u64) {
+async fn live(outside: Rc<ArrayOutside>, local: Local<SimDriver>, number: u64) {
     for falls in 0.. {
         let Some(array) = start(&outside, &local, number).await else {
             return;
         };
-        let life = Life::new(outside.clone(), local.clone(), array, number);
+        let life = ArrayLife::new(outside.clone(), local.clone(), array, number);
         life.look();
-        let mut chaos = Chaos::new(life.clone());
+        let mut chaos = ArrayChaos::new(life.clone());
         chaos.falls = falls;
         join(work(&life), chaos.rage()).await;
         if !life.fallen.get() {

@@ -1,9 +1,9 @@
 //! Scenarios and their parts.
 
-use super::kind::Trouble;
+use super::kind::ArrayTrouble;
 use block::{Nanos, Sectors};
 use raid::Level;
-use sim::Rng;
+use sim::SimRng;
 
 /// Draws the scenarios that have refusals. Seeds that found violations before there were refusals
 /// have none.
@@ -13,7 +13,7 @@ const SLOW: u64 = 906;
 
 /// Everything that a run is made of.
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub struct ArrayScenario {
     /// Seeds the world and every choice.
     pub seed: u64,
     /// The array's level.
@@ -52,7 +52,7 @@ pub struct Scenario {
     /// Time after which bits are cleared.
     pub clear_after: Nanos,
     /// The kind of trouble.
-    pub trouble: Trouble,
+    pub trouble: ArrayTrouble,
     /// Clients discard.
     pub discards: bool,
     /// Timeout of a member.
@@ -65,11 +65,11 @@ pub struct Scenario {
     pub extra: usize,
 }
 
-impl Scenario {
+impl ArrayScenario {
     /// The scenario of `seed` with losses, refusals and unreadable data alone, as all seeds were
     /// once.
-    pub fn plain(seed: u64) -> Scenario {
-        let rng = &mut Rng::fork(seed, 1);
+    pub fn plain(seed: u64) -> ArrayScenario {
+        let rng = &mut SimRng::fork(seed, 1);
         let (level, members) = match rng.below(16) {
             0 => (Level::Linear, rng.between(1, 3)),
             1 => (Level::Raid0, rng.between(2, 4)),
@@ -78,7 +78,7 @@ impl Scenario {
             _ => (Level::Raid5, rng.between(3, 5)),
         };
         let redundant = level.is_redundant();
-        Scenario {
+        ArrayScenario {
             seed,
             level,
             members: members as usize,
@@ -93,11 +93,11 @@ impl Scenario {
             lives: rng.between(1, 5),
             losses: redundant && rng.chance(0.75),
             latent: redundant && rng.chance(0.25),
-            refusals: Rng::fork(seed, REFUSALS).chance(0.2),
-            slow: redundant && Rng::fork(seed, SLOW).chance(0.5),
+            refusals: SimRng::fork(seed, REFUSALS).chance(0.2),
+            slow: redundant && SimRng::fork(seed, SLOW).chance(0.5),
             rebuild_floor: 1 << rng.between(20, 26),
             clear_after: Nanos::from_micros(rng.between(500, 100_000)),
-            trouble: Trouble::None,
+            trouble: ArrayTrouble::None,
             discards: false,
             timeout: None,
             rewrites: 0,

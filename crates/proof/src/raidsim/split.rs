@@ -5,33 +5,33 @@
 //! administrator chooses so: a start with all legs is refused, and names both sides.
 
 use super::between::count;
-use super::chaos::Chaos;
+use super::chaos::ArrayChaos;
 use super::client;
 use super::course::{drive, finish, work};
-use super::life::{Life, Outside};
-use super::model::Model;
+use super::life::{ArrayLife, ArrayOutside};
+use super::model::ArrayModel;
 use super::report::Class;
 use super::start::begin;
 use block::{BoxDevice, Device, Extent, Lba, Nanos, Sectors};
 use futures_util::future::join;
 use raid::{Array, Level};
 use shard::Local;
-use sim::{Domain, Point, PowerCut, Rng, Sim, SimDriver};
+use sim::{Domain, PowerCut, RunMoment, SimDriver, SimHost, SimRng};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// One side: its legs, and their history.
 struct Side {
     units: Vec<usize>,
-    history: RefCell<Model>,
+    history: RefCell<ArrayModel>,
 }
 
 /// The state of the run.
 struct Parting {
-    outside: Rc<Outside>,
+    outside: Rc<ArrayOutside>,
     /// The legs that go on when the others are lost, and the lost legs.
     sides: [Side; 2],
-    rng: RefCell<Rng>,
+    rng: RefCell<SimRng>,
     /// An administrator started the lost legs by force, or tried.
     forced: Cell<bool>,
     /// Writes that the lost legs acknowledged then.
@@ -39,7 +39,7 @@ struct Parting {
 }
 
 /// The legs to be lost: some of them, that could go on alone as the others could.
-fn lost(outside: &Outside, rng: &mut Rng) -> Vec<usize> {
+fn lost(outside: &ArrayOutside, rng: &mut SimRng) -> Vec<usize> {
     let members = outside.scenario.members;
     match outside.scenario.level {
         // Copies lie on neighbours, and the number of legs is even.
@@ -57,13 +57,13 @@ fn lost(outside: &Outside, rng: &mut Rng) -> Vec<usize> {
 }
 
 /// Lets the legs part and meet again. Returns the number of faults that struck, as of a life.
-pub(super) fn part(sim: &mut Sim, outside: &Rc<Outside>) -> (bool, usize) {
-    let mut rng = Rng::fork(outside.scenario.seed, 65);
+pub(super) fn part(sim: &mut SimHost, outside: &Rc<ArrayOutside>) -> (bool, usize) {
+    let mut rng = SimRng::fork(outside.scenario.seed, 65);
     let behind = lost(outside, &mut rng);
     let ahead = (0..outside.units.len()).filter(|unit| !behind.contains(unit));
     let side = |units| Side {
         units,
-        history: RefCell::new(Model::new(0)),
+        history: RefCell::new(ArrayModel::new(0)),
     };
     let parting = Rc::new(Parting {
         outside: outside.clone(),
@@ -95,7 +95,7 @@ impl Parting {
     /// steps.
     fn run<F: Future<Output = ()> + 'static>(
         self: &Rc<Self>,
-        sim: &mut Sim,
+        sim: &mut SimHost,
         number: u64,
         sides: &[usize],
         cut: Option<u64>,
@@ -122,7 +122,7 @@ impl Parting {
             .plan(last, steps, &disks, outside.data_at.get());
         plan.cuts.extend(cut.map(|after| PowerCut {
             domain: None,
-            at: Point::Step(steps + after),
+            at: RunMoment::Step(steps + after),
         }));
         sim.world_mut().set_plan(plan).expect("a sound plan");
         let parting = self.clone();
@@ -161,12 +161,12 @@ impl Parting {
         self.outside.model.replace(history);
     }
 
-    fn life(&self, local: &Local<SimDriver>, array: Array, number: u64) -> Rc<Life> {
-        Life::new(self.outside.clone(), local.clone(), array, number)
+    fn life(&self, local: &Local<SimDriver>, array: Array, number: u64) -> Rc<ArrayLife> {
+        ArrayLife::new(self.outside.clone(), local.clone(), array, number)
     }
 
     /// Ends a life, in order or not.
-    async fn end(&self, life: &Life) {
+    async fn end(&self, life: &ArrayLife) {
         if self.chance(0.5) {
             life.control.cut_power(None);
             life.env.timer.sleep(Nanos::from_secs(1)).await;
@@ -182,7 +182,7 @@ impl Parting {
         number: u64,
         side: usize,
         by_force: bool,
-    ) -> Option<Rc<Life>> {
+    ) -> Option<Rc<ArrayLife>> {
         match begin(&self.outside, local, self.units(side), by_force).await {
             Ok(array) => Some(self.life(local, array, number)),
             Err(error) => {
@@ -201,7 +201,7 @@ impl Parting {
             Err(error) => return self.outside.violate(format!("it does not start: {error}")),
         };
         let life = self.life(&local, array, 0);
-        let mut chaos = Chaos::new(life.clone());
+        let mut chaos = ArrayChaos::new(life.clone());
         let lose = async {
             let span = Nanos(self.rng.borrow_mut().between(1, 20_000_000));
             life.env.timer.sleep(span).await;
@@ -274,7 +274,7 @@ impl Parting {
             Ok(array) => {
                 self.follow(0);
                 let life = self.life(&local, array, self.outside.scenario.lives - 1);
-                finish(&life, &mut Chaos::new(life.clone())).await;
+                finish(&life, &mut ArrayChaos::new(life.clone())).await;
             }
             Err(error) => {
                 let text = error.to_string();
@@ -307,7 +307,7 @@ impl Parting {
                 return life.violate(format!("disk {unit} cannot be wiped: {error}"));
             }
         }
-        finish(&life, &mut Chaos::new(life.clone())).await;
+        finish(&life, &mut ArrayChaos::new(life.clone())).await;
     }
 }
 

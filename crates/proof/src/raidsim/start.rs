@@ -1,14 +1,14 @@
 //! Starts an array, and decides which starts may fail. Only a start may fail in which a member that
 //! cannot be read or written could have carried the array on without the others.
 
-use super::life::Outside;
+use super::life::ArrayOutside;
 use super::refuse::ANYWHERE;
 use super::report::Class;
-use super::trouble::Trouble;
+use super::trouble::ArrayTrouble;
 use block::{Env, Extent, IoError, IoResult, Lba, Nanos, Sectors};
-use raid::{Array, Candidate, Level, MemberState, Start, assemble, examine};
+use raid::{Array, ArrayStart, Level, MemberCandidate, MemberState, assemble, examine};
 use shard::Local;
-use sim::{Rng, SimDriver};
+use sim::{SimDriver, SimRng};
 
 /// No start takes longer, whatever a member does not answer.
 const START_MAX: Nanos = Nanos::from_secs(100);
@@ -18,7 +18,7 @@ const TRIES: u32 = 10;
 /// Assembles the array from `units`. Those that belong to no array are left out,
 /// as the daemon does.
 pub(super) async fn begin(
-    outside: &Outside,
+    outside: &ArrayOutside,
     local: &Local<SimDriver>,
     units: &[usize],
     degraded: bool,
@@ -29,7 +29,7 @@ pub(super) async fn begin(
         let Some(candidate) = outside.candidate(local, *unit) else {
             continue;
         };
-        let sorted = outside.scenario.extra > 0 || outside.scenario.trouble == Trouble::Rots;
+        let sorted = outside.scenario.extra > 0 || outside.scenario.trouble == ArrayTrouble::Rots;
         if sorted && matches!(examine(&env, &candidate.device).await, Ok(None)) {
             continue;
         }
@@ -40,14 +40,14 @@ pub(super) async fn begin(
 
 async fn assemble_soon(
     env: &Env,
-    candidates: Vec<Candidate>,
+    candidates: Vec<MemberCandidate>,
     degraded: bool,
-    outside: &Outside,
+    outside: &ArrayOutside,
 ) -> IoResult<Array> {
-    let start = Start::by_hand(degraded);
+    let start = ArrayStart::by_hand(degraded);
     let (fresh, options) = (outside.fresh(), outside.options());
     let starting = assemble(env, Some("array"), fresh, candidates, start, options);
-    if outside.scenario.trouble != Trouble::Hangs {
+    if outside.scenario.trouble != ArrayTrouble::Hangs {
         return starting.await;
     }
     let starting = Box::pin(starting);
@@ -55,13 +55,13 @@ async fn assemble_soon(
     ended.unwrap_or_else(|| {
         let what = "it is not known in time whether it starts";
         outside.violate(what.into());
-        Err(IoError::new(block::Kind::Timeout, what))
+        Err(IoError::new(block::IoErrorKind::Timeout, what))
     })
 }
 
 /// Starts the array of life `number`. Returns `None` if the life is over, with a violation or not.
 pub(super) async fn start(
-    outside: &Outside,
+    outside: &ArrayOutside,
     local: &Local<SimDriver>,
     number: u64,
 ) -> Option<Array> {
@@ -100,7 +100,7 @@ pub(super) async fn start(
             break;
         }
         outside.hear(error);
-        if outside.scenario.trouble == Trouble::Hangs {
+        if outside.scenario.trouble == ArrayTrouble::Hangs {
             outside.release_present();
         }
         // An administrator may leave out a member that is known to be of no use.
@@ -129,8 +129,8 @@ pub(super) async fn start(
 
 /// Possibly has a member refuse writes while the array starts. Returns the number of writes that
 /// were refused before.
-fn arm(outside: &Outside, number: u64) -> u64 {
-    let mut refusing = Rng::fork(outside.scenario.seed, 800 + number);
+fn arm(outside: &ArrayOutside, number: u64) -> u64 {
+    let mut refusing = SimRng::fork(outside.scenario.seed, 800 + number);
     let refused = outside.refusals.count.get();
     if outside.scenario.refusals && refusing.chance(0.3) {
         let disk = refusing.below(outside.units.len() as u64) as usize;
@@ -143,33 +143,33 @@ fn arm(outside: &Outside, number: u64) -> u64 {
 
 /// True if a start may fail and the next one succeed: metadata cannot be read now and then, of a
 /// member that is needed or that could have diverged.
-fn may_fail(outside: &Outside) -> bool {
+fn may_fail(outside: &ArrayOutside) -> bool {
     let needed = outside.is_mirror() || !outside.sound.get();
     match outside.scenario.trouble {
-        Trouble::Metadata => needed,
+        ArrayTrouble::Metadata => needed,
         // A second member does not answer, or the only one.
-        Trouble::Hangs => needed || !outside.scenario.level.is_redundant(),
-        Trouble::Spoils => !outside.sound.get(),
-        Trouble::Rots | Trouble::Reshapes | Trouble::Images => outside.is_mirror(),
+        ArrayTrouble::Hangs => needed || !outside.scenario.level.is_redundant(),
+        ArrayTrouble::Spoils => !outside.sound.get(),
+        ArrayTrouble::Rots | ArrayTrouble::Reshapes | ArrayTrouble::Images => outside.is_mirror(),
         // A record that was refused may be one that cannot be read.
         _ => outside.refusals.count.get() > 0 && needed,
     }
 }
 
 /// True if a member of no use is known to hold no newer data.
-fn is_known(outside: &Outside) -> bool {
+fn is_known(outside: &ArrayOutside) -> bool {
     outside.rotten.get() || outside.reshaped.get().is_some()
 }
 
 /// True if nothing can start as things are: a level that needs every member lacks one.
-fn is_lost(outside: &Outside) -> bool {
+fn is_lost(outside: &ArrayOutside) -> bool {
     outside.reshaped.get().is_some() && !outside.scenario.level.is_redundant()
 }
 
 /// Marks the data of a missing member as guessed, after a start that was confirmed although a
 /// journal cannot be read.
-fn guess(outside: &Outside, array: &Array) {
-    let unknown = |event: &raid::Event| event.what.contains("check what was written last");
+fn guess(outside: &ArrayOutside, array: &Array) {
+    let unknown = |event: &raid::ArrayEvent| event.what.contains("check what was written last");
     if !array.events().0.iter().any(unknown) {
         return;
     }
@@ -185,7 +185,7 @@ fn guess(outside: &Outside, array: &Array) {
 }
 
 /// Checks the start's report of the life before.
-fn check(outside: &Outside, array: &Array, rested: bool, idled: bool) {
+fn check(outside: &ArrayOutside, array: &Array, rested: bool, idled: bool) {
     let events = array.events().0;
     let replayed = events
         .iter()
@@ -194,7 +194,10 @@ fn check(outside: &Outside, array: &Array, rested: bool, idled: bool) {
         outside.meet(Class::Replay);
     }
     // Reads or writes of a member that failed at this start have to be written to the member again.
-    let heard = !matches!(outside.scenario.trouble, Trouble::Metadata | Trouble::Hangs);
+    let heard = !matches!(
+        outside.scenario.trouble,
+        ArrayTrouble::Metadata | ArrayTrouble::Hangs
+    );
     let calm = outside.dead.borrow().is_empty() && !outside.rotten.take() && heard;
     if !calm || !outside.scenario.level.is_redundant() || !(rested || idled) {
         return;

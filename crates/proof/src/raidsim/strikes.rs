@@ -2,29 +2,29 @@
 //! together, or return while a spare takes their place.
 
 use super::between::blank;
-use super::chaos::{Chaos, LOOK};
+use super::chaos::{ArrayChaos, LOOK};
 use super::client;
 use super::report::Class;
-use super::trouble::Trouble;
-use block::{Kind, Nanos};
+use super::trouble::ArrayTrouble;
+use block::{IoErrorKind, Nanos};
 use raid::MemberState;
 
-impl Chaos {
+impl ArrayChaos {
     /// Does the work of this scenario's trouble. Returns true if there was any.
     pub(super) async fn strike(&mut self) -> bool {
         let trouble = self.life.scenario.trouble;
-        if trouble == Trouble::None || !self.striking.chance(0.6) {
+        if trouble == ArrayTrouble::None || !self.striking.chance(0.6) {
             return false;
         }
         match trouble {
-            Trouble::Hangs => self.hang().await,
-            Trouble::Replaces => self.replace().await,
-            Trouble::Several => self.lose_several().await,
-            Trouble::Nested => self.lose_within().await,
-            Trouble::Races => self.race().await,
-            Trouble::Forgets => self.forget().await,
-            Trouble::Images => self.return_changed().await,
-            Trouble::Pauses => self.pause().await,
+            ArrayTrouble::Hangs => self.hang().await,
+            ArrayTrouble::Replaces => self.replace().await,
+            ArrayTrouble::Several => self.lose_several().await,
+            ArrayTrouble::Nested => self.lose_within().await,
+            ArrayTrouble::Races => self.race().await,
+            ArrayTrouble::Forgets => self.forget().await,
+            ArrayTrouble::Images => self.return_changed().await,
+            ArrayTrouble::Pauses => self.pause().await,
             _ => false,
         }
     }
@@ -115,7 +115,7 @@ impl Chaos {
             Ok(()) if lost => self.life.meet(Class::ReplaceLost),
             Ok(()) => self.life.meet(Class::ReplaceSound),
             // Another unit has the role by then, or the unit is needed elsewhere.
-            Err(error) if matches!(error.kind(), Kind::Busy | Kind::Invalid) => {}
+            Err(error) if matches!(error.kind(), IoErrorKind::Busy | IoErrorKind::Invalid) => {}
             Err(error) => {
                 let what = format!("disk {unit} cannot take role {role}: {error}");
                 self.life.violate(what);

@@ -2,12 +2,12 @@
 //!
 //! Not here: the effects of the trouble on a life (`chaos`, `strikes`, `between`, `split`).
 
-pub use super::kind::Trouble;
+pub use super::kind::ArrayTrouble;
 
-use super::scenario::Scenario;
-use block::{Extent, Kind, Lba, Nanos, Sectors, TargetId};
+use super::scenario::ArrayScenario;
+use block::{Extent, IoErrorKind, Lba, Nanos, Sectors, TargetId};
 use raid::Level;
-use sim::{Effect, Ops, Plan, Rng, Rule, When};
+use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, SimRng, When};
 
 /// Draws whether clients discard.
 const DISCARDS: u64 = 908;
@@ -21,34 +21,34 @@ const BITMAP: Extent = Extent {
 
 /// Gives `scenario` the trouble of its seed, and takes away the parts that conflict with the
 /// trouble.
-pub(super) fn add_to(scenario: &mut Scenario) {
-    let trouble = Trouble::of(scenario.seed);
+pub(super) fn add_to(scenario: &mut ArrayScenario) {
+    let trouble = ArrayTrouble::of(scenario.seed);
     if trouble.needs_redundancy() && !scenario.level.is_redundant() {
         return;
     }
-    let rng = &mut Rng::fork(scenario.seed, 60);
-    let options = &mut Rng::fork(scenario.seed, 66);
+    let rng = &mut SimRng::fork(scenario.seed, 60);
+    let options = &mut SimRng::fork(scenario.seed, 66);
     scenario.rewrites = options.below(6).saturating_sub(3) as u32;
     scenario.spare_delay = Nanos(options.below(3) * 70_000_000);
     scenario.trouble = trouble;
-    scenario.discards = Rng::fork(scenario.seed, DISCARDS).chance(0.15);
-    if trouble == Trouble::None {
+    scenario.discards = SimRng::fork(scenario.seed, DISCARDS).chance(0.15);
+    if trouble == ArrayTrouble::None {
         return;
     }
     (scenario.refusals, scenario.latent) = (false, false);
     match trouble {
-        Trouble::Hangs => {
+        ArrayTrouble::Hangs => {
             scenario.timeout = Some(Nanos::from_millis(rng.between(20, 100)));
             // A hung member is lost without being unplugged; two members lost at once are one too
             // many.
             scenario.losses = false;
         }
-        Trouble::Replaces | Trouble::Forgets => {
-            scenario.extra = usize::from(trouble == Trouble::Replaces);
+        ArrayTrouble::Replaces | ArrayTrouble::Forgets => {
+            scenario.extra = usize::from(trouble == ArrayTrouble::Replaces);
             scenario.latent = rng.chance(0.5);
             scenario.losses &= !scenario.latent;
         }
-        Trouble::Splits => {
+        ArrayTrouble::Splits => {
             scenario.spares = 0;
             scenario.slow = true;
             // Boots are cut short only on purpose.
@@ -59,30 +59,30 @@ pub(super) fn add_to(scenario: &mut Scenario) {
                 _ => (scenario.level, scenario.members) = (Level::Raid1, 2 + rng.below(2) as usize),
             }
         }
-        Trouble::Reshapes => scenario.lives = scenario.lives.max(3),
-        Trouble::Spoils => {
+        ArrayTrouble::Reshapes => scenario.lives = scenario.lives.max(3),
+        ArrayTrouble::Spoils => {
             scenario.lives = scenario.lives.max(2);
             scenario.losses &= rng.chance(0.5);
         }
-        Trouble::Nested => {
+        ArrayTrouble::Nested => {
             scenario.members = scenario.members.min(4);
             scenario.spares = 0;
             scenario.operations = scenario.operations.min(80);
         }
-        Trouble::Rots | Trouble::Idles => {
+        ArrayTrouble::Rots | ArrayTrouble::Idles => {
             scenario.lives = scenario.lives.clamp(2, 3);
             scenario.losses = false;
         }
-        Trouble::Memory => {
+        ArrayTrouble::Memory => {
             scenario.clients = rng.between(12, 40);
             scenario.operations = rng.between(20, 40);
         }
-        Trouble::Pauses => {
+        ArrayTrouble::Pauses => {
             scenario.timeout = Some(Nanos::from_millis(rng.between(50, 200)));
             scenario.losses = false;
         }
-        Trouble::Records => scenario.refusals = true,
-        Trouble::Races => {
+        ArrayTrouble::Records => scenario.refusals = true,
+        ArrayTrouble::Races => {
             scenario.spares = 1;
             (scenario.losses, scenario.slow) = (true, true);
             scenario.lives = scenario.lives.max(2);
@@ -92,12 +92,12 @@ pub(super) fn add_to(scenario: &mut Scenario) {
 }
 
 /// The disk of the troubles of one disk.
-pub(super) fn victim(scenario: &Scenario) -> usize {
-    Rng::fork(scenario.seed, 61).below(scenario.members as u64) as usize
+pub(super) fn victim(scenario: &ArrayScenario) -> usize {
+    SimRng::fork(scenario.seed, 61).below(scenario.members as u64) as usize
 }
 
 /// A place of metadata: a copy of the superblock, the bitmap, or some of the journal.
-pub(super) fn metadata(rng: &mut Rng, data_at: u64) -> Extent {
+pub(super) fn metadata(rng: &mut SimRng, data_at: u64) -> Extent {
     let journal = data_at > 2048;
     match rng.below(if journal { 6 } else { 3 }) {
         0 => Extent::new(Lba(0), Sectors(8)),
@@ -114,16 +114,16 @@ pub(super) fn metadata(rng: &mut Rng, data_at: u64) -> Extent {
 
 /// Adds the trouble of `scenario` to the plan of a life.
 pub(super) fn plan(
-    scenario: &Scenario,
+    scenario: &ArrayScenario,
     life: u64,
     disks: &[TargetId],
     data_at: u64,
-    plan: &mut Plan,
+    plan: &mut FaultPlan,
 ) {
-    let rng = &mut Rng::fork(scenario.seed, 6000 + life);
+    let rng = &mut SimRng::fork(scenario.seed, 6000 + life);
     let disk = disks[victim(scenario)];
     let mut rule = |ops, within, when, effect| {
-        plan.rules.push(Rule {
+        plan.rules.push(FaultRule {
             disk,
             ops,
             within,
@@ -133,50 +133,51 @@ pub(super) fn plan(
     };
     let meta = Extent::new(Lba(0), Sectors(data_at));
     if scenario.discards && rng.chance(0.3) {
-        let refused = Effect::Fail(Kind::Unsupported);
-        rule(Ops::Discards, None, When::Always, refused);
+        let refused = FaultEffect::Fail(IoErrorKind::Unsupported);
+        rule(OpFilter::Discards, None, When::Always, refused);
     }
     match scenario.trouble {
-        Trouble::Metadata => {
+        ArrayTrouble::Metadata => {
             if rng.chance(0.7) {
                 let chance = [0.02, 0.1, 0.3][rng.below(3) as usize];
-                let fail = Effect::Fail(Kind::Media);
-                rule(Ops::Reads, Some(meta), When::Chance(chance), fail);
+                let fail = FaultEffect::Fail(IoErrorKind::Media);
+                rule(OpFilter::Reads, Some(meta), When::Chance(chance), fail);
             }
             if rng.chance(0.5) {
                 // The same copy of the superblock all along: losing both is another fault.
-                let place = metadata(&mut Rng::fork(scenario.seed, 62), data_at);
+                let place = metadata(&mut SimRng::fork(scenario.seed, 62), data_at);
                 // A loss of power may have torn the other copy since.
                 if place.start.0 >= SUPERBLOCKS.0 || life == 0 {
                     plan.latent.push((disk, place));
                 }
             }
         }
-        Trouble::Hangs => match rng.below(3) {
+        ArrayTrouble::Hangs => match rng.below(3) {
             0 => {
                 let timeout = scenario.timeout.expect("set with hangs");
                 let span = Nanos(timeout.0 * rng.between(3, 30) / 10);
-                rule(Ops::All, None, When::Chance(0.01), Effect::Delay(span));
+                let (now_and_then, late) = (When::Chance(0.01), FaultEffect::Delay(span));
+                rule(OpFilter::All, None, now_and_then, late);
             }
             _ => {
                 let nth = When::Nth(rng.between(5, 250));
-                rule(Ops::Writes, None, nth, Effect::Stick(None));
+                rule(OpFilter::Writes, None, nth, FaultEffect::Stick(None));
             }
         },
-        Trouble::Races => {
+        ArrayTrouble::Races => {
             let span = Nanos(rng.between(1_000_000, 150_000_000));
             let within = Some(Extent::new(Lba(0), Sectors(16)));
             for disk in disks {
-                plan.rules.push(Rule {
+                plan.rules.push(FaultRule {
                     disk: *disk,
-                    ops: Ops::Reads,
+                    ops: OpFilter::Reads,
                     within,
                     when: When::Chance(0.4),
-                    effect: Effect::Delay(span),
+                    effect: FaultEffect::Delay(span),
                 });
             }
         }
-        Trouble::Spoils => plan.spoiled = 0.3,
+        ArrayTrouble::Spoils => plan.spoiled = 0.3,
         _ => {}
     }
 }

@@ -5,7 +5,7 @@ use raid::Level;
 
 /// A member to be.
 #[derive(Clone, Debug)]
-pub(crate) struct Unit {
+pub(crate) struct ArrayUnit {
     /// Its disks: one, or those of the nested array.
     pub(crate) targets: Vec<TargetId>,
     /// The level of a nested array.

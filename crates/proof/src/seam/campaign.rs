@@ -2,18 +2,20 @@
 //! bad sectors, delays, broken streams, over several boots of the same disks.
 
 use super::Sabotage;
-use super::program::{self, Record, SECTORS, Scenario, SharedRecord, Targets, lock};
-use block::{Address, Extent, Geometry, Kind, Lba, Nanos, Sectors, TargetId};
+use super::program::{
+    self, ProgramRecord, ProgramTargets, SECTORS, SeamScenario, SharedRecord, lock,
+};
+use block::{Address, Extent, Geometry, IoErrorKind, Lba, Nanos, Sectors, TargetId};
 use fastrand::Rng;
 use sim::{
-    Budget, Class, Direction, DiskSpec, Effect, LinkSpec, Ops, Outage, Outcome, Plan, Point,
-    PowerCut, Rule, Sim, StreamEffect, StreamRule, When, World,
+    Direction, DiskSpec, FaultClass, FaultEffect, FaultPlan, FaultRule, LinkSpec, OpFilter, Outage,
+    PowerCut, RunBudget, RunMoment, RunOutcome, SimHost, SimWorld, StreamEffect, StreamRule, When,
 };
 use std::collections::BTreeMap;
 
 /// The outcome of many seeds.
 #[derive(Default, Debug)]
-pub struct Report {
+pub struct SeamReport {
     /// Seeds run.
     pub seeds: u64,
     /// Starts of the program, the first of each seed included.
@@ -23,7 +25,7 @@ pub struct Report {
     /// Requests answered by an error.
     pub failed: u64,
     /// Faults that struck, by class.
-    pub faults: BTreeMap<Class, u64>,
+    pub faults: BTreeMap<FaultClass, u64>,
     /// Seeds with a violation, and the first violation of each.
     pub violations: Vec<(u64, String)>,
 }
@@ -33,18 +35,18 @@ pub struct SeedReport {
     /// The hash of all events.
     pub trace_hash: u64,
     /// The record of all boots.
-    pub record: Record,
+    pub record: ProgramRecord,
     /// Starts of the program.
     pub boots: u64,
     /// Faults that struck, by class.
-    pub faults: BTreeMap<Class, u64>,
+    pub faults: BTreeMap<FaultClass, u64>,
     /// The end of each boot, and the faults that struck before the end.
     pub story: Vec<String>,
 }
 
 /// Runs `seeds`, each with `sabotage`.
-pub fn run(seeds: std::ops::Range<u64>, sabotage: Sabotage) -> Report {
-    let mut report = Report::default();
+pub fn run(seeds: std::ops::Range<u64>, sabotage: Sabotage) -> SeamReport {
+    let mut report = SeamReport::default();
     for seed in seeds {
         let one = run_seed(seed, sabotage);
         report.seeds += 1;
@@ -70,10 +72,10 @@ pub fn run_seed(seed: u64, sabotage: Sabotage) -> SeedReport {
     // survive, so a seed has the one or the other.
     let losses = rng.u32(0..4) != 0;
     let record = SharedRecord::default();
-    let mut sim = Sim::new(world).pool_bytes(512 << 10);
-    sim.set_budget(Budget {
+    let mut sim = SimHost::new(world).pool_bytes(512 << 10);
+    sim.set_budget(RunBudget {
         time_max: Nanos::from_secs(600),
-        ..Budget::default()
+        ..RunBudget::default()
     });
     let (mut story, mut reported) = (Vec::new(), 0);
     for boot in 0..boots {
@@ -83,7 +85,7 @@ pub fn run_seed(seed: u64, sabotage: Sabotage) -> SeedReport {
         for leg in targets.legs {
             sim.world().control().revive(leg);
         }
-        let scenario = Scenario {
+        let scenario = SeamScenario {
             seed: seed ^ boot << 32,
             boot,
             steps: rng.usize(20..60),
@@ -93,12 +95,12 @@ pub fn run_seed(seed: u64, sabotage: Sabotage) -> SeedReport {
             sabotage,
         };
         if last {
-            let plan = Plan::default();
+            let plan = FaultPlan::default();
             sim.world_mut().set_plan(plan).expect("an empty plan");
         } else {
-            let at = Point::Step(sim.world().steps() + rng.u64(1..1500));
+            let at = RunMoment::Step(sim.world().steps() + rng.u64(1..1500));
             let now = sim.world().now();
-            let plan = Plan {
+            let plan = FaultPlan {
                 cuts: vec![PowerCut { domain: None, at }],
                 ..faults(&mut rng, targets.legs, victim, losses.then_some(now))
             };
@@ -109,12 +111,12 @@ pub fn run_seed(seed: u64, sabotage: Sabotage) -> SeedReport {
         conclude(&outcome, &mut lock(&record));
         let landed = sim.world().tally().landed()[reported..].to_vec();
         reported += landed.len();
-        let what = landed.iter().filter(|l| l.class != Class::Delay);
+        let what = landed.iter().filter(|l| l.class != FaultClass::Delay);
         story.extend(what.map(|l| format!("{l:?}")));
         story.push(format!("boot {boot} of {scenario:?} ended: {outcome:?}"));
     }
     let world = sim.world();
-    let faults = Class::ALL.map(|class| (class, world.tally().count(class)));
+    let faults = FaultClass::ALL.map(|class| (class, world.tally().count(class)));
     SeedReport {
         trace_hash: world.trace_hash(),
         record: std::mem::take(&mut *lock(&record)),
@@ -124,8 +126,8 @@ pub fn run_seed(seed: u64, sabotage: Sabotage) -> SeedReport {
     }
 }
 
-fn world(seed: u64, rng: &mut Rng) -> (World, Targets) {
-    let mut world = World::new(seed);
+fn world(seed: u64, rng: &mut Rng) -> (SimWorld, ProgramTargets) {
+    let mut world = SimWorld::new(seed);
     let block = Sectors(if rng.bool() { 1 } else { 8 });
     let legs = ["a", "b"].map(|name| {
         let mut geometry = Geometry::new(name, Sectors(SECTORS + 8), block);
@@ -135,7 +137,7 @@ fn world(seed: u64, rng: &mut Rng) -> (World, Targets) {
     });
     let address = Address::Unix("server".into());
     let listener = world.listen(address.clone(), LinkSpec::local());
-    let targets = Targets {
+    let targets = ProgramTargets {
         legs,
         listener: listener.expect("a free address"),
         address,
@@ -143,10 +145,10 @@ fn world(seed: u64, rng: &mut Rng) -> (World, Targets) {
     (world, targets)
 }
 
-fn conclude(outcome: &Outcome, record: &mut Record) {
+fn conclude(outcome: &RunOutcome, record: &mut ProgramRecord) {
     match outcome {
-        Outcome::PowerCut => record.oracle.power_cut(),
-        Outcome::Done => {}
+        RunOutcome::PowerCut => record.oracle.power_cut(),
+        RunOutcome::Done => {}
         other => record
             .violations
             .push(format!("the program did not end: {other:?}")),
@@ -154,10 +156,15 @@ fn conclude(outcome: &Outcome, record: &mut Record) {
 }
 
 /// Faults that a mirror of two must survive: any on one leg, delays on both.
-fn faults(rng: &mut Rng, legs: [TargetId; 2], victim: usize, losses_from: Option<Nanos>) -> Plan {
-    let mut plan = Plan::default();
+fn faults(
+    rng: &mut Rng,
+    legs: [TargetId; 2],
+    victim: usize,
+    losses_from: Option<Nanos>,
+) -> FaultPlan {
+    let mut plan = FaultPlan::default();
     let victim = legs[victim];
-    let rule = |disk, ops, when, effect| Rule {
+    let rule = |disk, ops, when, effect| FaultRule {
         disk,
         ops,
         within: None,
@@ -169,24 +176,25 @@ fn faults(rng: &mut Rng, legs: [TargetId; 2], victim: usize, losses_from: Option
             let span = Nanos::from_micros(rng.u64(1..5_000));
             plan.rules.push(rule(
                 disk,
-                Ops::All,
+                OpFilter::All,
                 When::Chance(0.05),
-                Effect::Delay(span),
+                FaultEffect::Delay(span),
             ));
         }
     }
     if rng.u32(0..3) == 0 {
         let (ops, kind) = match rng.u32(0..4) {
-            0 => (Ops::Writes, Kind::Media),
-            1 => (Ops::Flushes, Kind::Other),
-            _ => (Ops::Reads, Kind::Media),
+            0 => (OpFilter::Writes, IoErrorKind::Media),
+            1 => (OpFilter::Flushes, IoErrorKind::Other),
+            _ => (OpFilter::Reads, IoErrorKind::Media),
         };
-        let when = if ops == Ops::Reads {
+        let when = if ops == OpFilter::Reads {
             When::Chance(0.05)
         } else {
             When::Nth(rng.u64(1..80))
         };
-        plan.rules.push(rule(victim, ops, when, Effect::Fail(kind)));
+        plan.rules
+            .push(rule(victim, ops, when, FaultEffect::Fail(kind)));
     }
     if losses_from.is_none() {
         let extent = Extent::new(Lba(8 * rng.u64(1..SECTORS / 8)), Sectors(8));
@@ -195,7 +203,7 @@ fn faults(rng: &mut Rng, legs: [TargetId; 2], victim: usize, losses_from: Option
     if let (Some(now), 0) = (losses_from, rng.u32(0..3)) {
         plan.outages.push(Outage {
             disk: victim,
-            gone: Point::At(now + Nanos::from_micros(rng.u64(100..20_000))),
+            gone: RunMoment::At(now + Nanos::from_micros(rng.u64(100..20_000))),
             back: None,
         });
     }

@@ -1,27 +1,29 @@
 //! A client: requests by tag over one stream, several at once.
 
-use super::wire::{Ask, REPLY_BYTES, REQUEST_BYTES, Reply, Request, Status, recv_exact};
+use super::wire::{
+    REPLY_BYTES, REQUEST_BYTES, SeamAsk, SeamReply, SeamRequest, SeamStatus, recv_exact,
+};
 use block::Mutex;
-use block::{Driver, Extent, IoError, IoResult, Kind, Shared, Stream};
+use block::{Driver, Extent, IoError, IoErrorKind, IoResult, SharedBuf, Stream};
 use futures_channel::oneshot;
-use shard::{Local, Socket};
+use shard::{Local, ShardSocket};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-type Answer = (Status, Option<Shared>);
+type Answer = (SeamStatus, Option<SharedBuf>);
 
-pub(crate) struct Client<D: Driver> {
-    stream: Socket<D>,
+pub(crate) struct SeamClient<D: Driver> {
+    stream: ShardSocket<D>,
     sending: Mutex,
     waiting: RefCell<BTreeMap<u64, oneshot::Sender<Answer>>>,
     next_tag: Cell<u64>,
     local: Local<D>,
 }
 
-impl<D: Driver> Client<D> {
-    pub(crate) fn start(local: Local<D>, stream: Socket<D>) -> Rc<Client<D>> {
-        let client = Rc::new(Client {
+impl<D: Driver> SeamClient<D> {
+    pub(crate) fn start(local: Local<D>, stream: ShardSocket<D>) -> Rc<SeamClient<D>> {
+        let client = Rc::new(SeamClient {
             stream,
             sending: Mutex::default(),
             waiting: RefCell::default(),
@@ -40,13 +42,13 @@ impl<D: Driver> Client<D> {
     async fn receive(&self) -> IoResult {
         let pool = self.local.env().pool;
         while let Some(head) = recv_exact(&self.stream, &pool, REPLY_BYTES).await? {
-            let reply = Reply::decode(&head)?;
+            let reply = SeamReply::decode(&head)?;
             let data = match reply.len {
                 0 => None,
                 len => recv_exact(&self.stream, &pool, len as usize).await?,
             };
             let waiter = self.waiting.borrow_mut().remove(&reply.tag);
-            let unasked = || IoError::new(Kind::Stream, "an answer nobody asked for");
+            let unasked = || IoError::new(IoErrorKind::Stream, "an answer nobody asked for");
             // The requester may have gone.
             let _ = waiter
                 .ok_or_else(unasked)?
@@ -58,15 +60,15 @@ impl<D: Driver> Client<D> {
     /// Sends a request and waits for its answer; an error means that none came.
     pub(crate) async fn ask(
         &self,
-        ask: Ask,
+        ask: SeamAsk,
         flags: u8,
         extent: Extent,
-        data: Option<Shared>,
+        data: Option<SharedBuf>,
     ) -> IoResult<Answer> {
         let tag = self.next_tag.replace(self.next_tag.get() + 1);
         let (offset, len) = (extent.start.byte(), extent.len.bytes() as u32);
         let mut head = self.local.env().pool.get(REQUEST_BYTES).await;
-        Request {
+        SeamRequest {
             ask,
             flags,
             tag,
@@ -83,7 +85,7 @@ impl<D: Driver> Client<D> {
         }
         answer
             .await
-            .map_err(|_| IoError::new(Kind::Stream, "the server has gone"))
+            .map_err(|_| IoError::new(IoErrorKind::Stream, "the server has gone"))
     }
 
     pub(crate) fn close(&self) {

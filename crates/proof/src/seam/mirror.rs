@@ -14,7 +14,8 @@
 use super::Sabotage;
 use block::Mutex;
 use block::{
-    Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Sectors, Shared,
+    Buf, Content, Device, Env, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba, Sectors,
+    SharedBuf,
 };
 use std::cell::Cell;
 
@@ -73,7 +74,12 @@ impl<D: Device> Mirror<D> {
             }
             [Ok(mark), Err(_)] if mark.sole => mirror.alone(0, mark),
             [Err(_), Ok(mark)] if mark.sole => mirror.alone(1, mark),
-            _ => return Err(IoError::new(Kind::Gone, "a leg that may be newer is lost")),
+            _ => {
+                return Err(IoError::new(
+                    IoErrorKind::Gone,
+                    "a leg that may be newer is lost",
+                ));
+            }
         };
         mirror.demote(1 - alone).await?;
         Ok(mirror)
@@ -158,7 +164,9 @@ impl<D: Device> Mirror<D> {
             return Ok(());
         }
         if !self.live[1 - leg].get() {
-            return Err(self.geometry.error(Kind::Gone, "the last leg failed"));
+            return Err(self
+                .geometry
+                .error(IoErrorKind::Gone, "the last leg failed"));
         }
         self.live[leg].set(false);
         self.epoch.set(self.epoch.get() + 1);
@@ -187,7 +195,9 @@ impl<D: Device> Mirror<D> {
         if counts(0) || counts(1) || self.sabotage == Sabotage::IgnoreError {
             Ok(())
         } else {
-            Err(self.geometry.error(Kind::Gone, "no leg took the write"))
+            Err(self
+                .geometry
+                .error(IoErrorKind::Gone, "no leg took the write"))
         }
     }
 
@@ -217,7 +227,7 @@ impl<D: Device> Device for Mirror<D> {
         }
         let first = self.next_read.get();
         self.next_read.set(1 - first);
-        let mut result = Err(self.geometry.error(Kind::Gone, "no leg is left"));
+        let mut result = Err(self.geometry.error(IoErrorKind::Gone, "no leg is left"));
         for leg in [first, 1 - first] {
             if !self.live[leg].get() {
                 continue;
@@ -231,11 +241,11 @@ impl<D: Device> Device for Mirror<D> {
             buf,
             result.and(Err(self
                 .geometry
-                .error(Kind::Gone, "the leg failed meanwhile"))),
+                .error(IoErrorKind::Gone, "the leg failed meanwhile"))),
         )
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.geometry.transfer(at, data.len())?;
         self.both(async |leg| leg.write(at + HEAD, data.clone(), fua).await)
             .await

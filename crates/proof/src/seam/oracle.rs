@@ -48,7 +48,7 @@ pub fn unstamp(bytes: &[u8], sector: u64) -> Result<Stamp, String> {
 }
 
 #[derive(Clone, Debug)]
-struct Write {
+struct OracleWrite {
     number: u64,
     /// The stamp of a sector that holds this write: the write's number, or 0.
     stamp: Stamp,
@@ -62,8 +62,8 @@ struct Write {
 }
 
 #[derive(Clone, Default)]
-struct Sector {
-    writes: Vec<Write>,
+struct OracleSector {
+    writes: Vec<OracleWrite>,
     /// Reads: their begins and ends, and the number of the write that each saw.
     reads: Vec<(u64, u64, u64)>,
 }
@@ -77,7 +77,7 @@ pub struct Ticket {
 
 /// The end of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum WriteEnd {
     /// Acknowledged.
     Done,
     /// Acknowledged as durable.
@@ -90,14 +90,14 @@ pub enum End {
 
 /// The oracle of one device.
 pub struct Oracle {
-    sectors: Vec<Sector>,
+    sectors: Vec<OracleSector>,
     clock: u64,
 }
 
 impl Oracle {
     /// A device of `sectors` sectors that reads as zeroes.
     pub fn new(sectors: u64) -> Oracle {
-        let zero = Write {
+        let zero = OracleWrite {
             number: 0,
             stamp: 0,
             begin: 0,
@@ -106,7 +106,7 @@ impl Oracle {
             durable: true,
             recovered: false,
         };
-        let sector = Sector {
+        let sector = OracleSector {
             writes: vec![zero],
             reads: Vec::new(),
         };
@@ -127,7 +127,7 @@ impl Oracle {
         let begin = self.tick();
         let stamp = if zero { 0 } else { number };
         for sector in sectors.clone() {
-            self.sectors[sector as usize].writes.push(Write {
+            self.sectors[sector as usize].writes.push(OracleWrite {
                 number,
                 stamp,
                 begin,
@@ -141,17 +141,17 @@ impl Oracle {
     }
 
     /// The answer to a write has come, or will never come.
-    pub fn end_write(&mut self, ticket: Ticket, end: End) {
+    pub fn end_write(&mut self, ticket: Ticket, end: WriteEnd) {
         let now = self.tick();
         for sector in ticket.sectors {
             let writes = &mut self.sectors[sector as usize].writes;
             let write = writes.iter_mut().find(|w| w.number == ticket.number);
             let write = write.expect("a write in progress is kept");
-            if end != End::Lost {
+            if end != WriteEnd::Lost {
                 write.end = now;
             }
-            write.acknowledged = matches!(end, End::Done | End::Durable);
-            write.durable = end == End::Durable;
+            write.acknowledged = matches!(end, WriteEnd::Done | WriteEnd::Durable);
+            write.durable = end == WriteEnd::Durable;
         }
     }
 
@@ -200,7 +200,7 @@ impl Oracle {
             kept.retain(|w| !durable.iter().any(|&begin| begin > w.end));
             let sole = kept.len() == 1;
             for write in &mut kept {
-                *write = Write {
+                *write = OracleWrite {
                     begin: 0,
                     end: now,
                     acknowledged: true,
@@ -215,10 +215,10 @@ impl Oracle {
     }
 }
 
-impl Sector {
+impl OracleSector {
     fn observe(&mut self, begin: u64, end: u64, seen: Stamp) -> Result<(), String> {
         let mut why = "no such write was ever made here".to_string();
-        let allowed = |w: &Write, why: &mut String| {
+        let allowed = |w: &OracleWrite, why: &mut String| {
             if let Some(later) = self
                 .writes
                 .iter()
@@ -268,7 +268,7 @@ mod tests {
         oracle.end_read(begin, 3, &bytes)
     }
 
-    fn write(oracle: &mut Oracle, end: End) -> Stamp {
+    fn write(oracle: &mut Oracle, end: WriteEnd) -> Stamp {
         let number = oracle.clock + 1;
         let (ticket, stamp) = oracle.begin_write(3..4, number, false);
         oracle.end_write(ticket, end);
@@ -278,8 +278,8 @@ mod tests {
     #[test]
     fn a_replaced_write_is_not_read() {
         let mut oracle = Oracle::new(8);
-        let a = write(&mut oracle, End::Done);
-        let b = write(&mut oracle, End::Done);
+        let a = write(&mut oracle, WriteEnd::Done);
+        let b = write(&mut oracle, WriteEnd::Done);
         assert!(read(&mut oracle, a).is_err());
         assert!(read(&mut oracle, 0).is_err());
         assert!(read(&mut oracle, b + 1).is_err());
@@ -292,8 +292,8 @@ mod tests {
             let mut oracle = Oracle::new(8);
             let (t1, a) = oracle.begin_write(3..4, 1, false);
             let (t2, b) = oracle.begin_write(3..4, 2, false);
-            oracle.end_write(t1, End::Done);
-            oracle.end_write(t2, End::Done);
+            oracle.end_write(t1, WriteEnd::Done);
+            oracle.end_write(t2, WriteEnd::Done);
             let pair = if first == 0 { [a, b] } else { [b, a] };
             assert!(read(&mut oracle, pair[0]).is_ok());
             assert!(read(&mut oracle, pair[1]).is_err());
@@ -304,8 +304,8 @@ mod tests {
     #[test]
     fn a_power_cut_takes_only_what_is_not_durable() {
         let mut oracle = Oracle::new(8);
-        let a = write(&mut oracle, End::Durable);
-        let b = write(&mut oracle, End::Done);
+        let a = write(&mut oracle, WriteEnd::Durable);
+        let b = write(&mut oracle, WriteEnd::Done);
         oracle.power_cut();
         assert!(read(&mut oracle, 0).is_err(), "a durable write is kept");
         assert!(
@@ -321,9 +321,9 @@ mod tests {
     #[test]
     fn a_flush_covers_what_was_acknowledged_before_it() {
         let mut oracle = Oracle::new(8);
-        let a = write(&mut oracle, End::Done);
+        let a = write(&mut oracle, WriteEnd::Done);
         let flush = oracle.begin_flush();
-        let b = write(&mut oracle, End::Done);
+        let b = write(&mut oracle, WriteEnd::Done);
         oracle.end_flush(flush);
         oracle.power_cut();
         assert!(read(&mut oracle, 0).is_err());
@@ -334,9 +334,9 @@ mod tests {
     #[test]
     fn an_abandoned_write_may_be_seen_until_it_is_replaced() {
         let mut oracle = Oracle::new(8);
-        let a = write(&mut oracle, End::Unknown);
+        let a = write(&mut oracle, WriteEnd::Unknown);
         assert!(read(&mut oracle, 0).is_ok());
-        let b = write(&mut oracle, End::Done);
+        let b = write(&mut oracle, WriteEnd::Done);
         assert!(read(&mut oracle, a).is_err());
         assert!(read(&mut oracle, b).is_ok());
     }
@@ -351,7 +351,7 @@ mod tests {
         assert!(unstamp(&bytes, 4).is_err());
         let (mut oracle, begin) = (Oracle::new(8), 1);
         let (ticket, _) = oracle.begin_write(3..4, 1, true);
-        oracle.end_write(ticket, End::Done);
+        oracle.end_write(ticket, WriteEnd::Done);
         assert!(oracle.end_read(begin, 3, &[0; SECTOR]).is_ok());
     }
 }

@@ -4,14 +4,14 @@
 //! report all their operations to the oracle.
 
 use super::Sabotage;
-use super::client::Client;
+use super::client::SeamClient;
 use super::mirror::Mirror;
-use super::oracle::{self, End, Oracle};
-use super::server::{Export, Losable, serve};
-use super::wire::{Ask, FLAG_ABANDON, FLAG_FUA, Status};
+use super::oracle::{self, Oracle, WriteEnd};
+use super::server::{Losable, SeamExport, serve};
+use super::wire::{FLAG_ABANDON, FLAG_FUA, SeamAsk, SeamStatus};
 use block::{
-    Address, Connector, Driver, Extent, Gate, Host, IoResult, Kind, Lba, Nanos, Sectors, ShardId,
-    Shared, TargetId,
+    Address, Connector, Driver, Extent, Gate, Host, IoErrorKind, IoResult, Lba, Nanos, Sectors,
+    ShardId, SharedBuf, TargetId,
 };
 use futures_channel::oneshot;
 use futures_util::future::join_all;
@@ -34,8 +34,8 @@ const RACE: Range<u64> = SECTORS - 8..SECTORS;
 
 /// One request of a client's script.
 #[derive(Clone, Debug)]
-struct Step {
-    ask: Ask,
+struct ProgramStep {
+    ask: SeamAsk,
     fua: bool,
     abandon: bool,
     sectors: Range<u64>,
@@ -43,7 +43,7 @@ struct Step {
 
 /// The parameters of a run.
 #[derive(Clone, Debug)]
-pub struct Scenario {
+pub struct SeamScenario {
     /// The seed of the scripts.
     pub seed: u64,
     /// The number of this run on the same disks; numbers of writes differ by the run.
@@ -63,7 +63,7 @@ pub struct Scenario {
 
 /// The targets that the host opened for the program.
 #[derive(Clone, Debug)]
-pub struct Targets {
+pub struct ProgramTargets {
     /// The mirror's disks.
     pub legs: [TargetId; 2],
     /// The server's listener.
@@ -73,7 +73,7 @@ pub struct Targets {
 }
 
 /// The record of a run, which outlives power cuts.
-pub struct Record {
+pub struct ProgramRecord {
     /// Judges every answer.
     pub oracle: Oracle,
     /// The violations that the oracle or the program found.
@@ -88,9 +88,9 @@ pub struct Record {
     pub finished: bool,
 }
 
-impl Default for Record {
-    fn default() -> Record {
-        Record {
+impl Default for ProgramRecord {
+    fn default() -> ProgramRecord {
+        ProgramRecord {
             oracle: Oracle::new(SECTORS),
             violations: Vec::new(),
             answers: Default::default(),
@@ -102,10 +102,15 @@ impl Default for Record {
 }
 
 /// The record, shared by the shards.
-pub type SharedRecord = Arc<Mutex<Record>>;
+pub type SharedRecord = Arc<Mutex<ProgramRecord>>;
 
 /// Runs the program once on `host`.
-pub fn run<H: Host>(host: &mut H, scenario: &Scenario, targets: &Targets, record: &SharedRecord) {
+pub fn run<H: Host>(
+    host: &mut H,
+    scenario: &SeamScenario,
+    targets: &ProgramTargets,
+    record: &SharedRecord,
+) {
     let mesh = Mesh::new(SHARDS);
     let (scenario, targets, record) = (scenario.clone(), targets.clone(), record.clone());
     host.run(SHARDS, move |id, driver| {
@@ -128,8 +133,8 @@ struct Ready(bool);
 
 async fn back<D: Driver>(
     local: Local<D>,
-    scenario: Scenario,
-    targets: Targets,
+    scenario: SeamScenario,
+    targets: ProgramTargets,
     record: SharedRecord,
 ) {
     let (stop, stopped) = oneshot::channel();
@@ -144,7 +149,7 @@ async fn back<D: Driver>(
         Ok(mirror) => {
             let gate = Gate::new(mirror, local.env());
             let sabotage = scenario.sabotage;
-            local.put(Rc::new(Export::<D> {
+            local.put(Rc::new(SeamExport::<D> {
                 gate,
                 second_lost,
                 sabotage,
@@ -152,7 +157,10 @@ async fn back<D: Driver>(
             true
         }
         Err(error) => {
-            let expected = matches!(error.kind(), Kind::Gone | Kind::Media | Kind::Other);
+            let expected = matches!(
+                error.kind(),
+                IoErrorKind::Gone | IoErrorKind::Media | IoErrorKind::Other
+            );
             if !expected {
                 lock(&record).violations.push(format!("assembly: {error}"));
             }
@@ -164,7 +172,7 @@ async fn back<D: Driver>(
     let _ = stopped.await;
     // An orderly end evicts a leg with a lost cache: the flush fails and the other leg is marked.
     // Otherwise the next start would copy from the leg that lost its cache.
-    if let Some(export) = local.get::<Export<D>>() {
+    if let Some(export) = local.get::<SeamExport<D>>() {
         export.gate.drain().await;
         let _ = export.gate.flush().await;
     }
@@ -172,8 +180,8 @@ async fn back<D: Driver>(
 
 async fn front<D: Driver>(
     local: Local<D>,
-    scenario: Scenario,
-    targets: Targets,
+    scenario: SeamScenario,
+    targets: ProgramTargets,
     record: SharedRecord,
 ) {
     let result = drive(&local, &scenario, &targets, &record).await;
@@ -192,8 +200,8 @@ async fn front<D: Driver>(
 
 async fn drive<D: Driver>(
     local: &Local<D>,
-    scenario: &Scenario,
-    targets: &Targets,
+    scenario: &SeamScenario,
+    targets: &ProgramTargets,
     record: &SharedRecord,
 ) -> IoResult {
     let serves = local
@@ -218,7 +226,7 @@ async fn drive<D: Driver>(
     for number in 0..2 {
         let stream = local.connector().connect(targets.address.clone()).await?;
         clients.push(Talker {
-            client: Client::start(local.clone(), stream),
+            client: SeamClient::start(local.clone(), stream),
             local: local.clone(),
             number,
             boot: scenario.boot,
@@ -227,7 +235,7 @@ async fn drive<D: Driver>(
     }
     let scripts = join_all(clients.iter().map(|c| c.play(scenario))).await;
     scripts.into_iter().collect::<IoResult>()?;
-    let race = |ask| Step {
+    let race = |ask| ProgramStep {
         ask,
         fua: false,
         abandon: false,
@@ -236,12 +244,12 @@ async fn drive<D: Driver>(
     join_all(
         clients
             .iter()
-            .map(|c| c.perform(scenario.steps, race(Ask::Write))),
+            .map(|c| c.perform(scenario.steps, race(SeamAsk::Write))),
     )
     .await;
     for pass in 1..=3 {
         for first in (0..SECTORS).step_by(32) {
-            let mut step = race(Ask::Read);
+            let mut step = race(SeamAsk::Read);
             step.sectors = first..first + 32;
             clients[0].perform(scenario.steps + pass, step).await?;
         }
@@ -254,7 +262,7 @@ async fn drive<D: Driver>(
 
 /// A client with its script, reporting to the oracle.
 struct Talker<D: Driver> {
-    client: Rc<Client<D>>,
+    client: Rc<SeamClient<D>>,
     local: Local<D>,
     number: usize,
     boot: u64,
@@ -262,7 +270,7 @@ struct Talker<D: Driver> {
 }
 
 impl<D: Driver> Talker<D> {
-    async fn play(&self, scenario: &Scenario) -> IoResult {
+    async fn play(&self, scenario: &SeamScenario) -> IoResult {
         let script = script(scenario, self.number);
         for (i, steps) in script.chunks(scenario.window).enumerate() {
             let first = i * scenario.window;
@@ -275,7 +283,7 @@ impl<D: Driver> Talker<D> {
     }
 
     /// Sends one request and has its answer judged. An error is a lost answer.
-    async fn perform(&self, at: usize, step: Step) -> IoResult<(String, u64)> {
+    async fn perform(&self, at: usize, step: ProgramStep) -> IoResult<(String, u64)> {
         let sectors = step.sectors.clone();
         let extent = Extent::new(Lba(sectors.start), Sectors(sectors.end - sectors.start));
         let flags =
@@ -286,16 +294,16 @@ impl<D: Driver> Talker<D> {
         let begin = {
             let mut record = lock(&self.record);
             match step.ask {
-                Ask::Write | Ask::Zero => {
-                    let zero = step.ask == Ask::Zero;
+                SeamAsk::Write | SeamAsk::Zero => {
+                    let zero = step.ask == SeamAsk::Zero;
                     write = Some(record.oracle.begin_write(sectors.clone(), number, zero));
                     0
                 }
-                Ask::Flush => record.oracle.begin_flush(),
-                Ask::Read | Ask::Lose => record.oracle.begin_read(),
+                SeamAsk::Flush => record.oracle.begin_flush(),
+                SeamAsk::Read | SeamAsk::Lose => record.oracle.begin_read(),
             }
         };
-        if let (Ask::Write, Some((_, stamp))) = (step.ask, &write) {
+        if let (SeamAsk::Write, Some((_, stamp))) = (step.ask, &write) {
             let mut buf = self.local.env().pool.get(extent.len.bytes() as usize).await;
             oracle::stamp(&mut buf, sectors.start, *stamp);
             data = Some(buf.share());
@@ -303,20 +311,23 @@ impl<D: Driver> Talker<D> {
         let answer = self.client.ask(step.ask, flags, extent, data).await;
         let mut record = lock(&self.record);
         record.answered += 1;
-        record.failed += u64::from(!matches!(answer, Ok((Status::Done | Status::Abandoned, _))));
+        record.failed += u64::from(!matches!(
+            answer,
+            Ok((SeamStatus::Done | SeamStatus::Abandoned, _))
+        ));
         if let Some((ticket, _)) = write {
             let end = match &answer {
-                Ok((Status::Done, _)) if step.fua => End::Durable,
-                Ok((Status::Done, _)) => End::Done,
-                Ok(_) => End::Unknown,
-                Err(_) => End::Lost,
+                Ok((SeamStatus::Done, _)) if step.fua => WriteEnd::Durable,
+                Ok((SeamStatus::Done, _)) => WriteEnd::Done,
+                Ok(_) => WriteEnd::Unknown,
+                Err(_) => WriteEnd::Lost,
             };
             record.oracle.end_write(ticket, end);
         }
         let (status, bytes) = answer?;
         let mut digest = 0;
         match (step.ask, status, bytes) {
-            (Ask::Read, Status::Done, Some(bytes)) => {
+            (SeamAsk::Read, SeamStatus::Done, Some(bytes)) => {
                 digest = digest_of(&bytes);
                 if let Err(why) = record.oracle.end_read(begin, sectors.start, &bytes) {
                     record
@@ -324,19 +335,19 @@ impl<D: Driver> Talker<D> {
                         .push(format!("client {} step {at}: {why}", self.number));
                 }
             }
-            (Ask::Read, Status::Done, None) => {
+            (SeamAsk::Read, SeamStatus::Done, None) => {
                 record
                     .violations
                     .push("a read was answered without bytes".into());
             }
-            (Ask::Flush, Status::Done, _) => record.oracle.end_flush(begin),
+            (SeamAsk::Flush, SeamStatus::Done, _) => record.oracle.end_flush(begin),
             _ => {}
         }
         Ok((format!("{:?} {status:?}", step.ask), digest))
     }
 }
 
-fn script(scenario: &Scenario, client: usize) -> Vec<Step> {
+fn script(scenario: &SeamScenario, client: usize) -> Vec<ProgramStep> {
     let mut rng = fastrand::Rng::with_seed(scenario.seed ^ (client as u64 + 1) << 40);
     let half = RACE.start / 2;
     let range = match (scenario.contended, client) {
@@ -346,26 +357,26 @@ fn script(scenario: &Scenario, client: usize) -> Vec<Step> {
     };
     let step = |i: usize, rng: &mut fastrand::Rng| {
         if scenario.lose && client == 0 && i == scenario.steps / 2 {
-            return Step {
-                ask: Ask::Lose,
+            return ProgramStep {
+                ask: SeamAsk::Lose,
                 fua: false,
                 abandon: false,
                 sectors: 0..0,
             };
         }
         let ask = match rng.u32(0..100) {
-            0..45 => Ask::Write,
-            45..52 => Ask::Zero,
-            52..60 => Ask::Flush,
-            _ => Ask::Read,
+            0..45 => SeamAsk::Write,
+            45..52 => SeamAsk::Zero,
+            52..60 => SeamAsk::Flush,
+            _ => SeamAsk::Read,
         };
         let first = rng.u64(range.start..range.end - 1);
         let len = rng.u64(1..=16).min(range.end - first);
-        Step {
+        ProgramStep {
             ask,
-            fua: ask == Ask::Write && rng.u32(0..5) == 0,
-            abandon: ask != Ask::Flush && rng.u32(0..12) == 0,
-            sectors: if ask == Ask::Flush {
+            fua: ask == SeamAsk::Write && rng.u32(0..5) == 0,
+            abandon: ask != SeamAsk::Flush && rng.u32(0..12) == 0,
+            sectors: if ask == SeamAsk::Flush {
                 0..0
             } else {
                 first..first + len
@@ -376,14 +387,14 @@ fn script(scenario: &Scenario, client: usize) -> Vec<Step> {
 }
 
 /// FNV-1a, so that answers of two drivers can be compared.
-fn digest_of(bytes: &Shared) -> u64 {
+fn digest_of(bytes: &SharedBuf) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
 /// The record; a panic elsewhere has already failed the run.
-pub fn lock(record: &SharedRecord) -> MutexGuard<'_, Record> {
+pub fn lock(record: &SharedRecord) -> MutexGuard<'_, ProgramRecord> {
     record
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())

@@ -3,14 +3,15 @@
 use super::Sabotage;
 use super::mirror::Mirror;
 use super::wire::{
-    Ask, FLAG_ABANDON, FLAG_FUA, REPLY_BYTES, REQUEST_BYTES, Reply, Request, Status, recv_exact,
+    FLAG_ABANDON, FLAG_FUA, REPLY_BYTES, REQUEST_BYTES, SeamAsk, SeamReply, SeamRequest,
+    SeamStatus, recv_exact,
 };
 use block::Mutex;
 use block::{
     Device, Driver, Extent, Fua, Gate, IoResult, Lba, Listener, SECTOR_BYTES, Sectors, ShardId,
-    Shared, Stream,
+    SharedBuf, Stream,
 };
-use shard::{Local, Socket};
+use shard::{Local, ShardSocket};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -32,7 +33,7 @@ impl<D: Device> Losable<D> {
         match self.lost.get() {
             true => Err(self
                 .geometry()
-                .error(block::Kind::Gone, "the disk was taken away")),
+                .error(block::IoErrorKind::Gone, "the disk was taken away")),
             false => Ok(()),
         }
     }
@@ -46,7 +47,7 @@ impl<D: Device> Device for Losable<D> {
         let (buf, result) = self.disk.read(at, buf).await;
         (buf, self.check().and(result))
     }
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.check()?;
         self.disk.write(at, data, fua).await
     }
@@ -68,15 +69,19 @@ impl<D: Device> Device for Losable<D> {
 }
 
 /// The state of the device's shard, for requests to the device.
-pub(crate) struct Export<D: Driver> {
-    pub(crate) gate: Gate<Mirror<Losable<shard::Disk<D>>>>,
+pub(crate) struct SeamExport<D: Driver> {
+    pub(crate) gate: Gate<Mirror<Losable<shard::ShardDisk<D>>>>,
     pub(crate) second_lost: Rc<Cell<bool>>,
     pub(crate) sabotage: Sabotage,
 }
 
-impl<D: Driver> Export<D> {
-    async fn perform(&self, request: Request, data: Option<Shared>) -> IoResult<Option<Shared>> {
-        let Request {
+impl<D: Driver> SeamExport<D> {
+    async fn perform(
+        &self,
+        request: SeamRequest,
+        data: Option<SharedBuf>,
+    ) -> IoResult<Option<SharedBuf>> {
+        let SeamRequest {
             offset, len, flags, ..
         } = request;
         let fua = if flags & FLAG_FUA != 0 {
@@ -89,21 +94,21 @@ impl<D: Driver> Export<D> {
             Sectors(u64::from(len) / SECTOR_BYTES),
         );
         match (request.ask, data) {
-            (Ask::Read, _) => return self.gate.read(offset, len as usize).await.map(Some),
-            (Ask::Write, Some(data)) if self.sabotage == Sabotage::SkipLock => {
+            (SeamAsk::Read, _) => return self.gate.read(offset, len as usize).await.map(Some),
+            (SeamAsk::Write, Some(data)) if self.sabotage == Sabotage::SkipLock => {
                 self.gate.device().write(extent.start, data, fua).await?
             }
-            (Ask::Write, Some(data)) => self.gate.write(offset, data, fua).await?,
-            (Ask::Write, None) => unreachable!("a write is received with its data"),
-            (Ask::Zero, _) => self.gate.zero(offset, u64::from(len)).await?,
-            (Ask::Flush, _) => self.gate.flush().await?,
-            (Ask::Lose, _) => self.second_lost.set(true),
+            (SeamAsk::Write, Some(data)) => self.gate.write(offset, data, fua).await?,
+            (SeamAsk::Write, None) => unreachable!("a write is received with its data"),
+            (SeamAsk::Zero, _) => self.gate.zero(offset, u64::from(len)).await?,
+            (SeamAsk::Flush, _) => self.gate.flush().await?,
+            (SeamAsk::Lose, _) => self.second_lost.set(true),
         }
         Ok(None)
     }
 
     /// Begins the operation, then drops its future.
-    async fn abandon(&self, request: Request, data: Option<Shared>) {
+    async fn abandon(&self, request: SeamRequest, data: Option<SharedBuf>) {
         let mut work = pin!(self.perform(request, data));
         poll_fn(|cx| {
             let _begun = work.as_mut().poll(cx);
@@ -116,11 +121,11 @@ impl<D: Driver> Export<D> {
 /// Accepts connections until the shard ends.
 pub(crate) async fn serve<D: Driver>(
     local: Local<D>,
-    listener: impl Listener<Stream = Socket<D>>,
+    listener: impl Listener<Stream = ShardSocket<D>>,
     device: ShardId,
 ) {
     while let Ok(stream) = listener.accept().await {
-        let connection = Rc::new(Connection {
+        let connection = Rc::new(SeamConnection {
             stream,
             sending: Mutex::default(),
             local: local.clone(),
@@ -134,20 +139,20 @@ pub(crate) async fn serve<D: Driver>(
     }
 }
 
-struct Connection<D: Driver> {
-    stream: Socket<D>,
+struct SeamConnection<D: Driver> {
+    stream: ShardSocket<D>,
     sending: Mutex,
     local: Local<D>,
     device: ShardId,
 }
 
-impl<D: Driver> Connection<D> {
+impl<D: Driver> SeamConnection<D> {
     async fn run(self: Rc<Self>) -> IoResult {
         let pool = self.local.env().pool;
         while let Some(head) = recv_exact(&self.stream, &pool, REQUEST_BYTES).await? {
-            let request = Request::decode(&head)?;
+            let request = SeamRequest::decode(&head)?;
             let data = match request.ask {
-                Ask::Write => recv_exact(&self.stream, &pool, request.len as usize).await?,
+                SeamAsk::Write => recv_exact(&self.stream, &pool, request.len as usize).await?,
                 _ => None,
             };
             let (this, data) = (self.clone(), data.map(|buf| buf.share()));
@@ -159,11 +164,11 @@ impl<D: Driver> Connection<D> {
         Ok(())
     }
 
-    async fn answer(&self, request: Request, data: Option<Shared>) -> IoResult {
+    async fn answer(&self, request: SeamRequest, data: Option<SharedBuf>) -> IoResult {
         let done = self
             .local
             .call(self.device, move |local| async move {
-                let export = local.get::<Export<D>>().expect("put before it serves");
+                let export = local.get::<SeamExport<D>>().expect("put before it serves");
                 if request.flags & FLAG_ABANDON != 0 {
                     export.abandon(request, data).await;
                     return None;
@@ -172,13 +177,13 @@ impl<D: Driver> Connection<D> {
             })
             .await?;
         let (status, data) = match done {
-            None => (Status::Abandoned, None),
-            Some(Ok(data)) => (Status::Done, data),
-            Some(Err(_)) => (Status::Failed, None),
+            None => (SeamStatus::Abandoned, None),
+            Some(Ok(data)) => (SeamStatus::Done, data),
+            Some(Err(_)) => (SeamStatus::Failed, None),
         };
         let len = data.as_ref().map_or(0, |d| d.len() as u32);
         let mut head = self.local.env().pool.get(REPLY_BYTES).await;
-        Reply {
+        SeamReply {
             tag: request.tag,
             status,
             len,

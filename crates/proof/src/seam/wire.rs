@@ -4,14 +4,14 @@
 //! u32, 4 spare. Reply, 16 bytes: tag u64, status u32, length u32. All
 //! little-endian. A write's payload follows its request, a read's its reply.
 
-use block::{Buf, IoError, IoResult, Kind, Pool, Stream};
+use block::{Buf, IoError, IoErrorKind, IoResult, Pool, Stream};
 
 pub(crate) const REQUEST_BYTES: usize = 32;
 pub(crate) const REPLY_BYTES: usize = 16;
 
 /// The operation of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ask {
+pub(crate) enum SeamAsk {
     Read,
     Write,
     Zero,
@@ -25,8 +25,8 @@ pub(crate) const FLAG_FUA: u8 = 1;
 pub(crate) const FLAG_ABANDON: u8 = 2;
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    pub(crate) ask: Ask,
+pub(crate) struct SeamRequest {
+    pub(crate) ask: SeamAsk,
     pub(crate) flags: u8,
     pub(crate) tag: u64,
     pub(crate) offset: u64,
@@ -36,22 +36,28 @@ pub(crate) struct Request {
 /// The end of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
-pub(crate) enum Status {
+pub(crate) enum SeamStatus {
     Done = 0,
     Failed = 1,
     Abandoned = 2,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reply {
+pub(crate) struct SeamReply {
     pub(crate) tag: u64,
-    pub(crate) status: Status,
+    pub(crate) status: SeamStatus,
     pub(crate) len: u32,
 }
 
-const ASKS: [Ask; 5] = [Ask::Read, Ask::Write, Ask::Zero, Ask::Flush, Ask::Lose];
+const ASKS: [SeamAsk; 5] = [
+    SeamAsk::Read,
+    SeamAsk::Write,
+    SeamAsk::Zero,
+    SeamAsk::Flush,
+    SeamAsk::Lose,
+];
 
-impl Request {
+impl SeamRequest {
     pub(crate) fn encode(&self, out: &mut [u8]) {
         out[..REQUEST_BYTES].fill(0);
         out[0] = ASKS.iter().position(|a| *a == self.ask).expect("listed") as u8;
@@ -61,9 +67,9 @@ impl Request {
         out[24..28].copy_from_slice(&self.len.to_le_bytes());
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> IoResult<Request> {
-        let unknown = || IoError::new(Kind::Stream, "an unknown request");
-        Ok(Request {
+    pub(crate) fn decode(bytes: &[u8]) -> IoResult<SeamRequest> {
+        let unknown = || IoError::new(IoErrorKind::Stream, "an unknown request");
+        Ok(SeamRequest {
             ask: *ASKS.get(bytes[0] as usize).ok_or_else(unknown)?,
             flags: bytes[1],
             tag: u64_at(bytes, 8),
@@ -73,22 +79,22 @@ impl Request {
     }
 }
 
-impl Reply {
+impl SeamReply {
     pub(crate) fn encode(&self, out: &mut [u8]) {
         out[..8].copy_from_slice(&self.tag.to_le_bytes());
         out[8..12].copy_from_slice(&(self.status as u32).to_le_bytes());
         out[12..16].copy_from_slice(&self.len.to_le_bytes());
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> IoResult<Reply> {
+    pub(crate) fn decode(bytes: &[u8]) -> IoResult<SeamReply> {
         let word = u64_at(bytes, 8);
         let status = match word as u32 {
-            0 => Status::Done,
-            1 => Status::Failed,
-            2 => Status::Abandoned,
-            _ => return Err(IoError::new(Kind::Stream, "an unknown status")),
+            0 => SeamStatus::Done,
+            1 => SeamStatus::Failed,
+            2 => SeamStatus::Abandoned,
+            _ => return Err(IoError::new(IoErrorKind::Stream, "an unknown status")),
         };
-        Ok(Reply {
+        Ok(SeamReply {
             tag: u64_at(bytes, 0),
             status,
             len: (word >> 32) as u32,
@@ -115,7 +121,7 @@ pub(crate) async fn recv_exact(
         }
         if n == 0 {
             let what = "the stream ended inside a message";
-            return Err(IoError::new(Kind::Stream, what));
+            return Err(IoError::new(IoErrorKind::Stream, what));
         }
         let (got, tail) = tail.split_at(n);
         filled = Buf::rejoin(filled, got).expect("neighbours");

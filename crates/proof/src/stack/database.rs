@@ -70,7 +70,7 @@ pub(super) fn create(data: &Path, sockets: &Path) -> Result<(), String> {
     let file = data.join("postgresql.conf");
     let configuration = std::fs::read_to_string(&file).map_err(text)? + CONFIGURATION;
     std::fs::write(&file, configuration).map_err(text)?;
-    let server = Server::start(data, sockets)?;
+    let server = DatabaseServer::start(data, sockets)?;
     let tables = format!(
         "create table account (id int primary key, n bigint not null);
          create table history (id bigint primary key, what text not null);
@@ -82,14 +82,14 @@ pub(super) fn create(data: &Path, sockets: &Path) -> Result<(), String> {
 }
 
 /// A server that runs, until dropped.
-pub(super) struct Server {
+pub(super) struct DatabaseServer {
     data: PathBuf,
     sockets: PathBuf,
 }
 
-impl Server {
+impl DatabaseServer {
     /// Starts a server and waits until the server has recovered.
-    pub(super) fn start(data: &Path, sockets: &Path) -> Result<Server, String> {
+    pub(super) fn start(data: &Path, sockets: &Path) -> Result<DatabaseServer, String> {
         let log = sockets.join("log");
         // The file names a process of before the cut. Another process may have that number now.
         let _ = std::fs::remove_file(data.join("postmaster.pid"));
@@ -106,7 +106,7 @@ impl Server {
             let said = std::fs::read_to_string(&log).unwrap_or_default();
             return Err(format!("the database does not start: {said}"));
         }
-        Ok(Server {
+        Ok(DatabaseServer {
             data: data.to_owned(),
             sockets: sockets.to_owned(),
         })
@@ -167,20 +167,20 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for DatabaseServer {
     fn drop(&mut self) {
         let _ = self.stop_now("immediate");
     }
 }
 
 /// A client that commits one transaction after the other.
-pub(super) struct Client {
+pub(super) struct DatabaseClient {
     process: Child,
     number: u64,
 }
 
-impl Client {
-    pub(super) fn start(number: u64, sockets: &Path) -> Result<Client, String> {
+impl DatabaseClient {
+    pub(super) fn start(number: u64, sockets: &Path) -> Result<DatabaseClient, String> {
         let mut command = psql(sockets);
         // The client's messages at the server's end are expected where daemons are killed.
         let said = File::options()
@@ -193,7 +193,7 @@ impl Client {
             .stdout(Stdio::piped())
             .stderr(said);
         let process = command.spawn().map_err(|error| format!("psql: {error}"))?;
-        Ok(Client { process, number })
+        Ok(DatabaseClient { process, number })
     }
 
     /// Commits `transactions`, and calls back when each was acknowledged.
@@ -229,7 +229,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for DatabaseClient {
     fn drop(&mut self) {
         // The client may have ended by itself.
         let _ = self.process.kill();

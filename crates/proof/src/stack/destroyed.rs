@@ -4,12 +4,12 @@
 //! client the last ones only, and none that was acknowledged more than `max_lag` before the
 //! last.
 
-use super::database::{CLIENT, Server, check_file_system};
-use super::place::Place;
+use super::database::{CLIENT, DatabaseServer, check_file_system};
+use super::place::StackDirectory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use testbed::mounted::Mounted;
+use testbed::mounted::MountedFileSystem;
 
 /// The volume's longest lag.
 pub(super) const MAX_LAG: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ pub(super) type Commit = (u64, Instant);
 
 /// The findings.
 #[derive(Debug)]
-pub(super) struct Alone {
+pub(super) struct OriginAlone {
     /// Transactions that the origin has.
     pub(super) rows: BTreeSet<u64>,
     /// Commits that the origin lacks.
@@ -31,19 +31,23 @@ pub(super) struct Alone {
 }
 
 /// Recovers the database on the origin alone.
-pub(super) fn recover(place: &Place, program: &Path, commits: &[Commit]) -> Result<Alone, String> {
+pub(super) fn recover(
+    place: &StackDirectory,
+    program: &Path,
+    commits: &[Commit],
+) -> Result<OriginAlone, String> {
     place.recover(program)?;
     let origin = place.path("origin");
     check_file_system(&origin)?;
-    let mounted = Mounted::new(&origin, &place.path("mount"))?;
-    let server = Server::start(&mounted.at().join("data"), &place.path("sockets"))?;
+    let mounted = MountedFileSystem::new(&origin, &place.path("mount"))?;
+    let server = DatabaseServer::start(&mounted.at().join("data"), &place.path("sockets"))?;
     let rows = server.rows()?;
     server.stop("fast")?;
     mounted.unmount()?;
     judge(commits, rows)
 }
 
-fn judge(commits: &[Commit], rows: BTreeSet<u64>) -> Result<Alone, String> {
+fn judge(commits: &[Commit], rows: BTreeSet<u64>) -> Result<OriginAlone, String> {
     let last = commits.iter().map(|(_, at)| *at).max();
     let mut first_lost = BTreeMap::new();
     let (mut lost, mut oldest) = (0, Duration::ZERO);
@@ -70,7 +74,7 @@ fn judge(commits: &[Commit], rows: BTreeSet<u64>) -> Result<Alone, String> {
         true => Err(format!(
             "a commit is lost that was acknowledged {oldest:?} before the last"
         )),
-        false => Ok(Alone { rows, lost, oldest }),
+        false => Ok(OriginAlone { rows, lost, oldest }),
     }
 }
 
@@ -85,7 +89,7 @@ mod tests {
         (0..10_000).map(at).collect()
     }
 
-    fn found(has: impl Fn(u64) -> bool) -> Result<Alone, String> {
+    fn found(has: impl Fn(u64) -> bool) -> Result<OriginAlone, String> {
         let commits = commits();
         let rows = commits.iter().enumerate();
         let rows = rows.filter(|(n, _)| has(*n as u64)).map(|(_, (id, _))| *id);

@@ -5,16 +5,16 @@
 //! be there. Where all but the origin of a write-back volume is destroyed with the daemon, the same
 //! holds as far as the origin alone promises ([`super::destroyed`]).
 
-use super::database::{Client, Server, check_file_system};
+use super::database::{DatabaseClient, DatabaseServer, check_file_system};
 use super::destroyed::{self, Commit};
 use super::host::obstacle;
-use super::place::{Place, WriteBack};
+use super::place::{StackDirectory, StackWriteBack};
 use serde::Serialize;
-use sim::Rng;
+use sim::SimRng;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use testbed::mounted::Mounted;
+use testbed::mounted::MountedFileSystem;
 use testbed::namespace;
 use writelog::Cleaning;
 
@@ -66,15 +66,15 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
     }
     namespace::enter()?;
     let origin = |dir: std::path::Display| format!("path = \"{dir}/origin\"");
-    let log = request.order.map(|order| WriteBack {
+    let log = request.order.map(|order| StackWriteBack {
         order,
         max_lag: destroyed::MAX_LAG,
         bytes: LOG_BYTES,
         journal: String::new(),
     });
-    let place = Place::new(&request.directory, log, origin)?;
+    let place = StackDirectory::new(&request.directory, log, origin)?;
     place.make()?;
-    let mut rng = Rng::fork(request.seed, 32);
+    let mut rng = SimRng::fork(request.seed, 32);
     let committed = Mutex::new(Vec::<Commit>::new());
     let mut kills = StackKills::default();
     for round in 0..=request.rounds {
@@ -105,7 +105,8 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
                         let now = Instant::now();
                         committed.lock().expect(SOUND).push((id, now));
                     };
-                    Client::start(round * CLIENTS + number, &sockets)?.commit(u64::MAX, committed)
+                    DatabaseClient::start(round * CLIENTS + number, &sockets)?
+                        .commit(u64::MAX, committed)
                 })
             };
             let clients: Vec<_> = (0..CLIENTS).map(client).collect();
@@ -156,13 +157,13 @@ const SOUND: &str = "no panic";
 
 /// Mounts the volume of the next daemon, with its database. Returns the number of rows.
 fn recover(
-    place: &Place,
+    place: &StackDirectory,
     device: &Path,
     committed: &[Commit],
-) -> Result<(Mounted, Server, u64), String> {
+) -> Result<(MountedFileSystem, DatabaseServer, u64), String> {
     check_file_system(device)?;
-    let mounted = Mounted::new(device, &place.path("mount"))?;
-    let server = Server::start(&mounted.at().join("data"), &place.path("sockets"))?;
+    let mounted = MountedFileSystem::new(device, &place.path("mount"))?;
+    let server = DatabaseServer::start(&mounted.at().join("data"), &place.path("sockets"))?;
     let rows = server.verify(committed.iter().map(|(id, _)| *id))?;
     Ok((mounted, server, rows))
 }

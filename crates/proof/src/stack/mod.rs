@@ -27,4 +27,4 @@ mod run;
 pub use host::obstacle;
 pub use kills::{KillRequest, StackKills, kills};
 pub use pgbench::{BenchRequest, StackBench, pgbench};
-pub use run::{Request, Stack, run};
+pub use run::{Stack, StackRequest, run};

@@ -7,15 +7,15 @@
 //!
 //! Not here: reads that the server's memory does not have, since all files are read before.
 
-use super::database::Server;
+use super::database::DatabaseServer;
 use super::host::obstacle;
-use super::place::{Place, WriteBack};
+use super::place::{StackDirectory, StackWriteBack};
 use serde::Serialize;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use testbed::mounted::Mounted;
+use testbed::mounted::MountedFileSystem;
 use testbed::namespace;
 use writelog::Cleaning;
 
@@ -50,12 +50,12 @@ pub struct StackBench {
     /// The time of each measurement, in seconds.
     pub seconds: u64,
     /// The volumes, write-through first.
-    pub volumes: Vec<Volume>,
+    pub volumes: Vec<WriteWay>,
 }
 
 /// The measurements of one way to write.
 #[derive(Clone, Debug, Serialize)]
-pub struct Volume {
+pub struct WriteWay {
     /// `write-through`, or the order of a log.
     pub mode: &'static str,
     /// Transactions a second, each round.
@@ -91,7 +91,7 @@ pub fn pgbench(request: &BenchRequest, done: &dyn Fn(&str)) -> Result<StackBench
         let mut ratios: Vec<f64> = pairs.map(|((rate, _), (base, _))| rate / base).collect();
         ratios.sort_by(f64::total_cmp);
         let last = ratios.len() - 1;
-        Volume {
+        WriteWay {
             mode: mode(*order),
             transactions_per_s: found.iter().map(|(rate, _)| *rate).collect(),
             latency_ms: found.iter().map(|(_, latency)| *latency).collect(),
@@ -126,27 +126,28 @@ fn mode(order: Option<Cleaning>) -> &'static str {
 /// Measures transactions a second, and their latency in milliseconds.
 fn measure(request: &BenchRequest, order: Option<Cleaning>) -> Result<(f64, f64), String> {
     let model = &request.model;
-    let log = order.map(|order| WriteBack {
+    let log = order.map(|order| StackWriteBack {
         order,
         max_lag: MAX_LAG,
         bytes: LOG_BYTES,
         journal: format!("model = \"{model}\"\n"),
     });
-    let place = Place::new(&request.directory, log, |dir| {
+    let place = StackDirectory::new(&request.directory, log, |dir| {
         format!("path = \"{dir}/origin\"\nmodel = \"{model}\"")
     })?;
     place.make()?;
     let (mount, sockets) = (place.path("mount"), place.path("sockets"));
-    let start = |mounted: &Mounted| Server::start(&mounted.at().join("data"), &sockets);
+    let start =
+        |mounted: &MountedFileSystem| DatabaseServer::start(&mounted.at().join("data"), &sockets);
     // Fills the origin's file itself, since that takes no modelled time.
-    let mounted = Mounted::new(&place.path("origin"), &mount)?;
+    let mounted = MountedFileSystem::new(&place.path("origin"), &mount)?;
     let server = start(&mounted)?;
     server.fill(SCALE)?;
     server.stop("fast")?;
     mounted.unmount()?;
     let daemon = place.serve(&request.program)?;
     let attached = place.attach()?;
-    let mounted = Mounted::new(attached.device(), &mount)?;
+    let mounted = MountedFileSystem::new(attached.device(), &mount)?;
     read_all(mounted.at()).map_err(|error| format!("the tables: {error}"))?;
     let server = start(&mounted)?;
     let printed = server.bench(CLIENTS, request.seconds)?;

@@ -2,15 +2,15 @@
 //! the daemon's configuration.
 
 use super::database::create;
-use crate::kill::daemon::{Process, start};
+use crate::kill::daemon::{KilledProcess, start};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use testbed::attached::Attached;
+use testbed::attached::AttachedDevice;
 use testbed::killed::until_ended;
-use testbed::mounted::Mounted;
+use testbed::mounted::MountedFileSystem;
 use testbed::tools::{run, tool};
 use writelog::Cleaning;
 
@@ -20,7 +20,7 @@ const POOL_BYTES: u64 = 96 << 20;
 const LOGS: [&str; 2] = ["log0", "log1"];
 
 /// A volume's log.
-pub(super) struct WriteBack {
+pub(super) struct StackWriteBack {
     pub(super) order: Cleaning,
     pub(super) max_lag: Duration,
     /// The size of each of its devices.
@@ -30,24 +30,24 @@ pub(super) struct WriteBack {
 }
 
 /// The directory of a stack.
-pub(super) struct Place {
+pub(super) struct StackDirectory {
     dir: PathBuf,
     /// The log of a volume that is write-back.
-    log: Option<WriteBack>,
+    log: Option<StackWriteBack>,
 }
 
-impl Place {
+impl StackDirectory {
     /// Makes the files in `directory`. `origin` returns the configuration line of the origin, given
     /// the directory.
     pub(super) fn new(
         directory: &Path,
-        log: Option<WriteBack>,
+        log: Option<StackWriteBack>,
         origin: impl Fn(std::path::Display) -> String,
-    ) -> Result<Place, String> {
+    ) -> Result<StackDirectory, String> {
         let text = |error: std::io::Error| format!("{}: {error}", directory.display());
         fs::create_dir_all(directory).map_err(text)?;
         let dir = directory.canonicalize().map_err(text)?;
-        let place = Place { dir, log };
+        let place = StackDirectory { dir, log };
         let file = File::create(place.path("origin")).map_err(text)?;
         file.set_len(VOLUME_BYTES).map_err(text)?;
         place.blank()?;
@@ -134,20 +134,20 @@ impl Place {
     pub(super) fn make(&self) -> Result<(), String> {
         let (origin, mount) = (self.path("origin"), self.path("mount"));
         run(tool("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&origin))?;
-        let made = Mounted::new(&origin, &mount)?;
+        let made = MountedFileSystem::new(&origin, &mount)?;
         create(&mount.join("data"), &self.path("sockets"))?;
         made.unmount()
     }
 
     /// Starts a daemon and waits until the daemon serves.
-    pub(super) fn serve(&self, program: &Path) -> Result<Process, String> {
+    pub(super) fn serve(&self, program: &Path) -> Result<KilledProcess, String> {
         let (toml, log) = (self.path("hotset.toml"), self.path("log"));
         start(program, &toml, &self.path("nbd"), &log)
     }
 
     /// The daemon's volume as a block device.
-    pub(super) fn attach(&self) -> Result<Attached, String> {
+    pub(super) fn attach(&self) -> Result<AttachedDevice, String> {
         let uri = format!("nbd+unix:///vol?socket={}", self.path("nbd").display());
-        Attached::new(&uri, &self.path("fuse"), &[])
+        AttachedDevice::new(&uri, &self.path("fuse"), &[])
     }
 }

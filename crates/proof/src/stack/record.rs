@@ -6,27 +6,27 @@
 //!     a write began after the cut ⟹ the write is in no image
 
 use block::SECTOR_BYTES;
-use sim::Rng;
+use sim::SimRng;
 use std::time::{Duration, Instant};
 
 /// The bytes of a write.
-pub(super) enum Content {
+pub(super) enum WrittenContent {
     Bytes(Vec<u8>),
     Zeroes(u64),
 }
 
-impl Content {
+impl WrittenContent {
     fn len(&self) -> u64 {
         match self {
-            Content::Bytes(bytes) => bytes.len() as u64,
-            Content::Zeroes(len) => *len,
+            WrittenContent::Bytes(bytes) => bytes.len() as u64,
+            WrittenContent::Zeroes(len) => *len,
         }
     }
 }
 
-struct Write {
+struct RecordedBytes {
     offset: u64,
-    content: Content,
+    content: WrittenContent,
     forced: bool,
     began: usize,
     ended: Option<usize>,
@@ -35,10 +35,10 @@ struct Write {
 /// The operations, by moments. A moment's number is the count of earlier begins and ends of writes
 /// and flushes.
 #[derive(Default)]
-pub(super) struct Record {
+pub(super) struct WriteRecord {
     moments: usize,
     /// The writes, in the order of their begins.
-    writes: Vec<Write>,
+    writes: Vec<RecordedBytes>,
     /// The moments of each flush's begin and end.
     flushes: Vec<(usize, usize)>,
     /// The moment of each commit's acknowledgement, with the commit's number.
@@ -46,7 +46,7 @@ pub(super) struct Record {
     last: Option<Instant>,
 }
 
-impl Record {
+impl WriteRecord {
     fn next(&mut self) -> usize {
         self.moments += 1;
         self.last = Some(Instant::now());
@@ -54,9 +54,9 @@ impl Record {
     }
 
     /// A write begins. Returns its number.
-    pub(super) fn begin(&mut self, offset: u64, content: Content, forced: bool) -> usize {
+    pub(super) fn begin(&mut self, offset: u64, content: WrittenContent, forced: bool) -> usize {
         let began = self.next();
-        self.writes.push(Write {
+        self.writes.push(RecordedBytes {
             offset,
             content,
             forced,
@@ -107,7 +107,7 @@ impl Record {
     }
 
     /// The moments to cut at: the end of each flush, and `between` others.
-    pub(super) fn cuts(&self, between: usize, rng: &mut Rng) -> Vec<usize> {
+    pub(super) fn cuts(&self, between: usize, rng: &mut SimRng) -> Vec<usize> {
         let mut cuts: Vec<usize> = self.flushes.iter().map(|(_, ended)| *ended).collect();
         cuts.extend((0..between).map(|_| rng.between(1, self.moments as u64) as usize));
         cuts.sort_unstable();
@@ -116,7 +116,7 @@ impl Record {
     }
 
     /// An image of the disk after a cut; `disk` is its content at first.
-    pub(super) fn image(&self, cut: usize, disk: &[u8], rng: &mut Rng) -> Vec<u8> {
+    pub(super) fn image(&self, cut: usize, disk: &[u8], rng: &mut SimRng) -> Vec<u8> {
         let mut image = disk.to_vec();
         let flushed = self.flushes.iter().filter(|(_, ended)| *ended <= cut);
         let flushed = flushed.map(|(began, _)| *began).max().unwrap_or(0);
@@ -136,14 +136,14 @@ impl Record {
     }
 }
 
-impl Write {
+impl RecordedBytes {
     fn apply(&self, sector: u64, image: &mut [u8]) {
         let from = (sector * SECTOR_BYTES) as usize;
         let to = from + SECTOR_BYTES as usize;
         let place = &mut image[self.offset as usize + from..self.offset as usize + to];
         match &self.content {
-            Content::Bytes(bytes) => place.copy_from_slice(&bytes[from..to]),
-            Content::Zeroes(_) => place.fill(0),
+            WrittenContent::Bytes(bytes) => place.copy_from_slice(&bytes[from..to]),
+            WrittenContent::Zeroes(_) => place.fill(0),
         }
     }
 }
@@ -152,13 +152,13 @@ impl Write {
 mod tests {
     use super::*;
 
-    fn write(record: &mut Record, offset: u64, byte: u8, forced: bool) -> usize {
-        record.begin(offset, Content::Bytes(vec![byte; 1024]), forced)
+    fn write(record: &mut WriteRecord, offset: u64, byte: u8, forced: bool) -> usize {
+        record.begin(offset, WrittenContent::Bytes(vec![byte; 1024]), forced)
     }
 
     #[test]
     fn what_was_flushed_is_in_every_image_and_the_rest_in_any_part() {
-        let mut record = Record::default();
+        let mut record = WriteRecord::default();
         let first = write(&mut record, 0, 1, false);
         record.end(first);
         let flush = record.begin_flush();
@@ -174,13 +174,13 @@ mod tests {
         assert_eq!(record.committed(cut).collect::<Vec<_>>(), [7]);
         let mut seen = std::collections::BTreeSet::new();
         for seed in 0..100 {
-            let image = record.image(cut, &[0; 2048], &mut Rng::new(seed));
+            let image = record.image(cut, &[0; 2048], &mut SimRng::new(seed));
             assert!(image[1024..].iter().all(|byte| *byte == 3));
             seen.insert((image[0], image[512]));
         }
         let expected = [(1, 1), (1, 2), (2, 1), (2, 2)];
         assert!(seen.into_iter().eq(expected));
-        let early = record.image(flush, &[0; 2048], &mut Rng::new(1));
+        let early = record.image(flush, &[0; 2048], &mut SimRng::new(1));
         assert_eq!(early[1024], 0);
         assert_eq!(record.committed(flush).count(), 0);
     }

@@ -1,11 +1,12 @@
 //! An NBD server of a file that records its operations.
 
-use super::record::{Content, Record};
+use super::record::{WriteRecord, WrittenContent};
 use block::{
-    Address, Buf, Device, Extent, Fua, Gate, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES, Shared,
+    Address, Buf, Device, Extent, Fua, Gate, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES,
+    SharedBuf,
 };
-use nbd::serve::{ExportOptions, Limits, Server};
-use shard::{Disk, run_alone};
+use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
+use shard::{ShardDisk, run_alone};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +16,10 @@ use uring::{DiskOptions, Options, Uring, UringDriver};
 
 /// The record, shared by the server and its readers.
 #[derive(Clone, Default)]
-pub(super) struct Shelf(Arc<Mutex<Record>>);
+pub(super) struct Shelf(Arc<Mutex<WriteRecord>>);
 
 impl Shelf {
-    pub(super) fn record(&self) -> MutexGuard<'_, Record> {
+    pub(super) fn record(&self) -> MutexGuard<'_, WriteRecord> {
         self.0.lock().expect("nobody panics with the record")
     }
 }
@@ -48,9 +49,9 @@ impl Recorder {
         let serve = move || {
             run_alone(&mut host, move |local| async move {
                 let log = Rc::new(|line: &str| eprintln!("{line}"));
-                let server = Server::new(local.env(), Limits::default(), None, log)
+                let server = NbdServer::new(local.env(), ServerLimits::default(), None, log)
                     .expect("a server without TLS");
-                let device = Recorded {
+                let device = RecordedWrites {
                     inner: local.disk(disk).expect("a disk"),
                     shelf,
                 };
@@ -86,16 +87,16 @@ impl Drop for Recorder {
     }
 }
 
-struct Recorded {
-    inner: Disk<UringDriver>,
+struct RecordedWrites {
+    inner: ShardDisk<UringDriver>,
     shelf: Shelf,
 }
 
-impl Recorded {
+impl RecordedWrites {
     async fn change(
         &self,
         offset: u64,
-        content: Content,
+        content: WrittenContent,
         forced: bool,
         work: impl Future<Output = IoResult>,
     ) -> IoResult {
@@ -108,7 +109,7 @@ impl Recorded {
     }
 }
 
-impl Device for Recorded {
+impl Device for RecordedWrites {
     fn geometry(&self) -> &Geometry {
         self.inner.geometry()
     }
@@ -117,15 +118,15 @@ impl Device for Recorded {
         self.inner.read(at, buf).await
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
-        let content = Content::Bytes(data.to_vec());
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
+        let content = WrittenContent::Bytes(data.to_vec());
         let write = self.inner.write(at, data, fua);
         self.change(at.byte(), content, fua == Fua::Yes, write)
             .await
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
-        let content = Content::Zeroes(extent.len.0 * SECTOR_BYTES);
+        let content = WrittenContent::Zeroes(extent.len.0 * SECTOR_BYTES);
         let zero = self.inner.zero(extent);
         self.change(extent.start.byte(), content, false, zero).await
     }

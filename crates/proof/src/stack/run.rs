@@ -1,16 +1,16 @@
 //! Builds the stack, loads it, and judges every image of a cut.
 
-use super::database::{Client, Server, check_file_system};
+use super::database::{DatabaseClient, DatabaseServer, check_file_system};
 use super::host::obstacle;
-use super::place::Place;
+use super::place::StackDirectory;
 use super::recorder::{Recorder, Shelf};
 use serde::Serialize;
-use sim::Rng;
+use sim::SimRng;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use testbed::mounted::Mounted;
+use testbed::mounted::MountedFileSystem;
 use testbed::namespace;
 
 const CLIENTS: u64 = 3;
@@ -21,7 +21,7 @@ const PIECE: usize = 64 << 10;
 
 /// A request for a run.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct StackRequest {
     /// Transactions of each client.
     pub transactions: u64,
     /// Random cuts, beside one at the end of each flush.
@@ -55,17 +55,17 @@ pub struct Stack {
 
 /// Loads the stack and judges the images of its cuts. The error names the obstacle to building the
 /// stack.
-pub fn run(request: &Request) -> Result<Stack, String> {
+pub fn run(request: &StackRequest) -> Result<Stack, String> {
     if let Some(obstacle) = obstacle() {
         return Err(obstacle);
     }
     namespace::enter()?;
-    let place = Place::new(&request.directory, None, |dir| {
+    let place = StackDirectory::new(&request.directory, None, |dir| {
         format!("nbd = \"nbd+unix:///?socket={dir}/recorder\"")
     })?;
     let (disk, shelf) = place.load(request)?;
     let record = shelf.record();
-    let mut rng = Rng::fork(request.seed, 31);
+    let mut rng = SimRng::fork(request.seed, 31);
     let mut cuts = record.cuts(request.between, &mut rng);
     while cuts.len() > request.cuts_max {
         cuts.remove(rng.below(cuts.len() as u64) as usize);
@@ -87,10 +87,10 @@ pub fn run(request: &Request) -> Result<Stack, String> {
     Ok(stack)
 }
 
-impl Place {
+impl StackDirectory {
     /// Makes a file system with a database on the origin, then loads the database through the
     /// daemon. Returns the origin's content before the load, and the record of the load.
-    fn load(&self, request: &Request) -> Result<(Vec<u8>, Shelf), String> {
+    fn load(&self, request: &StackRequest) -> Result<(Vec<u8>, Shelf), String> {
         let (origin, mount) = (self.path("origin"), self.path("mount"));
         let (data, sockets) = (mount.join("data"), self.path("sockets"));
         self.make()?;
@@ -102,14 +102,14 @@ impl Place {
         let recorder = recorder.map_err(|error| error.to_string())?;
         let daemon = self.serve(&request.program)?;
         let attached = self.attach()?;
-        let mounted = Mounted::new(attached.device(), &mount)?;
-        let server = Server::start(&data, &sockets)?;
+        let mounted = MountedFileSystem::new(attached.device(), &mount)?;
+        let server = DatabaseServer::start(&data, &sockets)?;
         std::thread::scope(|scope| {
             let clients: Vec<_> = (0..CLIENTS)
                 .map(|number| {
                     let (shelf, sockets) = (&shelf, &sockets);
                     scope.spawn(move || {
-                        let client = Client::start(number, sockets)?;
+                        let client = DatabaseClient::start(number, sockets)?;
                         let committed = |id| shelf.record().commit(id);
                         client.commit(request.transactions, committed)
                     })
@@ -137,8 +137,8 @@ impl Place {
         let (file, mount) = (self.path("image"), self.path("mount"));
         write_sparse(&file, image).map_err(|error| format!("{}: {error}", file.display()))?;
         check_file_system(&file)?;
-        let mounted = Mounted::new(&file, &mount)?;
-        let server = Server::start(&mounted.at().join("data"), &self.path("sockets"))?;
+        let mounted = MountedFileSystem::new(&file, &mount)?;
+        let server = DatabaseServer::start(&mounted.at().join("data"), &self.path("sockets"))?;
         let rows = server.verify(committed);
         server.stop("immediate")?;
         mounted.unmount()?;

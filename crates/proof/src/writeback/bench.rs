@@ -1,31 +1,31 @@
 //! The state of a case that outlives a daemon: the script's progress, the history of its volume,
 //! the devices that hold the truth, and the report.
 
-use super::case::{Case, Cut, SECTORS};
-use super::history::{Earlier, History};
+use super::case::{LifeEnd, SECTORS, WriteBackCase};
+use super::history::{Earlier, VolumeHistory};
 use super::replay::replay;
-use super::report::{Landing, Report};
+use super::report::{Landing, WriteBackCaseReport};
 use crate::stamp::{self, Value};
 use block::{Nanos, Pool, RangeLock, SECTOR_BYTES, Sectors, TargetId, Timer};
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
-use sim::{Control, Medium, World};
+use sim::{Medium, SimWorld, WorldControl};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use writelog::{Cleaning, Members, NotRecorded, Stages, Standing};
+use writelog::{Cleaning, LogStanding, Members, NotRecorded, Stages};
 
 /// Memory of a replay, which takes one record at once.
 const MEMORY_BYTES: usize = 2 << 20;
 
-pub(super) struct Bench {
-    pub(super) case: Case,
+pub(super) struct WriteBackBench {
+    pub(super) case: WriteBackCase,
     pub(super) origin: TargetId,
     pub(super) copies: [TargetId; 2],
     pub(super) journal: Option<TargetId>,
-    pub(super) history: RefCell<History>,
-    pub(super) report: RefCell<Report>,
-    pub(super) control: Control,
+    pub(super) history: RefCell<VolumeHistory>,
+    pub(super) report: RefCell<WriteBackCaseReport>,
+    pub(super) control: WorldControl,
     /// Keeps operations of clients that overlap apart, so that the history knows their order.
     pub(super) lock: RangeLock,
     pub(super) stages: Rc<Stages>,
@@ -53,22 +53,22 @@ pub(super) struct Bench {
 }
 
 /// A life, looked at when dropped, before any part of the life is.
-pub(super) struct Watched<F> {
+pub(super) struct WatchedLife<F> {
     // Fields are dropped in this order.
-    _look: LastLook,
+    _look: LogLastLook,
     work: Pin<Box<F>>,
 }
 
-impl<F> Watched<F> {
-    pub(super) fn new(bench: Rc<Bench>, work: F) -> Watched<F> {
-        Watched {
-            _look: LastLook(bench),
+impl<F> WatchedLife<F> {
+    pub(super) fn new(bench: Rc<WriteBackBench>, work: F) -> WatchedLife<F> {
+        WatchedLife {
+            _look: LogLastLook(bench),
             work: Box::pin(work),
         }
     }
 }
 
-impl<F: Future> Future for Watched<F> {
+impl<F: Future> Future for WatchedLife<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
@@ -76,25 +76,25 @@ impl<F: Future> Future for Watched<F> {
     }
 }
 
-struct LastLook(Rc<Bench>);
+struct LogLastLook(Rc<WriteBackBench>);
 
-impl Drop for LastLook {
+impl Drop for LogLastLook {
     fn drop(&mut self) {
         self.0.look();
     }
 }
 
-impl Bench {
+impl WriteBackBench {
     pub(super) fn new(
-        case: Case,
+        case: WriteBackCase,
         origin: TargetId,
         copies: [TargetId; 2],
         journal: Option<TargetId>,
-        world: &World,
-    ) -> Bench {
+        world: &SimWorld,
+    ) -> WriteBackBench {
         let medium = |disk| world.medium(disk).expect("it keeps bytes");
-        Bench {
-            history: RefCell::new(History::new(SECTORS as usize)),
+        WriteBackBench {
+            history: RefCell::new(VolumeHistory::new(SECTORS as usize)),
             report: RefCell::default(),
             control: world.control(),
             lock: RangeLock::new(),
@@ -266,7 +266,7 @@ impl Bench {
 
     /// Returns true if writes that were acknowledged and not flushed are kept over a loss. A device
     /// has the writes that it lost with its power again once a daemon has opened the log.
-    pub(super) fn is_kept(&self, cut: &Cut) -> bool {
+    pub(super) fn is_kept(&self, cut: &LifeEnd) -> bool {
         for copy in 0..2 {
             let found = self.plugged[copy].get() && cut.missing != Some(copy);
             if !found || cut.loss.copies[copy] || self.lost[copy].get() {
@@ -365,12 +365,12 @@ impl Bench {
 }
 
 /// The bench as the daemon sees it: its records of members are durable after a while.
-pub(super) struct Ledger(pub(super) Rc<Bench>, pub(super) Timer);
+pub(super) struct BenchLedger(pub(super) Rc<WriteBackBench>, pub(super) Timer);
 
-impl Members for Ledger {
+impl Members for BenchLedger {
     fn record(
         &self,
-        standing: Standing,
+        standing: LogStanding,
     ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
         Box::pin(async move {
             self.1.sleep(self.0.case.reporting).await;

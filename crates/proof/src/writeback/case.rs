@@ -2,9 +2,9 @@
 
 use block::{Nanos, Sectors};
 use layout::JOURNAL_HALF_MIN;
-use sim::{Domain, Rng, Span};
+use sim::{Domain, ServiceSpan, SimRng};
 use std::ops::Range;
-use writelog::{Cleaning, Stage};
+use writelog::{Cleaning, LogStage};
 
 /// The power domain of the origin.
 pub(super) const ORIGIN: Domain = Domain(1);
@@ -27,7 +27,7 @@ const HALVES: [u64; 2] = [JOURNAL_HALF_MIN, 3 * JOURNAL_HALF_MIN];
 
 /// One step of a client's script.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum WriteBackStep {
     /// Reads sectors.
     Read(Range<u64>),
     /// Writes sectors; `true` forces unit access.
@@ -48,7 +48,7 @@ pub enum Step {
 
 /// The parts that stop with the daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Loss {
+pub struct LifeLoss {
     /// The origin loses its power.
     pub origin: bool,
     /// Devices of the pool lose their power.
@@ -59,20 +59,20 @@ pub struct Loss {
 
 /// The end of a life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cut {
+pub struct LifeEnd {
     /// Disk steps after the life began; with `amid`, microseconds.
     pub after: u64,
     /// The stage that the cut waits for after that.
-    pub amid: Option<Stage>,
+    pub amid: Option<LogStage>,
     /// The parts that stop.
-    pub loss: Loss,
+    pub loss: LifeLoss,
     /// The device of the pool that the next daemon does not find.
     pub missing: Option<usize>,
 }
 
 /// A case.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct WriteBackCase {
     /// Seeds the world.
     pub seed: u64,
     /// The order of write-back.
@@ -80,13 +80,13 @@ pub struct Case {
     /// Steps in progress at once.
     pub clients: u64,
     /// The script, over all lives.
-    pub steps: Vec<Step>,
+    pub steps: Vec<WriteBackStep>,
     /// The end of each life but the last.
-    pub cuts: Vec<Cut>,
+    pub cuts: Vec<LifeEnd>,
     /// Service times of the origin.
-    pub origin_time: Span,
+    pub origin_time: ServiceSpan,
     /// Service times of the pool.
-    pub pool_time: Span,
+    pub pool_time: ServiceSpan,
     /// The origin has a volatile cache.
     pub volatile: bool,
     /// The probability that a write to the origin fails.
@@ -111,28 +111,28 @@ pub struct JournalCase {
     /// Blocks of each half.
     pub half: u64,
     /// Service times of the journal.
-    pub time: Span,
+    pub time: ServiceSpan,
     /// The probability that a write to the journal fails.
     pub fails: f64,
 }
 
-impl Case {
+impl WriteBackCase {
     /// The case of `seed`.
-    pub fn new(seed: u64, cleaning: Cleaning) -> Case {
-        let rng = &mut Rng::fork(seed, 31);
+    pub fn new(seed: u64, cleaning: Cleaning) -> WriteBackCase {
+        let rng = &mut SimRng::fork(seed, 31);
         let steps = rng.between(300, 700);
         let habits = Habits::draw(rng);
         let loses = rng.chance(0.35);
-        let mut script: Vec<Step> = (0..steps).map(|_| habits.step(rng)).collect();
+        let mut script: Vec<WriteBackStep> = (0..steps).map(|_| habits.step(rng)).collect();
         if loses {
             for _ in 0..rng.between(1, 2) {
                 let at = rng.below(steps) as usize;
-                script[at] = Step::Unplug(rng.below(2) as usize);
+                script[at] = WriteBackStep::Unplug(rng.below(2) as usize);
             }
         }
-        let span = |rng: &mut Rng, least: u64, most: u64| {
+        let span = |rng: &mut SimRng, least: u64, most: u64| {
             let min = Nanos::from_micros(rng.between(least, most / 2));
-            Span {
+            ServiceSpan {
                 min,
                 max: min + Nanos::from_micros(rng.between(1, most)),
             }
@@ -141,7 +141,7 @@ impl Case {
         let long = usize::from(cleaning != Cleaning::Ordered && rng.chance(0.6));
         let lag_max = [20_000, 200_000][long];
         let cuts = rng.between(1, 6);
-        Case {
+        WriteBackCase {
             seed,
             cleaning,
             clients: rng.between(1, 6),
@@ -165,30 +165,30 @@ impl Case {
     }
 }
 
-fn cut(rng: &mut Rng, loses: bool, cleaning: Cleaning) -> Cut {
-    let stages = Stage::of(cleaning);
+fn cut(rng: &mut SimRng, loses: bool, cleaning: Cleaning) -> LifeEnd {
+    let stages = LogStage::of(cleaning);
     let amid = rng.chance(0.5).then(|| match rng.below(4) {
         0 if loses && cleaning == Cleaning::Journaled => {
-            [Stage::Loss, Stage::Degraded, Stage::Retire][rng.below(3) as usize]
+            [LogStage::Loss, LogStage::Degraded, LogStage::Retire][rng.below(3) as usize]
         }
-        1 if cleaning == Cleaning::Journaled && rng.chance(0.3) => Stage::Forsake,
-        0 if loses => [Stage::Loss, Stage::Degraded][rng.below(2) as usize],
+        1 if cleaning == Cleaning::Journaled && rng.chance(0.3) => LogStage::Forsake,
+        0 if loses => [LogStage::Loss, LogStage::Degraded][rng.below(2) as usize],
         _ => stages[rng.below(stages.len() as u64) as usize],
     });
     // A cut amid a rare stage waits for that stage from early on.
     let common = !matches!(
         amid,
         Some(
-            Stage::Loss
-                | Stage::Degraded
-                | Stage::Turn
-                | Stage::Drain
-                | Stage::Scan
-                | Stage::Double
-                | Stage::Fence
-                | Stage::Retire
-                | Stage::Forsake
-                | Stage::Redo
+            LogStage::Loss
+                | LogStage::Degraded
+                | LogStage::Turn
+                | LogStage::Drain
+                | LogStage::Scan
+                | LogStage::Double
+                | LogStage::Fence
+                | LogStage::Retire
+                | LogStage::Forsake
+                | LogStage::Redo
         )
     );
     let after = match rng.below(4) {
@@ -203,10 +203,10 @@ fn cut(rng: &mut Rng, loses: bool, cleaning: Cleaning) -> Cut {
         3 => [false, true],
         _ => [true, true],
     };
-    let mut cut = Cut {
+    let mut cut = LifeEnd {
         after,
         amid,
-        loss: Loss {
+        loss: LifeLoss {
             origin: rng.chance(0.4),
             copies: loss,
             journal: false,
@@ -229,8 +229,8 @@ struct Habits {
 }
 
 impl Habits {
-    fn draw(rng: &mut Rng) -> Habits {
-        let some = |rng: &mut Rng, most: f64| if rng.chance(0.6) { most } else { most / 8.0 };
+    fn draw(rng: &mut SimRng) -> Habits {
+        let some = |rng: &mut SimRng, most: f64| if rng.chance(0.6) { most } else { most / 8.0 };
         Habits {
             reach: [64, 512, SECTORS][rng.below(3) as usize],
             flush: some(rng, 0.3),
@@ -241,7 +241,7 @@ impl Habits {
         }
     }
 
-    fn range(&self, rng: &mut Rng) -> Range<u64> {
+    fn range(&self, rng: &mut SimRng) -> Range<u64> {
         let aligned = rng.chance(0.7);
         let most = if rng.chance(self.long) { 1400 } else { 24 };
         let len = rng.between(1, most.min(self.reach));
@@ -255,26 +255,26 @@ impl Habits {
         start..(start + len).min(SECTORS)
     }
 
-    fn step(&self, rng: &mut Rng) -> Step {
+    fn step(&self, rng: &mut SimRng) -> WriteBackStep {
         if rng.chance(self.flush) {
-            return Step::Flush;
+            return WriteBackStep::Flush;
         }
         if rng.chance(self.pause) {
-            return Step::Pause(Nanos::from_micros(rng.between(1, 2000)));
+            return WriteBackStep::Pause(Nanos::from_micros(rng.between(1, 2000)));
         }
         if rng.chance(0.01) {
-            return Step::Drain;
+            return WriteBackStep::Drain;
         }
         let range = self.range(rng);
         if rng.chance(self.clear) {
             return match rng.chance(0.6) {
-                true => Step::Zero(range),
-                false => Step::Discard(range),
+                true => WriteBackStep::Zero(range),
+                false => WriteBackStep::Discard(range),
             };
         }
         match rng.chance(0.25) {
-            true => Step::Read(range),
-            false => Step::Write(range, rng.chance(self.forced)),
+            true => WriteBackStep::Read(range),
+            false => WriteBackStep::Write(range, rng.chance(self.forced)),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The command: a campaign of write-back and its output.
 
-use super::report::Summary;
+use super::report::WriteBackSummary;
 use super::run::campaign;
-use crate::campaign::{Request, print_violations, verdict};
+use crate::campaign::{CampaignRequest, print_violations, verdict};
 use std::time::Instant;
 use writelog::Cleaning;
 
 /// Runs the cases and prints the report. The error describes the failure.
-pub fn command(request: &Request, cleaning: Cleaning) -> Result<(), String> {
+pub fn command(request: &CampaignRequest, cleaning: Cleaning) -> Result<(), String> {
     let begin = Instant::now();
     let totals = campaign(request.seeds(), request.threads, cleaning);
     let summary = totals.summary(begin.elapsed().as_secs_f64(), cleaning);
@@ -20,7 +20,7 @@ pub fn command(request: &Request, cleaning: Cleaning) -> Result<(), String> {
     verdict(&summary.violations, request.cases, &totals.missed(cleaning))
 }
 
-fn print(summary: &Summary) {
+fn print(summary: &WriteBackSummary) {
     println!(
         "{} cases of {} operations (median), {} cuts, the origin judged alone {} times, {:.1} cases/s, {} violations",
         summary.cases,

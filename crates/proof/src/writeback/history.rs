@@ -19,17 +19,17 @@ use std::ops::Range;
 
 /// An operation that changes sectors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Op(usize);
+pub struct HistoryOp(usize);
 
 /// A flush that has begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Flush(u64);
 
 /// The events of one volume, in the order in which clients saw them.
-pub struct History {
+pub struct VolumeHistory {
     /// Counts events, so that no two happen at once.
     clock: u64,
-    ops: Vec<Change>,
+    ops: Vec<HistoryChange>,
     /// The changes of each sector, in the order of their begins.
     sectors: Vec<Vec<usize>>,
     /// Changes that a flush may yet make durable.
@@ -37,7 +37,7 @@ pub struct History {
     newest_answer: Nanos,
 }
 
-struct Change {
+struct HistoryChange {
     value: Value,
     begun: u64,
     /// The answer of the change, or the end of its daemon.
@@ -49,8 +49,8 @@ struct Change {
     uncertain: bool,
 }
 
-impl Change {
-    fn is_before(&self, other: &Change) -> bool {
+impl HistoryChange {
+    fn is_before(&self, other: &HistoryChange) -> bool {
         self.over.is_some_and(|over| over < other.begun)
     }
 }
@@ -72,10 +72,10 @@ impl Earlier {
     }
 }
 
-impl History {
+impl VolumeHistory {
     /// The history of a volume of `sectors` sectors, all of them zero.
-    pub fn new(sectors: usize) -> History {
-        let zero = Change {
+    pub fn new(sectors: usize) -> VolumeHistory {
+        let zero = HistoryChange {
             value: ZERO,
             begun: 0,
             over: Some(0),
@@ -83,7 +83,7 @@ impl History {
             answered: None,
             uncertain: false,
         };
-        History {
+        VolumeHistory {
             clock: 0,
             ops: vec![zero],
             sectors: vec![vec![0]; sectors],
@@ -93,8 +93,8 @@ impl History {
     }
 
     /// The history of a volume that begins as an image, durably.
-    pub fn from_image(image: &[Option<Value>]) -> History {
-        let mut history = History::new(image.len());
+    pub fn from_image(image: &[Option<Value>]) -> VolumeHistory {
+        let mut history = VolumeHistory::new(image.len());
         for (sector, value) in image.iter().enumerate() {
             let op = history.begin(sector..sector + 1, value.unwrap_or(ANYTHING));
             history.answer(op, true, Nanos::ZERO);
@@ -109,10 +109,10 @@ impl History {
 
     /// A client writes `value`, zeroes, or discards with [`ANYTHING`]. No two writes have
     /// one value.
-    pub fn begin(&mut self, sectors: Range<usize>, value: Value) -> Op {
+    pub fn begin(&mut self, sectors: Range<usize>, value: Value) -> HistoryOp {
         let begun = self.tick();
         let number = self.ops.len();
-        self.ops.push(Change {
+        self.ops.push(HistoryChange {
             value,
             begun,
             over: None,
@@ -124,12 +124,12 @@ impl History {
             .iter_mut()
             .for_each(|s| s.push(number));
         self.pending.push(number);
-        Op(number)
+        HistoryOp(number)
     }
 
     /// The change was acknowledged, `durable` if unit access was forced. A failed change is never
     /// answered here: a failed change may land at any time.
-    pub fn answer(&mut self, op: Op, durable: bool, at: Nanos) {
+    pub fn answer(&mut self, op: HistoryOp, durable: bool, at: Nanos) {
         let now = self.tick();
         let op = &mut self.ops[op.0];
         op.over = Some(now);
@@ -178,8 +178,9 @@ impl History {
     /// of another.
     pub fn may_read(&self, sector: usize) -> Vec<Value> {
         let changes = || self.sectors[sector].iter().map(|number| &self.ops[*number]);
-        let surely = |c: &&Change| c.over.is_some() && !c.uncertain;
-        let overtaken = |c: &Change| changes().filter(surely).any(|later| c.is_before(later));
+        let surely = |c: &&HistoryChange| c.over.is_some() && !c.uncertain;
+        let overtaken =
+            |c: &HistoryChange| changes().filter(surely).any(|later| c.is_before(later));
         let standing = changes().filter(|c| !overtaken(c));
         standing.map(|c| c.value).collect()
     }

@@ -1,20 +1,20 @@
 //! One life of a daemon: the daemon opens the log, clients take steps from the script, and the
 //! daemon ends in order unless the power goes first.
 
-use super::bench::{Bench, Ledger};
-use super::case::{COPIES, Cut, DAEMON, JOURNAL, ORIGIN, SECTORS, Step};
+use super::bench::{BenchLedger, WriteBackBench};
+use super::case::{COPIES, DAEMON, JOURNAL, LifeEnd, ORIGIN, SECTORS, WriteBackStep};
 use crate::stamp::{self, ANYTHING, Value, ZERO};
 use block::{
-    Access, BoxDevice, Device, Extent, Fua, Gate, IoError, IoResult, Kind, Lba, Nanos,
+    Access, BoxDevice, Device, Extent, Fua, Gate, IoError, IoErrorKind, IoResult, Lba, Nanos,
     SECTOR_BYTES, Sectors,
 };
 use futures_util::future::join_all;
 use layout::{JournalSuperblock, Uuid};
-use shard::{Disk, Local};
-use sim::{Rng, SimDriver};
+use shard::{Local, ShardDisk};
+use sim::{SimDriver, SimRng};
 use std::ops::Range;
 use std::rc::Rc;
-use writelog::{Area, Config, Journal, Scrutiny, WriteBack};
+use writelog::{Config, CopyArea, Scrutiny, WriteBack, WriteJournal};
 
 /// Sectors of one read when all sectors are read back.
 const PIECE: u64 = 128;
@@ -26,11 +26,11 @@ const ATTEMPTS: u32 = 50;
 /// The name of the log.
 const LOG: Uuid = Uuid(77);
 
-type Leaf = Disk<SimDriver>;
+type Leaf = ShardDisk<SimDriver>;
 type Served = Gate<WriteBack<Leaf>>;
 
 /// Runs the life until the script is used up.
-pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>, cut: Option<Cut>) {
+pub(super) async fn live(bench: Rc<WriteBackBench>, local: Local<SimDriver>, cut: Option<LifeEnd>) {
     watch(&bench, &local, cut);
     let log = match open(&bench, &local).await {
         Ok(log) => log,
@@ -62,12 +62,12 @@ pub(super) async fn live(bench: Rc<Bench>, local: Local<SimDriver>, cut: Option<
 }
 
 /// Cuts the power when the stage of `cut` is under way.
-fn watch(bench: &Rc<Bench>, local: &Local<SimDriver>, cut: Option<Cut>) {
+fn watch(bench: &Rc<WriteBackBench>, local: &Local<SimDriver>, cut: Option<LifeEnd>) {
     let Some((cut, stage)) = cut.and_then(|cut| Some((cut, cut.amid?))) else {
         return;
     };
     let (bench, timer) = (bench.clone(), local.env().timer);
-    let mut rng = Rng::fork(bench.case.seed, 33 + cut.after);
+    let mut rng = SimRng::fork(bench.case.seed, 33 + cut.after);
     local.env().spawn.spawn(async move {
         timer.sleep(Nanos::from_micros(cut.after)).await;
         // Cuts early in the stage or late. If the stage ends before the cut, waits for the next
@@ -84,14 +84,14 @@ fn watch(bench: &Rc<Bench>, local: &Local<SimDriver>, cut: Option<Cut>) {
     });
 }
 
-fn cut_power(bench: &Bench, cut: &Cut) {
+fn cut_power(bench: &WriteBackBench, cut: &LifeEnd) {
     for domain in domains(cut) {
         bench.control.cut_power(Some(domain));
     }
 }
 
 /// The domains that lose their power.
-pub(super) fn domains(cut: &Cut) -> impl Iterator<Item = sim::Domain> {
+pub(super) fn domains(cut: &LifeEnd) -> impl Iterator<Item = sim::Domain> {
     let origin = cut.loss.origin.then_some(ORIGIN);
     let copies = COPIES.into_iter().zip(cut.loss.copies);
     let copies = copies.filter_map(|(domain, lost)| lost.then_some(domain));
@@ -103,7 +103,7 @@ pub(super) fn domains(cut: &Cut) -> impl Iterator<Item = sim::Domain> {
         .chain(journal)
 }
 
-async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack<Leaf>> {
+async fn open(bench: &Rc<WriteBackBench>, local: &Local<SimDriver>) -> IoResult<WriteBack<Leaf>> {
     let env = local.env();
     let origin = local.disk(bench.origin)?;
     // The volatile cache of the last daemon may be lost without an error.
@@ -130,7 +130,7 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
     };
     let area = |copy: usize| {
         let device = local.disk(bench.copies[copy]).expect("a disk");
-        bench.is_plugged(copy).then(|| Area {
+        bench.is_plugged(copy).then(|| CopyArea {
             device,
             base: Lba(64),
             segments: bench.case.segments,
@@ -140,7 +140,7 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
             holes: Vec::new(),
         })
     };
-    let members = Rc::new(Ledger(bench.clone(), env.timer.clone()));
+    let members = Rc::new(BenchLedger(bench.clone(), env.timer.clone()));
     let areas = [area(0), area(1)];
     let journal = journal(bench, local, config.incarnation).await?;
     let origin = BoxDevice::new(origin);
@@ -151,19 +151,19 @@ async fn open(bench: &Rc<Bench>, local: &Local<SimDriver>) -> IoResult<WriteBack
 
 /// Opens the journal that is known durably, or makes a new one, unless that fails.
 async fn journal(
-    bench: &Rc<Bench>,
+    bench: &Rc<WriteBackBench>,
     local: &Local<SimDriver>,
     incarnation: u32,
-) -> IoResult<Option<Journal<Leaf>>> {
+) -> IoResult<Option<WriteJournal<Leaf>>> {
     let Some((case, target)) = bench.case.journal.as_ref().zip(bench.journal) else {
         return Ok(None);
     };
     let (device, memory) = (local.disk(target)?, local.env().pool);
     if bench.journal_uuid().is_some() {
-        let journal = Journal::open(device, memory).await?;
+        let journal = WriteJournal::open(device, memory).await?;
         return match journal {
             Ok(journal) => Ok(Some(journal)),
-            Err(error) => Err(IoError::new(Kind::Corrupt, error.to_string())),
+            Err(error) => Err(IoError::new(IoErrorKind::Corrupt, error.to_string())),
         };
     }
     let superblock = JournalSuperblock {
@@ -176,13 +176,13 @@ async fn journal(
         volume: "db".into(),
         identity: Vec::new(),
     };
-    let journal = Journal::format(device, memory, superblock).await.ok();
+    let journal = WriteJournal::format(device, memory, superblock).await.ok();
     bench.begin_journal(journal.as_ref().map(|journal| journal.superblock().journal));
     Ok(journal)
 }
 
 /// Reads back all sectors. Each value must be allowed, and is the sector's value from then on.
-async fn read_back(bench: &Bench, gate: &Served) {
+async fn read_back(bench: &WriteBackBench, gate: &Served) {
     for start in (0..SECTORS).step_by(PIECE as usize) {
         let read = gate.read(start * SECTOR_BYTES, (PIECE * SECTOR_BYTES) as usize);
         match read.await {
@@ -201,13 +201,18 @@ async fn read_back(bench: &Bench, gate: &Served) {
     }
 }
 
-async fn client(bench: &Rc<Bench>, local: &Local<SimDriver>, log: &WriteBack<Leaf>, gate: &Served) {
+async fn client(
+    bench: &Rc<WriteBackBench>,
+    local: &Local<SimDriver>,
+    log: &WriteBack<Leaf>,
+    gate: &Served,
+) {
     while let Some(number) = bench.next_step() {
         bench.report.borrow_mut().operations += 1;
         let env = local.env();
         match &bench.case.steps[number] {
-            Step::Read(sectors) => read(bench, gate, sectors).await,
-            Step::Write(sectors, forced) => {
+            WriteBackStep::Read(sectors) => read(bench, gate, sectors).await,
+            WriteBackStep::Write(sectors, forced) => {
                 let version = bench.version();
                 let bytes = (sectors.end - sectors.start) * SECTOR_BYTES;
                 let mut buf = env.pool.get(bytes as usize).await;
@@ -216,12 +221,12 @@ async fn client(bench: &Rc<Bench>, local: &Local<SimDriver>, log: &WriteBack<Lea
                 let write = gate.write(sectors.start * SECTOR_BYTES, buf.share(), fua);
                 change(bench, local, sectors, version, *forced, write).await;
             }
-            Step::Zero(sectors) => {
+            WriteBackStep::Zero(sectors) => {
                 let bytes = (sectors.end - sectors.start) * SECTOR_BYTES;
                 let zero = gate.zero(sectors.start * SECTOR_BYTES, bytes);
                 change(bench, local, sectors, ZERO, false, zero).await;
             }
-            Step::Discard(sectors) => {
+            WriteBackStep::Discard(sectors) => {
                 // Parts of blocks are kept.
                 let whole = sectors.start.next_multiple_of(8)..sectors.end / 8 * 8;
                 if !whole.is_empty() {
@@ -230,26 +235,26 @@ async fn client(bench: &Rc<Bench>, local: &Local<SimDriver>, log: &WriteBack<Lea
                     change(bench, local, &whole, ANYTHING, false, discard).await;
                 }
             }
-            Step::Flush => {
+            WriteBackStep::Flush => {
                 let begun = bench.history.borrow_mut().begin_flush();
                 match gate.flush().await {
                     Ok(()) => bench.history.borrow_mut().end_flush(begun),
                     Err(error) => failed(bench, "flush", error),
                 }
             }
-            Step::Pause(span) => env.timer.sleep(*span).await,
-            Step::Drain => {
+            WriteBackStep::Pause(span) => env.timer.sleep(*span).await,
+            WriteBackStep::Drain => {
                 if let Err(error) = log.drain().await {
                     failed(bench, "drain", error);
                 }
             }
-            Step::Unplug(copy) => bench.unplug(*copy),
+            WriteBackStep::Unplug(copy) => bench.unplug(*copy),
         }
     }
 }
 
 async fn change(
-    bench: &Bench,
+    bench: &WriteBackBench,
     local: &Local<SimDriver>,
     sectors: &Range<u64>,
     value: Value,
@@ -270,13 +275,13 @@ async fn change(
 }
 
 /// Only a failing origin may fail a client, and only where writes go to the origin directly.
-fn failed(bench: &Bench, what: &str, error: block::IoError) {
+fn failed(bench: &WriteBackBench, what: &str, error: block::IoError) {
     if bench.case.origin_fails == 0.0 || !bench.is_direct() {
         bench.violate(format!("a {what} failed: {error}"));
     }
 }
 
-async fn read(bench: &Bench, gate: &Served, sectors: &Range<u64>) {
+async fn read(bench: &WriteBackBench, gate: &Served, sectors: &Range<u64>) {
     let extent = Extent::new(Lba(sectors.start), Sectors(sectors.end - sectors.start));
     let _guard = bench.lock.lock(extent, Access::Shared).await;
     let bytes = ((sectors.end - sectors.start) * SECTOR_BYTES) as usize;

@@ -1,7 +1,7 @@
 //! Write-back on trial: the data that may be lost with the SSDs, and the data that may not.
 //!
-//! [`History`] is the checker. The checker learns when writes and flushes began and were answered,
-//! and shares no code with the engine. A [`Case`] is lives of a daemon that serves a volume by its
+//! [`VolumeHistory`] is the checker. The checker learns when writes and flushes began and were answered,
+//! and shares no code with the engine. A [`WriteBackCase`] is lives of a daemon that serves a volume by its
 //! log. Each life is cut short at any disk operation, with or without the power of the origin and
 //! of either device of the pool. A case passes if
 //!
@@ -22,13 +22,13 @@ mod replay;
 mod report;
 mod run;
 
-pub use crate::campaign::Request;
-pub use case::{Case, Cut, Loss, Step};
+pub use crate::campaign::CampaignRequest;
+pub use case::{LifeEnd, LifeLoss, WriteBackCase, WriteBackStep};
 pub use command::command;
-pub use history::{Earlier, Flush, History, Op};
+pub use history::{Earlier, Flush, HistoryOp, VolumeHistory};
 #[cfg(feature = "nodes")]
 pub(crate) use replay::replay as replay_journal;
-pub use report::{Landing, Report, Summary, Totals};
+pub use report::{Landing, WriteBackCaseReport, WriteBackSummary, WriteBackTotals};
 pub use run::{campaign, run};
 use writelog::Cleaning;
 

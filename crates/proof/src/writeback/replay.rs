@@ -2,14 +2,14 @@
 //! replayed as found.
 
 use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Pool, SECTOR_BYTES,
-    Sectors, Shared,
+    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba, Pool,
+    SECTOR_BYTES, Sectors, SharedBuf,
 };
 use futures_util::FutureExt;
 use layout::{SuperblockError, Uuid};
 use sim::Medium;
 use std::cell::RefCell;
-use writelog::Journal;
+use writelog::WriteJournal;
 
 /// Replays `journal`, or whatever is there, to the origin. Returns true if the journal had records.
 pub(crate) fn replay(
@@ -20,25 +20,25 @@ pub(crate) fn replay(
     memory: &Pool,
     origin: &mut Vec<u8>,
 ) -> Result<bool, String> {
-    let found = Found {
+    let found = FoundDisk {
         geometry: Geometry::new("journal", sectors, Sectors(8)),
         medium: journal.clone(),
         durable,
     };
     let bytes = std::mem::take(origin);
     let len = Sectors(bytes.len() as u64 / SECTOR_BYTES);
-    let target = Bytes {
+    let target = ReplayDisk {
         geometry: Geometry::new("origin", len, Sectors(1)),
         bytes: RefCell::new(bytes),
     };
     let work = async {
-        let journal = Journal::open(found, memory.clone()).await?;
+        let journal = WriteJournal::open(found, memory.clone()).await?;
         if uuid.is_none() && matches!(journal, Err(SuperblockError::Blank)) {
             return Ok(None);
         }
-        let journal = journal.map_err(|e| IoError::new(Kind::Corrupt, e.to_string()))?;
+        let journal = journal.map_err(|e| IoError::new(IoErrorKind::Corrupt, e.to_string()))?;
         if uuid.is_some_and(|uuid| journal.superblock().journal != uuid) {
-            return Err(IoError::new(Kind::Corrupt, "the journal is another"));
+            return Err(IoError::new(IoErrorKind::Corrupt, "the journal is another"));
         }
         journal.replay(&target).await
     };
@@ -49,17 +49,17 @@ pub(crate) fn replay(
 }
 
 fn refused() -> IoError {
-    IoError::new(Kind::Other, "it is only read")
+    IoError::new(IoErrorKind::Other, "it is only read")
 }
 
 /// A disk as found, for reading alone.
-struct Found {
+struct FoundDisk {
     geometry: Geometry,
     medium: Medium,
     durable: bool,
 }
 
-impl Device for Found {
+impl Device for FoundDisk {
     fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -72,7 +72,7 @@ impl Device for Found {
         (buf, Ok(()))
     }
 
-    async fn write(&self, _: Lba, _: Shared, _: Fua) -> IoResult {
+    async fn write(&self, _: Lba, _: SharedBuf, _: Fua) -> IoResult {
         Err(refused())
     }
 
@@ -94,12 +94,12 @@ impl Device for Found {
 }
 
 /// Bytes as a disk.
-struct Bytes {
+struct ReplayDisk {
     geometry: Geometry,
     bytes: RefCell<Vec<u8>>,
 }
 
-impl Bytes {
+impl ReplayDisk {
     fn with(&self, extent: Extent, change: impl FnOnce(&mut [u8])) -> IoResult {
         self.geometry.check(extent)?;
         let from = (extent.start.0 * SECTOR_BYTES) as usize;
@@ -109,7 +109,7 @@ impl Bytes {
     }
 }
 
-impl Device for Bytes {
+impl Device for ReplayDisk {
     fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -120,7 +120,7 @@ impl Device for Bytes {
         (buf, read)
     }
 
-    async fn write(&self, at: Lba, data: Shared, _: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, _: Fua) -> IoResult {
         let extent = Extent::new(at, Sectors(data.len() as u64 / SECTOR_BYTES));
         self.with(extent, |bytes| bytes.copy_from_slice(&data))
     }

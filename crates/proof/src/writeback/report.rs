@@ -1,15 +1,15 @@
 //! The situations of a case of write-back, and those of many cases together.
 
-use crate::violation::Violation;
+use crate::violation::CaseViolation;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use writelog::{Cleaning, Stage};
+use writelog::{Cleaning, LogStage};
 
 /// The situation that a cut landed in, or an event of a case beside cuts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Landing {
     /// This stage was under way.
-    Amid(Stage),
+    Amid(LogStage),
     /// The daemon was opening its log.
     Opening,
     /// A write was torn on a device of the pool.
@@ -25,7 +25,7 @@ pub enum Landing {
 impl Landing {
     /// All situations that a log of that order may meet.
     pub fn all(cleaning: Cleaning) -> impl Iterator<Item = Landing> {
-        let stages = Stage::of(cleaning).iter().copied().map(Landing::Amid);
+        let stages = LogStage::of(cleaning).iter().copied().map(Landing::Amid);
         let others = [
             Landing::Opening,
             Landing::Torn,
@@ -47,7 +47,7 @@ impl Landing {
 
 /// The situations of a case.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct WriteBackCaseReport {
     /// Operations that clients began.
     pub operations: u64,
     /// Losses of power, and kills of the daemon.
@@ -59,7 +59,7 @@ pub struct Report {
     landed: BTreeMap<Landing, u64>,
 }
 
-impl Report {
+impl WriteBackCaseReport {
     pub(super) fn land(&mut self, landing: Landing) {
         *self.landed.entry(landing).or_default() += 1;
     }
@@ -67,7 +67,7 @@ impl Report {
 
 /// The situations of many cases.
 #[derive(Default)]
-pub struct Totals {
+pub struct WriteBackTotals {
     operations: Vec<u32>,
     cuts: u64,
     destroyed: u64,
@@ -78,7 +78,7 @@ pub struct Totals {
 
 /// The report of a campaign, as `--json` prints it.
 #[derive(Debug, Serialize)]
-pub struct Summary {
+pub struct WriteBackSummary {
     /// Cases.
     pub cases: usize,
     /// The median of a case's operations.
@@ -90,14 +90,14 @@ pub struct Summary {
     /// Cuts that landed in each situation.
     pub landed: BTreeMap<String, u64>,
     /// The violations.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<CaseViolation>,
     /// Cases a second.
     pub cases_per_second: f64,
 }
 
-impl Totals {
+impl WriteBackTotals {
     /// Adds the case of `seed`.
-    pub fn add(&mut self, seed: u64, report: Report) {
+    pub fn add(&mut self, seed: u64, report: WriteBackCaseReport) {
         self.operations.push(report.operations as u32);
         self.cuts += report.cuts;
         self.destroyed += report.destroyed;
@@ -116,11 +116,11 @@ impl Totals {
     }
 
     /// The report, over cases of that order that took `seconds`.
-    pub fn summary(&self, seconds: f64, cleaning: Cleaning) -> Summary {
+    pub fn summary(&self, seconds: f64, cleaning: Cleaning) -> WriteBackSummary {
         let mut operations = self.operations.clone();
         operations.sort_unstable();
         let times = |landing| self.landed.get(&landing).copied().unwrap_or(0);
-        Summary {
+        WriteBackSummary {
             cases: operations.len(),
             operations_median: operations.get(operations.len() / 2).copied().unwrap_or(0),
             cuts: self.cuts,
@@ -128,7 +128,7 @@ impl Totals {
             landed: Landing::all(cleaning)
                 .map(|l| (l.name(), times(l)))
                 .collect(),
-            violations: Violation::all(&self.violations, |seed| super::replay(seed, cleaning)),
+            violations: CaseViolation::all(&self.violations, |seed| super::replay(seed, cleaning)),
             cases_per_second: operations.len() as f64 / seconds.max(1e-9),
         }
     }

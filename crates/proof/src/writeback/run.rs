@@ -1,15 +1,15 @@
 //! Runs a case: lives of a daemon on the same disks, one after the other, and many cases.
 
-use super::bench::{Bench, Watched};
-use super::case::{COPIES, Case, Cut, DAEMON, JOURNAL, ORIGIN, size};
+use super::bench::{WatchedLife, WriteBackBench};
+use super::case::{COPIES, DAEMON, JOURNAL, LifeEnd, ORIGIN, WriteBackCase, size};
 use super::life;
-use super::report::{Landing, Report, Totals};
+use super::report::{Landing, WriteBackCaseReport, WriteBackTotals};
 use crate::campaign::{caught, over};
 use block::{Geometry, Nanos, Sectors, ShardId};
 use layout::{BLOCK_SECTORS, LOG_AREA};
 use sim::{
-    Budget, Class, DiskSpec, Effect, Ops, Outcome, Plan, Point, PowerCut, Rule, Service, Sim, When,
-    World,
+    DiskSpec, FaultClass, FaultEffect, FaultPlan, FaultRule, OpFilter, PowerCut, RunBudget,
+    RunMoment, RunOutcome, ServiceTime, SimHost, SimWorld, When,
 };
 use simnode::run_alone;
 use std::ops::Range;
@@ -21,23 +21,23 @@ use writelog::Cleaning;
 const LIFE_MAX: Nanos = Nanos::from_secs(1000);
 
 /// Runs a case. A panic is a violation.
-pub fn run(case: &Case) -> Report {
+pub fn run(case: &WriteBackCase) -> WriteBackCaseReport {
     let case = case.clone();
     caught(|| run_once(case)).unwrap_or_else(|what| {
-        let mut report = Report::default();
+        let mut report = WriteBackCaseReport::default();
         report.violation = Some(what);
         report
     })
 }
 
-fn run_once(case: Case) -> Report {
-    let mut world = World::new(case.seed);
+fn run_once(case: WriteBackCase) -> WriteBackCaseReport {
+    let mut world = SimWorld::new(case.seed);
     world.place(ShardId(0), DAEMON);
     let mut add = |name: String, sectors, block, service, domain, volatile| {
         let mut geometry = Geometry::new(name, sectors, block);
         geometry.volatile = volatile;
         let mut spec = DiskSpec::new(geometry);
-        spec.service = Service::uniform(service);
+        spec.service = ServiceTime::uniform(service);
         spec.domain = domain;
         spec.cache_pages_max = 1024;
         world.add_disk(spec).expect("a sound disk")
@@ -61,13 +61,13 @@ fn run_once(case: Case) -> Report {
         let name = "journal".into();
         add(name, sectors, Sectors(8), journal.time, JOURNAL, true)
     });
-    let bench = Rc::new(Bench::new(case, origin, copies, journal, &world));
-    let mut sim = Sim::new(world);
+    let bench = Rc::new(WriteBackBench::new(case, origin, copies, journal, &world));
+    let mut sim = SimHost::new(world);
     let mut cuts = bench.case.cuts.clone().into_iter();
     while one_life(&mut sim, &bench, cuts.next()) {}
     let world = sim.world();
     let landed = world.tally().landed().iter();
-    let torn = landed.filter(|l| l.class == Class::CutTorn && copies.contains(&l.target));
+    let torn = landed.filter(|l| l.class == FaultClass::CutTorn && copies.contains(&l.target));
     let torn = torn.count();
     drop(world);
     (0..torn).for_each(|_| bench.report.borrow_mut().land(Landing::Torn));
@@ -81,25 +81,25 @@ fn run_once(case: Case) -> Report {
 }
 
 /// Runs one life. Returns true if another life follows.
-fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
+fn one_life(sim: &mut SimHost, bench: &Rc<WriteBackBench>, cut: Option<LifeEnd>) -> bool {
     let steps = sim.world().steps();
     sim.world_mut()
         .set_plan(plan(bench, steps, cut))
         .expect("a sound plan");
     let now = sim.world().now();
-    sim.set_budget(Budget {
+    sim.set_budget(RunBudget {
         time_max: now + LIFE_MAX,
-        ..Budget::default()
+        ..RunBudget::default()
     });
     bench.serving.set(false);
     let living = bench.clone();
     let (outcome, _) = run_alone(sim, move |local| {
-        Watched::new(living.clone(), life::live(living, local, cut))
+        WatchedLife::new(living.clone(), life::live(living, local, cut))
     });
-    let died = outcome == Outcome::PowerCut;
+    let died = outcome == RunOutcome::PowerCut;
     // The dead daemon's operations in flight end when the disks are taken over.
     drop(sim.driver());
-    if !died && outcome != Outcome::Done {
+    if !died && outcome != RunOutcome::Done {
         bench.violate(format!("the daemon did not end: {outcome:?}"));
     }
     if let Some(cut) = cut.filter(|_| died) {
@@ -115,13 +115,13 @@ fn one_life(sim: &mut Sim, bench: &Rc<Bench>, cut: Option<Cut>) -> bool {
     died && !bench.has_failed()
 }
 
-fn plan(bench: &Bench, steps: u64, cut: Option<Cut>) -> Plan {
-    let failing = |(disk, fails)| Rule {
+fn plan(bench: &WriteBackBench, steps: u64, cut: Option<LifeEnd>) -> FaultPlan {
+    let failing = |(disk, fails)| FaultRule {
         disk,
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: None,
         when: When::Chance(fails),
-        effect: Effect::Fail(block::Kind::Other),
+        effect: FaultEffect::Fail(block::IoErrorKind::Other),
     };
     let of_journal = bench
         .journal
@@ -131,24 +131,24 @@ fn plan(bench: &Bench, steps: u64, cut: Option<Cut>) -> Plan {
         .chain(of_journal);
     let at_a_step = cut.filter(|cut| cut.amid.is_none());
     let cuts = at_a_step.iter().flat_map(|cut| {
-        let at = Point::Step(steps + cut.after);
+        let at = RunMoment::Step(steps + cut.after);
         life::domains(cut).map(move |domain| PowerCut {
             domain: Some(domain),
             at,
         })
     });
-    Plan {
+    FaultPlan {
         rules: disks
             .filter(|(_, fails)| *fails > 0.0)
             .map(failing)
             .collect(),
         cuts: cuts.collect(),
-        ..Plan::default()
+        ..FaultPlan::default()
     }
 }
 
 /// Runs the cases of `seeds` on `threads` threads.
-pub fn campaign(seeds: Range<u64>, threads: u64, cleaning: Cleaning) -> Totals {
-    let case = |seed| run(&Case::new(seed, cleaning));
-    over(seeds, threads, case, Totals::add)
+pub fn campaign(seeds: Range<u64>, threads: u64, cleaning: Cleaning) -> WriteBackTotals {
+    let case = |seed| run(&WriteBackCase::new(seed, cleaning));
+    over(seeds, threads, case, WriteBackTotals::add)
 }

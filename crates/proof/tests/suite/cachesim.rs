@@ -1,12 +1,12 @@
 //! A bounded part of the cache engine's campaign.
 
-use proof::cachesim::{Totals, replay, run};
+use proof::cachesim::{CacheSimTotals, replay, run};
 
 const SEEDS: u64 = 400;
 
 #[test]
 fn the_cache_agrees_with_its_model() {
-    let mut totals = Totals::default();
+    let mut totals = CacheSimTotals::default();
     for seed in 0..SEEDS {
         let report = run(seed);
         let wrong = report.violation.as_deref();

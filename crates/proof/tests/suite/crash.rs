@@ -1,14 +1,16 @@
 //! A bounded part of the crash laboratory.
 
-use proof::crash::{Case, Image, Length, Structure, Totals, Verdict, flips, replay, run, sweep};
+use proof::crash::{
+    CrashCase, CrashImage, CrashTotals, FlipVerdict, Length, Structure, flips, replay, run, sweep,
+};
 
 const CASES: u64 = 300;
 
 #[test]
 fn daemons_that_are_killed_lose_and_make_up_nothing() {
-    let mut totals = Totals::default();
+    let mut totals = CrashTotals::default();
     for seed in 0..CASES {
-        let report = run(&Case::new(seed, Length::Long)).report;
+        let report = run(&CrashCase::new(seed, Length::Long)).report;
         let wrong = report.violation.as_deref();
         assert_eq!(wrong, None, "replay: {}", replay(seed));
         totals.add(seed, report);
@@ -25,13 +27,13 @@ fn daemons_that_are_killed_lose_and_make_up_nothing() {
 #[test]
 fn seeds_that_found_something_stay_right() {
     for seed in [730437, 818353, 871920, 879713, 881410, 954915] {
-        let wrong = run(&Case::plain(seed)).report.violation;
+        let wrong = run(&CrashCase::plain(seed)).report.violation;
         assert_eq!(wrong, None, "replay: {}", replay(seed));
     }
     for seed in [
         3942, 7967, 14613, 17516, 21207, 22391, 25936, 31117, 32295, 40738, 50941, 73681, 490038,
     ] {
-        let wrong = run(&Case::new(seed, Length::Long)).report.violation;
+        let wrong = run(&CrashCase::new(seed, Length::Long)).report.violation;
         assert_eq!(wrong, None, "replay: {}", replay(seed));
     }
 }
@@ -47,7 +49,7 @@ fn every_boundary_of_a_short_case_can_be_the_last() {
 #[test]
 fn a_seed_is_a_case() {
     for seed in [3, 17] {
-        let report = || run(&Case::new(seed, Length::Long)).report;
+        let report = || run(&CrashCase::new(seed, Length::Long)).report;
         assert_eq!(format!("{:?}", report()), format!("{:?}", report()));
     }
 }
@@ -74,10 +76,10 @@ fn a_flipped_bit_anywhere_is_found_or_harmless() {
 #[test]
 fn marks_that_were_sealed_without_their_bits_are_seen_by_what_is_served() {
     for seed in [1, 3] {
-        let mut image = Image::new(seed);
-        assert_eq!(image.examine(seed), Verdict::Harmless);
+        let mut image = CrashImage::new(seed);
+        assert_eq!(image.examine(seed), FlipVerdict::Harmless);
         image.forge();
         let verdict = image.examine(seed);
-        assert!(matches!(verdict, Verdict::Wrong(_)), "{verdict:?}");
+        assert!(matches!(verdict, FlipVerdict::Wrong(_)), "{verdict:?}");
     }
 }

@@ -1,13 +1,13 @@
 //! Frontends of a volume that come and go while a node runs: every change from one set to another,
 //! with an opening that fails, on a node in virtual time.
 
-use block::{Env, Gate, Geometry, IoError, IoResult, Kind, Nanos, Sectors};
+use block::{Env, Gate, Geometry, IoError, IoErrorKind, IoResult, Nanos, Sectors};
 use control::config::{Config, parse};
-use control::protocol::{Reply, Request};
+use control::protocol::{ControlRequest, Reply};
 use control::status::Status;
-use node::{About, Frontend, Later, ServedVolume};
-use sim::{DiskSpec, Outcome, Sim, SimDriver, World};
-use simnode::{Machine, Running, SimPlatform, run_alone};
+use node::{Frontend, Later, ServedVolume, VolumeAbout};
+use sim::{DiskSpec, RunOutcome, SimDriver, SimHost, SimWorld};
+use simnode::{RunningNode, SimMachine, SimPlatform, run_alone};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -39,7 +39,7 @@ impl Board {
         let number = self.openings.get();
         self.openings.set(number + 1);
         if self.fails.get() == Some(number) {
-            return Err(IoError::new(Kind::Busy, "it shall fail"));
+            return Err(IoError::new(IoErrorKind::Busy, "it shall fail"));
         }
         let mut open = self.open.borrow_mut();
         assert!(
@@ -67,7 +67,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn doors(&self, about: &About) -> BTreeSet<String> {
+    fn doors(&self, about: &VolumeAbout) -> BTreeSet<String> {
         let doors = &about.doors;
         match self.which {
             Which::Nbd => doors.nbd.then(|| "nbd".to_owned()).into_iter().collect(),
@@ -97,7 +97,7 @@ impl Recorder {
 }
 
 impl Frontend<ServedVolume<SimDriver>> for Recorder {
-    fn add(&self, _: &str, _: Gate<ServedVolume<SimDriver>>, about: &About) -> IoResult {
+    fn add(&self, _: &str, _: Gate<ServedVolume<SimDriver>>, about: &VolumeAbout) -> IoResult {
         let mut doors = self.doors(about).into_iter();
         doors.try_for_each(|door| self.board.open(door))
     }
@@ -106,7 +106,7 @@ impl Frontend<ServedVolume<SimDriver>> for Recorder {
         &'a self,
         _: &'a str,
         _: &'a Gate<ServedVolume<SimDriver>>,
-        about: &'a About,
+        about: &'a VolumeAbout,
         _: Nanos,
     ) -> Later<'a, IoResult> {
         Box::pin(async move {
@@ -176,7 +176,7 @@ fn doors(config: &Config) -> BTreeSet<String> {
 /// Changes one configuration to another while the node runs, with one opening that fails. Returns
 /// the number of openings.
 async fn change(
-    machine: &Rc<Machine>,
+    machine: &Rc<SimMachine>,
     platform: SimPlatform,
     env: Env,
     (from, to): (&Config, &Config),
@@ -190,18 +190,18 @@ async fn change(
         recorder
     };
     let frontends = [Which::Nbd, Which::Ublk, Which::Guests].map(recorder);
-    let node = Running::start_with(from, platform, frontends.into()).await;
+    let node = RunningNode::start_with(from, platform, frontends.into()).await;
     let node = node.expect("it starts");
     assert_eq!(*board.open.borrow(), doors(from));
     board.openings.set(0);
     board.fails.set(fails);
     machine.write_configuration(to.clone());
-    let done = node.ask(Request::Reload).await;
+    let done = node.ask(ControlRequest::Reload).await;
     let openings = board.openings.get();
     let met = fails.is_some_and(|number| number < openings);
     assert_eq!(done.is_err(), met, "{done:?}");
     // The running configuration names the frontends that are open.
-    let says = node.ask(Request::Configuration).await;
+    let says = node.ask(ControlRequest::Configuration).await;
     let Ok(Reply::Configuration(says)) = says else {
         panic!("no configuration: {says:?}");
     };
@@ -212,7 +212,7 @@ async fn change(
     }
     // The reload goes on from there once no opening fails.
     board.fails.set(None);
-    node.ask(Request::Reload)
+    node.ask(ControlRequest::Reload)
         .await
         .expect("nothing is in the way");
     assert_eq!(*board.open.borrow(), doors(to));
@@ -243,8 +243,8 @@ fn doors_come_and_go_one_after_the_other_and_a_failure_leaves_those_before() {
 }
 
 fn on_a_node((from, to): (Config, Config), fails: Option<usize>) -> usize {
-    let mut world = World::new(1);
-    let machine = Machine::new(&mut world, &from, |device| {
+    let mut world = SimWorld::new(1);
+    let machine = SimMachine::new(&mut world, &from, |device| {
         let name = device.name.value.as_str();
         Ok(DiskSpec::new(Geometry::new(
             name,
@@ -253,11 +253,11 @@ fn on_a_node((from, to): (Config, Config), fails: Option<usize>) -> usize {
         )))
     });
     let machine = machine.expect("sound disks");
-    let mut sim = Sim::new(world).pool_bytes(64 << 20);
+    let mut sim = SimHost::new(world).pool_bytes(64 << 20);
     let (outcome, openings) = run_alone(&mut sim, async move |local| {
         let platform = SimPlatform::new(machine.clone(), local.clone());
         change(&machine, platform, local.env(), (&from, &to), fails).await
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
     openings.expect("it came to its end")
 }

@@ -2,13 +2,13 @@
 
 use block::{Geometry, Nanos, Sectors};
 use control::job::{Job, JobState};
-use control::protocol::{NamedOrNew, Request};
-use control::status::Array;
+use control::protocol::{ControlRequest, NamedOrNew};
+use control::status::ArrayReport;
 use futures_util::future::join;
 use node::Before;
 use shard::Local;
-use sim::{Budget, DiskSpec, Outcome, Sim, SimDriver, World};
-use simnode::{Direct, Machine, Running, SimPlatform, create_array, run_alone};
+use sim::{DiskSpec, RunBudget, RunOutcome, SimDriver, SimHost, SimWorld};
+use simnode::{Direct, RunningNode, SimMachine, SimPlatform, create_array, run_alone};
 use std::rc::Rc;
 
 const CONFIG: &str = r#"
@@ -46,8 +46,8 @@ fn on_mirrors(text: String, mib: u64, test: impl AsyncFnOnce(Bench) + 'static) {
     let mut problems = Vec::new();
     let config = control::config::parse(&text, &mut problems);
     assert!(problems.is_empty(), "{problems:?}");
-    let mut world = World::new(1);
-    let machine = Machine::new(&mut world, &config, move |device| {
+    let mut world = SimWorld::new(1);
+    let machine = SimMachine::new(&mut world, &config, move |device| {
         let geometry = Geometry::new(
             device.name.value.as_str(),
             Sectors::from_mib(mib),
@@ -56,10 +56,10 @@ fn on_mirrors(text: String, mib: u64, test: impl AsyncFnOnce(Bench) + 'static) {
         Ok(DiskSpec::new(geometry))
     });
     let machine = machine.expect("sound disks");
-    let mut sim = Sim::new(world).pool_bytes(64 << 20);
-    sim.set_budget(Budget {
+    let mut sim = SimHost::new(world).pool_bytes(64 << 20);
+    sim.set_budget(RunBudget {
         time_max: Nanos::from_secs(86_400),
-        ..Budget::default()
+        ..RunBudget::default()
     });
     let (outcome, _) = run_alone(&mut sim, async move |local| {
         let platform = SimPlatform::new(machine.clone(), local.clone());
@@ -74,26 +74,26 @@ fn on_mirrors(text: String, mib: u64, test: impl AsyncFnOnce(Bench) + 'static) {
         };
         test(bench).await;
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
 }
 
 struct Bench {
     local: Local<SimDriver>,
-    machine: Rc<Machine>,
+    machine: Rc<SimMachine>,
     config: Rc<control::config::Config>,
 }
 
 impl Bench {
-    async fn serve(&self) -> Running {
+    async fn serve(&self) -> RunningNode {
         let platform = SimPlatform::new(self.machine.clone(), self.local.clone());
         let frontend = Direct::new(self.local.env());
-        let node = Running::start(&self.config, platform, frontend).await;
+        let node = RunningNode::start(&self.config, platform, frontend).await;
         node.expect("it starts")
     }
 
     /// Looks at the arrays after each of these spans, in seconds, of a node's life, which ends in
     /// order. `begun` is called once the node serves.
-    async fn watch(&self, spans: &[u64], begun: impl FnOnce()) -> Vec<Vec<Array>> {
+    async fn watch(&self, spans: &[u64], begun: impl FnOnce()) -> Vec<Vec<ArrayReport>> {
         let timer = self.local.env().timer;
         let node = self.serve().await;
         begun();
@@ -108,12 +108,12 @@ impl Bench {
     }
 
     /// Looks at the mirror after so many hours and a minute.
-    async fn live_with(&self, hours: &[u64], begun: impl FnOnce()) -> Vec<Array> {
+    async fn live_with(&self, hours: &[u64], begun: impl FnOnce()) -> Vec<ArrayReport> {
         let spans: Vec<u64> = hours.iter().map(|hour| 3600 * hour + 60).collect();
         self.watch(&spans, begun).await.concat()
     }
 
-    async fn live(&self, hours: &[u64]) -> Vec<Array> {
+    async fn live(&self, hours: &[u64]) -> Vec<ArrayReport> {
         self.live_with(hours, || ()).await
     }
 }
@@ -127,7 +127,7 @@ fn hours(span: Option<u64>) -> Option<u64> {
 fn a_scrub_begins_when_its_time_has_come_whatever_was_restarted() {
     on_a_mirror("4h", async |bench| {
         let seen = bench.live(&[0, 3]).await;
-        let ends = |array: &Array| (hours(array.scrubbed_s), hours(array.scrub_due_s));
+        let ends = |array: &ArrayReport| (hours(array.scrubbed_s), hours(array.scrub_due_s));
         assert_eq!(ends(&seen[0]), (None, Some(4)), "it is new");
         assert_eq!(ends(&seen[1]), (None, Some(1)));
         assert!(seen[1].scrub.is_none());
@@ -190,7 +190,7 @@ fn of_arrays_that_share_a_controller_one_is_scrubbed_at_a_time() {
         on_mirrors(two_mirrors(is_shared), 2048, async move |bench| {
             let spans: Vec<u64> = (3599..3660).chain([3900]).collect();
             let seen = bench.watch(&spans, || ()).await;
-            let running = |arrays: &Vec<Array>| {
+            let running = |arrays: &Vec<ArrayReport>| {
                 let scrubs = arrays.iter().filter_map(|array| array.scrub.as_ref());
                 scrubs.filter(|scrub| scrub.running).count()
             };
@@ -211,7 +211,7 @@ fn an_exchange_that_is_cancelled_is_at_no_time_one_that_failed() {
     on_mirrors(text, 2048, async |bench| {
         let timer = bench.local.env().timer;
         let node = bench.serve().await;
-        let replace = Request::ReplaceMember {
+        let replace = ControlRequest::ReplaceMember {
             array: "mirror".into(),
             member: "b".into(),
             device: NamedOrNew::Named("c".into()),
@@ -231,7 +231,7 @@ fn an_exchange_that_is_cancelled_is_at_no_time_one_that_failed() {
             seen
         };
         seen_until(JobState::Running).await;
-        let cancel = Request::CancelJob {
+        let cancel = ControlRequest::CancelJob {
             job: "replace:mirror".into(),
         };
         let (cancelled, seen) = join(node.ask(cancel), seen_until(JobState::Cancelled)).await;

@@ -1,6 +1,6 @@
 //! A bounded part of the arrays' campaign.
 
-use proof::raidsim::{Class, Scenario, Totals, replay, run, run_scenario};
+use proof::raidsim::{ArrayScenario, ArraySimTotals, Class, replay, run, run_scenario};
 
 const SEEDS: u64 = 300;
 /// Seeds that once found a fault.
@@ -18,7 +18,7 @@ const FOUND_IN_TROUBLE: [u64; 39] = [
 
 #[test]
 fn arrays_agree_with_their_model() {
-    let mut totals = Totals::default();
+    let mut totals = ArraySimTotals::default();
     for seed in 0..SEEDS {
         let report = run(seed);
         let wrong = report.violation.as_deref();
@@ -42,7 +42,7 @@ fn arrays_agree_with_their_model() {
 #[test]
 fn what_was_found_stays_mended() {
     for seed in FOUND {
-        let report = run_scenario(Scenario::plain(seed));
+        let report = run_scenario(ArrayScenario::plain(seed));
         assert_eq!(report.violation, None, "replay: {} --plain", replay(seed));
     }
     for seed in FOUND_IN_TROUBLE {

@@ -2,15 +2,17 @@
 //! answers, and ten thousand simulated seeds judged by the oracle.
 
 use block::{Address, Geometry, Sectors};
-use proof::seam::program::{self, Record, SECTORS, Scenario, SharedRecord, Targets, lock};
+use proof::seam::program::{
+    self, ProgramRecord, ProgramTargets, SECTORS, SeamScenario, SharedRecord, lock,
+};
 use proof::seam::{Sabotage, campaign};
-use sim::{Class, DiskSpec, LinkSpec, Sim, World};
+use sim::{DiskSpec, FaultClass, LinkSpec, SimHost, SimWorld};
 use uring::{DiskOptions, Options, Uring};
 
 const REPLAY: &str = "cargo run --release -p proof --example seam -- --seeds 1 --start SEED";
 
-fn scenario(seed: u64) -> Scenario {
-    Scenario {
+fn scenario(seed: u64) -> SeamScenario {
+    SeamScenario {
         seed,
         boot: 0,
         steps: 120,
@@ -21,25 +23,25 @@ fn scenario(seed: u64) -> Scenario {
     }
 }
 
-fn in_the_simulator(scenario: &Scenario) -> Record {
-    let mut world = World::new(scenario.seed);
+fn in_the_simulator(scenario: &SeamScenario) -> ProgramRecord {
+    let mut world = SimWorld::new(scenario.seed);
     let legs = ["a", "b"].map(|name| {
         let geometry = Geometry::new(name, Sectors(SECTORS + 8), Sectors(1));
         world.add_disk(DiskSpec::new(geometry)).unwrap()
     });
     let address = Address::Unix("server".into());
     let listener = world.listen(address.clone(), LinkSpec::local()).unwrap();
-    let targets = Targets {
+    let targets = ProgramTargets {
         legs,
         listener,
         address,
     };
     let record = SharedRecord::default();
-    program::run(&mut Sim::new(world), scenario, &targets, &record);
+    program::run(&mut SimHost::new(world), scenario, &targets, &record);
     std::mem::take(&mut *lock(&record))
 }
 
-fn on_real_files(scenario: &Scenario) -> Record {
+fn on_real_files(scenario: &SeamScenario) -> ProgramRecord {
     let name = format!("seam-{}", scenario.seed);
     let dir = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     // The files of a run that was stopped.
@@ -55,7 +57,7 @@ fn on_real_files(scenario: &Scenario) -> Record {
     });
     let socket = dir.join("socket").to_str().unwrap().into();
     let (listener, address) = host.listen(&Address::Unix(socket)).unwrap();
-    let targets = Targets {
+    let targets = ProgramTargets {
         legs,
         listener,
         address,
@@ -88,16 +90,16 @@ fn ten_thousand_seeds_hold() {
     let found = &report.violations;
     assert!(found.is_empty(), "replay with `{REPLAY}`: {found:?}");
     for class in [
-        Class::PowerCut,
-        Class::CutLost,
-        Class::CutTorn,
-        Class::CutReordered,
-        Class::DeviceGone,
-        Class::Error,
-        Class::LatentSector,
-        Class::StreamCut,
-        Class::StreamStalled,
-        Class::StreamSplit,
+        FaultClass::PowerCut,
+        FaultClass::CutLost,
+        FaultClass::CutTorn,
+        FaultClass::CutReordered,
+        FaultClass::DeviceGone,
+        FaultClass::Error,
+        FaultClass::LatentSector,
+        FaultClass::StreamCut,
+        FaultClass::StreamStalled,
+        FaultClass::StreamSplit,
     ] {
         assert!(report.faults[&class] > 0, "{class:?} never struck");
     }

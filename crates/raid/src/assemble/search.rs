@@ -15,8 +15,8 @@ use super::*;
 use crate::levels::Level;
 use crate::superblock::MemberEntry;
 use block::{BoxDevice, Geometry, Pool, Sectors};
-use devices::{ARRAY, Alone, Disk, World};
-use life::Event;
+use devices::{ARRAY, LoneDriver, SearchDisk, SearchWorld};
+use life::SearchEvent;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque, hash_map::DefaultHasher};
 use std::hash::{Hash, Hasher};
@@ -25,7 +25,7 @@ const MEMBERS_MAX: usize = 3;
 const DATA_AT: Sectors = Sectors(6144);
 const SECTORS: Sectors = Sectors(1024);
 
-type Copies = [Option<Rc<Superblock>>; 2];
+type Copies = [Option<Rc<ArraySuperblock>>; 2];
 /// Members, or writes, one a bit.
 type Bits = u8;
 
@@ -41,7 +41,7 @@ fn put(set: &mut Bits, bit: usize, to: bool) {
 
 /// An array at rest, the data of its members, and the number of later steps.
 #[derive(Clone)]
-struct State {
+struct RestState {
     copies: [Copies; MEMBERS_MAX],
     truth: Truth,
     lives: u8,
@@ -57,7 +57,7 @@ struct State {
 struct Lived {
     here: Bits,
     degraded: bool,
-    events: Vec<Event>,
+    events: Vec<SearchEvent>,
     before: Option<Rc<Lived>>,
 }
 
@@ -75,7 +75,7 @@ struct Truth {
     without: [Bits; MEMBERS_MAX],
 }
 
-impl State {
+impl RestState {
     /// Returns the hash of the content of the devices.
     fn copies_id(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
@@ -103,8 +103,8 @@ impl State {
         hasher.finish()
     }
 
-    fn known(&self, role: usize) -> Option<Known> {
-        Known::new(self.copies[role].clone().map(|c| c.map(|c| (*c).clone())))
+    fn known(&self, role: usize) -> Option<KnownMember> {
+        KnownMember::new(self.copies[role].clone().map(|c| c.map(|c| (*c).clone())))
     }
 }
 
@@ -118,7 +118,7 @@ enum Without {
     SecondCopies,
 }
 
-struct Search {
+struct AssemblySearch {
     level: Level,
     members: usize,
     without: Without,
@@ -126,7 +126,7 @@ struct Search {
     /// With the number of steps that could still follow.
     seen: HashMap<u64, u8>,
     outcomes: HashMap<(u64, Bits, bool), Option<Bits>>,
-    open: VecDeque<State>,
+    open: VecDeque<RestState>,
     starts: u64,
     accepted: u64,
     /// Starts that could have been accepted: with every member here, and with some.
@@ -134,20 +134,20 @@ struct Search {
     violation: Option<String>,
 }
 
-fn in_sync(core: &Core) -> Bits {
+fn in_sync(core: &ArrayCore) -> Bits {
     let roles = 0..core.slots.len();
     roles.fold(0, |set, role| {
         set | Bits::from(core.in_sync(role).is_some()) << role
     })
 }
 
-impl Search {
-    fn new(level: Level, members: usize, without: Without) -> Search {
-        Search {
+impl AssemblySearch {
+    fn new(level: Level, members: usize, without: Without) -> AssemblySearch {
+        AssemblySearch {
             level,
             members,
             without,
-            env: Env::new(Rc::new(Alone), Pool::new(8 << 20)),
+            env: Env::new(Rc::new(LoneDriver), Pool::new(8 << 20)),
             seen: HashMap::new(),
             outcomes: HashMap::new(),
             open: VecDeque::new(),
@@ -159,13 +159,13 @@ impl Search {
     }
 
     /// Makes the state of an array that was made and never started.
-    fn made(&self, lives: u8, events: u8, rots: u8) -> State {
+    fn made(&self, lives: u8, events: u8, rots: u8) -> RestState {
         let entry = |member: usize| MemberEntry {
             uuid: Uuid::from_bytes([1 + member as u8; 16]),
             sectors: SECTORS,
             ..MemberEntry::default()
         };
-        let superblock = |role: usize| Superblock {
+        let superblock = |role: usize| ArraySuperblock {
             array: ARRAY,
             member: Uuid::from_bytes([1 + role as u8; 16]),
             role: role as u16,
@@ -190,7 +190,7 @@ impl Search {
             let one = Rc::new(superblock(role));
             *copies = [Some(one.clone()), Some(one)];
         }
-        State {
+        RestState {
             copies,
             truth: Truth::default(),
             lives,
@@ -200,32 +200,32 @@ impl Search {
         }
     }
 
-    fn candidate(&self, world: &Rc<RefCell<World>>, role: usize) -> Candidate {
+    fn candidate(&self, world: &Rc<RefCell<SearchWorld>>, role: usize) -> MemberCandidate {
         let name = format!("disk-{role}");
-        let device = BoxDevice::new(Disk {
+        let device = BoxDevice::new(SearchDisk {
             geometry: Geometry::new(name, DATA_AT + SECTORS, Sectors(1)),
             role,
             world: world.clone(),
         });
-        Candidate::new(device, "domain")
+        MemberCandidate::new(device, "domain")
     }
 
     /// Takes the product's decision about a start of `state` with the members `here`.
     fn decide(
         &self,
-        state: &State,
+        state: &RestState,
         here: Bits,
         degraded: bool,
-    ) -> IoResult<(Rc<RefCell<World>>, Rc<Core>, Returned)> {
-        let world = Rc::new(RefCell::new(World {
+    ) -> IoResult<(Rc<RefCell<SearchWorld>>, Rc<ArrayCore>, Returned)> {
+        let world = Rc::new(RefCell::new(SearchWorld {
             copies: state.copies.clone(),
             gone: !here,
-            ..World::default()
+            ..SearchWorld::default()
         }));
         let found = bits(here).filter_map(|role| {
             let known = state.known(role)?;
             let candidate = self.candidate(&world, role);
-            Some(Found {
+            Some(FoundMember {
                 candidate,
                 known,
                 late: None,
@@ -239,14 +239,14 @@ impl Search {
             Without::Generations => Uuid::from_bytes([100; 16]),
             _ => Uuid::from_bytes([state.lives; 16]),
         };
-        let (start, notes) = (Start::by_hand(degraded), &mut Vec::new());
+        let (start, notes) = (ArrayStart::by_hand(degraded), &mut Vec::new());
         let options = Options::default();
         let (core, returned) = decide(&self.env, found, generation, start, options, notes)?;
         Ok((world, core, returned))
     }
 
     /// Returns the members that such a start has in sync; `None` if it is refused.
-    fn outcome(&mut self, state: &State, here: Bits, degraded: bool) -> Option<Bits> {
+    fn outcome(&mut self, state: &RestState, here: Bits, degraded: bool) -> Option<Bits> {
         let key = (state.copies_id(), here, degraded);
         if let Some(outcome) = self.outcomes.get(&key) {
             return *outcome;
@@ -258,7 +258,7 @@ impl Search {
     }
 
     /// Checks a start of `state` with the members `here`, and all that may follow.
-    fn start(&mut self, state: &State, here: Bits) {
+    fn start(&mut self, state: &RestState, here: Bits) {
         let here = bits(here).filter(|role| state.known(*role).is_some());
         let here = here.fold(0, |set, role| set | 1 << role);
         for degraded in [false, true] {
@@ -278,13 +278,13 @@ impl Search {
     }
 
     /// Counts a refusal of a safe start.
-    fn count_refusal(&mut self, state: &State, here: Bits, degraded: bool) {
+    fn count_refusal(&mut self, state: &RestState, here: Bits, degraded: bool) {
         let truth = &state.truth;
         let held = bits(here).fold(0, |held, role| held | truth.holds[role]);
         let sound = |role: usize| {
             here >> role & 1 == 1 && truth.holds[role] == held && truth.torn >> role & 1 == 0
         };
-        let shape = Shape::new(self.level, &vec![SECTORS; self.members], Sectors(8)).unwrap();
+        let shape = ArrayShape::new(self.level, &vec![SECTORS; self.members], Sectors(8)).unwrap();
         let others = (0..truth.writes).filter(|write| held >> write & 1 == 0);
         let excused = degraded || others.into_iter().all(|w| here & !truth.excused[w] == 0);
         if shape.can_run(sound) && excused {
@@ -294,7 +294,7 @@ impl Search {
     }
 
     /// Checks a start that has `in_sync` in sync.
-    fn check(&mut self, state: &State, here: Bits, degraded: bool, in_sync: Bits) {
+    fn check(&mut self, state: &RestState, here: Bits, degraded: bool, in_sync: Bits) {
         let truth = &state.truth;
         let held = bits(here).fold(0, |held, role| held | truth.holds[role]);
         let stale: Vec<_> = bits(in_sync)
@@ -323,7 +323,13 @@ impl Search {
     }
 
     /// Tries every event of a life, and every interruption of each last step.
-    fn live(&mut self, state: &State, here: Bits, degraded: bool, events: &mut Vec<Event>) {
+    fn live(
+        &mut self,
+        state: &RestState,
+        here: Bits,
+        degraded: bool,
+        events: &mut Vec<SearchEvent>,
+    ) {
         let Some((life, base, before)) = self.replay(state, here, degraded, events) else {
             return;
         };
@@ -334,7 +340,7 @@ impl Search {
             let what = format!("a member is filled that holds what the others lack: {events:?}");
             self.violation.get_or_insert(what);
         }
-        let counted = |e: &&Event| !matches!(e, Event::Notice | Event::Fill);
+        let counted = |e: &&SearchEvent| !matches!(e, SearchEvent::Notice | SearchEvent::Fill);
         let spent = events.iter().filter(counted).count() as u8 + u8::from(degraded);
         let past = Rc::new(Lived {
             here,
@@ -342,7 +348,7 @@ impl Search {
             events: events.clone(),
             before: state.past.clone(),
         });
-        let rest = |copies, truth: &Truth| State {
+        let rest = |copies, truth: &Truth| RestState {
             copies,
             truth: truth.clone(),
             lives: state.lives - 1,
@@ -383,16 +389,19 @@ impl Search {
         self.reach(rest(copies, &life.truth));
         drop(world);
         drop(life);
-        let each = |event: fn(usize) -> Event| (0..self.members).map(event);
-        let mut next = vec![Event::Notice, Event::Fill];
+        let each = |event: fn(usize) -> SearchEvent| (0..self.members).map(event);
+        let mut next = vec![SearchEvent::Notice, SearchEvent::Fill];
         if spent < state.events {
-            next.push(Event::Write);
-            next.extend(each(|role| Event::Lose(role, false)));
-            next.extend(each(|role| Event::Lose(role, true)));
-            next.extend(each(Event::Return));
-            if events.iter().all(|e| matches!(e, Event::LoseFirst(..))) {
-                next.extend(each(|role| Event::LoseFirst(role, false)));
-                next.extend(each(|role| Event::LoseFirst(role, true)));
+            next.push(SearchEvent::Write);
+            next.extend(each(|role| SearchEvent::Lose(role, false)));
+            next.extend(each(|role| SearchEvent::Lose(role, true)));
+            next.extend(each(SearchEvent::Return));
+            if events
+                .iter()
+                .all(|e| matches!(e, SearchEvent::LoseFirst(..)))
+            {
+                next.extend(each(|role| SearchEvent::LoseFirst(role, false)));
+                next.extend(each(|role| SearchEvent::LoseFirst(role, true)));
             }
         }
         for event in next {
@@ -402,7 +411,7 @@ impl Search {
         }
     }
 
-    fn reach(&mut self, mut state: State) {
+    fn reach(&mut self, mut state: RestState) {
         if state.lives == 0 {
             // Only the members of the next start matter.
             state.events = 0;
@@ -416,7 +425,7 @@ impl Search {
 
     /// Searches all outcomes of an array that starts `lives` times and once more, with `events`
     /// between. Up to `rots` times a copy of a superblock cannot be read.
-    fn search(mut self, lives: u8, events: u8, rots: u8) -> Search {
+    fn search(mut self, lives: u8, events: u8, rots: u8) -> AssemblySearch {
         let made = self.made(lives, events, rots);
         self.reach(made);
         while self.violation.is_none() {
@@ -455,7 +464,7 @@ impl Search {
 }
 
 fn is_sound(level: Level, members: usize, lives: u8, events: u8, rots: u8) {
-    let search = Search::new(level, members, Without::Nothing).search(lives, events, rots);
+    let search = AssemblySearch::new(level, members, Without::Nothing).search(lives, events, rots);
     assert_eq!(search.violation, None);
     assert!(search.accepted > 1000);
 }
@@ -484,12 +493,12 @@ fn no_start_of_a_raid5_of_three_leaves_out_what_was_acknowledged() {
 
 #[test]
 fn a_search_finds_what_starts_of_one_identity_leave_out() {
-    let search = Search::new(Level::Raid1, 2, Without::Generations).search(2, 3, 0);
+    let search = AssemblySearch::new(Level::Raid1, 2, Without::Generations).search(2, 3, 0);
     assert!(search.violation.is_some());
 }
 
 #[test]
 fn a_search_finds_what_events_in_one_copy_leave_out() {
-    let search = Search::new(Level::Raid1, 2, Without::SecondCopies).search(2, 3, 1);
+    let search = AssemblySearch::new(Level::Raid1, 2, Without::SecondCopies).search(2, 3, 1);
     assert!(search.violation.is_some());
 }

@@ -1,8 +1,8 @@
 use super::*;
-use crate::member::Candidate;
+use crate::member::MemberCandidate;
 use block::{
     BoxDevice, Buf, Content, Env, Executor, Extent, Fua, Geometry, IoResult, Lba, Pool, Sectors,
-    Shared, TimerKey,
+    SharedBuf, TimerKey,
 };
 use layout::Uuid;
 use std::pin::Pin;
@@ -35,7 +35,7 @@ impl Device for Still {
     async fn read(&self, _: Lba, _: Buf) -> (Buf, IoResult) {
         unreachable!()
     }
-    async fn write(&self, _: Lba, _: Shared, _: Fua) -> IoResult {
+    async fn write(&self, _: Lba, _: SharedBuf, _: Fua) -> IoResult {
         unreachable!()
     }
     async fn zero(&self, _: Extent) -> IoResult {
@@ -72,9 +72,9 @@ fn chosen_at(at: Lba, rotational: bool, turn: u64, stands: &[Stand]) -> Option<u
     let legs = stands.iter().enumerate().map(|(member, stand)| {
         let mut geometry = Geometry::new("disk", Sectors(1 << 20), Sectors(1));
         geometry.rotational = rotational;
-        let candidate = Candidate::new(BoxDevice::new(Still(geometry)), "domain");
+        let candidate = MemberCandidate::new(BoxDevice::new(Still(geometry)), "domain");
         let env = Env::new(Rc::new(Idle), Pool::new(4096));
-        let disk = Member::new(candidate, Uuid::default(), Sectors(0), None, env);
+        let disk = ArrayMember::new(candidate, Uuid::default(), Sectors(0), None, env);
         disk.in_flight.set(stand.in_flight);
         disk.reading_bytes.set(stand.reading_bytes);
         disk.head.set(Lba(stand.head));

@@ -1,7 +1,7 @@
 //! The records of one journal, in memory: the durable ones, and those that are done with.
 //!
 //! Invariants:
-//!     there is a `Recorded` ⟹ its record is durable, and stays until a flush has covered
+//!     there is a `RecordedWrite` ⟹ its record is durable, and stays until a flush has covered
 //!         its writes
 //!     a slot is used again ⟹ a flush has covered the writes of its record
 //!     a record names an earlier one as done with, or durable ⟹ it is
@@ -14,24 +14,24 @@
 use block::Proof;
 use std::collections::VecDeque;
 
-/// Proof that the record of a write is durable on the parity member. Only [`Records::written`]
+/// Proof that the record of a write is durable on the parity member. Only [`JournalRecords::written`]
 /// gives one.
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Recorded(());
+pub(crate) struct RecordedWrite(());
 
 /// Permission to write a stripe in place, with its reason.
 #[derive(Debug)]
-pub(crate) enum Cover {
+pub(crate) enum StripeCover {
     /// The record of the write is durable.
-    Record(Recorded),
+    Record(RecordedWrite),
     /// The parity member is not in sync, or lacks the band, which every member knows.
     NoParity(Proof),
 }
 
 /// The write that a record announces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Announced {
+pub(crate) enum AnnouncedChange {
     /// A write of a part of a stripe.
     Part(u64),
     /// A write of a whole stripe.
@@ -42,7 +42,7 @@ pub(crate) enum Announced {
 
 /// The states of other records that a new record carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Begun {
+pub(crate) struct BegunRecord {
     pub number: u64,
     /// Records before this one are done with.
     pub tail: u64,
@@ -51,9 +51,9 @@ pub(crate) struct Begun {
 }
 
 #[derive(Clone, Debug)]
-struct Live {
+struct LiveRecord {
     number: u64,
-    announced: Announced,
+    announced: AnnouncedChange,
     /// The record has been written.
     durable: bool,
     /// The announced write has ended, or never will begin.
@@ -64,19 +64,19 @@ struct Live {
 
 /// The records of a journal.
 #[derive(Clone, Debug)]
-pub(super) struct Records {
+pub(super) struct JournalRecords {
     slots: u64,
     next: u64,
-    live: VecDeque<Live>,
+    live: VecDeque<LiveRecord>,
     /// The last record announces a write.
     open: bool,
     /// The value of `next` at the last look.
     seen: u64,
 }
 
-impl Records {
-    pub fn new(slots: u64) -> Records {
-        Records {
+impl JournalRecords {
+    pub fn new(slots: u64) -> JournalRecords {
+        JournalRecords {
             slots,
             next: 1,
             live: VecDeque::new(),
@@ -104,13 +104,13 @@ impl Records {
         self.live.front().is_none_or(|record| record.done)
     }
 
-    /// Begins a record. [`Records::end`] must follow.
-    pub fn begin(&mut self, announced: Announced) -> Begun {
+    /// Begins a record. [`JournalRecords::end`] must follow.
+    pub fn begin(&mut self, announced: AnnouncedChange) -> BegunRecord {
         assert!(self.has_room(), "a slot is free");
         let number = self.next;
         self.next += 1;
-        self.open |= announced != Announced::Nothing;
-        self.live.push_back(Live {
+        self.open |= announced != AnnouncedChange::Nothing;
+        self.live.push_back(LiveRecord {
             number,
             announced,
             durable: false,
@@ -120,28 +120,28 @@ impl Records {
         self.says(number)
     }
 
-    fn says(&self, number: u64) -> Begun {
+    fn says(&self, number: u64) -> BegunRecord {
         let durable = self.live.iter().find(|record| !record.durable);
-        Begun {
+        BegunRecord {
             number,
             tail: self.live.front().map_or(number, |record| record.number),
             durable: durable.map_or(number, |record| record.number.min(number)),
         }
     }
 
-    fn record(&mut self, number: u64) -> Option<&mut Live> {
+    fn record(&mut self, number: u64) -> Option<&mut LiveRecord> {
         self.live.iter_mut().find(|record| record.number == number)
     }
 
     /// Notes that the record is durable.
-    pub fn written(&mut self, number: u64) -> Recorded {
+    pub fn written(&mut self, number: u64) -> RecordedWrite {
         let is_last = self.next == number + 1;
         let record = self.record(number).expect("it has not ended");
         record.durable = true;
-        if is_last && record.announced == Announced::Nothing {
+        if is_last && record.announced == AnnouncedChange::Nothing {
             self.open = false;
         }
-        Recorded(())
+        RecordedWrite(())
     }
 
     /// Notes that the write of a record has ended; `good` is false if it failed.
@@ -166,7 +166,7 @@ impl Records {
 
     /// True if a record of this stripe as a whole is left.
     pub fn has_whole(&self, stripe: u64) -> bool {
-        let whole = Announced::Whole(stripe);
+        let whole = AnnouncedChange::Whole(stripe);
         self.live.iter().any(|record| record.announced == whole)
     }
 
@@ -178,12 +178,14 @@ impl Records {
 
     /// Returns the stripe of record `number`, if that is still failed, and the fields of the record
     /// that revokes it.
-    pub fn revocation(&self, number: u64) -> Option<(u64, Begun)> {
+    pub fn revocation(&self, number: u64) -> Option<(u64, BegunRecord)> {
         let mut live = self.live.iter();
         let failed = live.find(|record| record.number == number && record.failed)?;
         match failed.announced {
-            Announced::Part(stripe) | Announced::Whole(stripe) => Some((stripe, self.says(number))),
-            Announced::Nothing => None,
+            AnnouncedChange::Part(stripe) | AnnouncedChange::Whole(stripe) => {
+                Some((stripe, self.says(number)))
+            }
+            AnnouncedChange::Nothing => None,
         }
     }
 
@@ -200,7 +202,7 @@ impl Records {
         let rests = self.seen == self.next;
         self.seen = self.next;
         let mut live = self.live.iter();
-        rests && self.open && live.all(|record| record.announced == Announced::Nothing)
+        rests && self.open && live.all(|record| record.announced == AnnouncedChange::Nothing)
     }
 
     /// True if neither a record that is left nor the next one is in a slot.

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-fn shapes() -> impl Strategy<Value = Shape> {
+fn shapes() -> impl Strategy<Value = ArrayShape> {
     let level = prop::sample::select(Level::ALL.to_vec());
     (
         level,
@@ -14,12 +14,12 @@ fn shapes() -> impl Strategy<Value = Shape> {
             let (fewest, most) = level.members();
             let members = members.clamp(fewest, most);
             let sizes: Vec<_> = sizes[..members].iter().map(|s| Sectors(*s)).collect();
-            Shape::new(level, &sizes, Sectors(8 * pages)).unwrap()
+            ArrayShape::new(level, &sizes, Sectors(8 * pages)).unwrap()
         })
 }
 
 /// True if the copies of chunks end with each row.
-fn fills_rows(shape: &Shape) -> bool {
+fn fills_rows(shape: &ArrayShape) -> bool {
     match shape.level() {
         Level::Raid10 => shape.members().is_multiple_of(2),
         _ => true,
@@ -94,7 +94,7 @@ proptest! {
 
 #[test]
 fn a_stripes_columns_are_the_other_members() {
-    let shape = Shape::new(Level::Raid5, &[Sectors(800); 5], Sectors(8)).unwrap();
+    let shape = ArrayShape::new(Level::Raid5, &[Sectors(800); 5], Sectors(8)).unwrap();
     for number in 0..20 {
         let stripe = shape.stripe(number);
         assert_eq!(stripe.column(stripe.parity), None);
@@ -113,7 +113,7 @@ fn a_stripes_columns_are_the_other_members() {
 fn impossible_shapes_are_refused_with_the_remedy() {
     let refused = |level, members: usize, chunk| {
         let sizes = vec![Sectors(100); members];
-        Shape::new(level, &sizes, Sectors(chunk))
+        ArrayShape::new(level, &sizes, Sectors(chunk))
             .unwrap_err()
             .to_string()
     };
@@ -138,7 +138,7 @@ fn levels_are_known_by_their_names() {
 #[test]
 fn a_chunk_is_a_multiple_of_a_page_up_to_4_mib() {
     for level in Level::ALL {
-        let takes = |chunk| Shape::new(level, &[Sectors(1 << 20); 3], Sectors(chunk)).is_ok();
+        let takes = |chunk| ArrayShape::new(level, &[Sectors(1 << 20); 3], Sectors(chunk)).is_ok();
         for chunk in [8, 16, 8192] {
             assert!(takes(chunk), "{level:?}: {chunk}");
         }
@@ -163,7 +163,7 @@ fn a_set_has_the_roles_that_were_added() {
 #[test]
 fn a_stripe_of_data_is_best_transferred_at_once() {
     let widths = Level::ALL.map(|level| {
-        let shape = Shape::new(level, &[Sectors(1 << 20); 4], Sectors(64)).unwrap();
+        let shape = ArrayShape::new(level, &[Sectors(1 << 20); 4], Sectors(64)).unwrap();
         shape.width().0
     });
     assert_eq!(widths, [8, 256, 8, 128, 192]);

@@ -10,14 +10,14 @@ fn start(generation: u8, event: u64) -> Position {
 }
 
 /// Returns a superblock of a mirror with members 1, 2 and so on.
-fn superblock(states: &[MemberState], chain: &[Position]) -> Superblock {
+fn superblock(states: &[MemberState], chain: &[Position]) -> ArraySuperblock {
     let entry = |(member, state): (u8, &MemberState)| MemberEntry {
         uuid: Uuid::from_bytes([member; 16]),
         state: *state,
         sectors: Sectors(2048),
         ..MemberEntry::default()
     };
-    Superblock {
+    ArraySuperblock {
         array: Uuid::from_bytes([99; 16]),
         member: Uuid::from_bytes([1; 16]),
         role: 0,
@@ -70,13 +70,17 @@ fn an_image_from_an_event_before_the_last_that_a_lost_member_had_is_filled_whole
     for (event, whole) in [(30, false), (29, true), (28, true)] {
         let mut truth = superblock(&[IN_SYNC, LOST], &[start(1, 32)]);
         truth.table[1].failed_at = 31;
-        let its = Superblock {
+        let its = ArraySuperblock {
             member: Uuid::from_bytes([2; 16]),
             role: 1,
             ..superblock(&[IN_SYNC, IN_SYNC], &[start(1, event)])
         };
-        let known = Known::new([Some(its.clone()), Some(its)]).expect("two copies");
+        let known = KnownMember::new([Some(its.clone()), Some(its)]).expect("two copies");
         let membership = known.membership(&truth, &truth.table[1]);
-        assert_eq!(membership, Some(Membership::Stale { whole }), "{event}");
+        assert_eq!(
+            membership,
+            Some(ArrayMembership::Stale { whole }),
+            "{event}"
+        );
     }
 }

@@ -4,7 +4,7 @@ use layout::BLOCK_BYTES;
 use layout::array::MEMBERS_MAX;
 use proptest::prelude::*;
 
-pub(crate) fn sample() -> Superblock {
+pub(crate) fn sample() -> ArraySuperblock {
     let entry = |i: u8, state| MemberEntry {
         uuid: Uuid::from_bytes([i; 16]),
         state,
@@ -13,7 +13,7 @@ pub(crate) fn sample() -> Superblock {
         failed_at: u64::from(i),
         map_writes: u32::from(i),
     };
-    Superblock {
+    ArraySuperblock {
         array: Uuid::from_bytes([9; 16]),
         member: Uuid::from_bytes([1; 16]),
         role: 1,
@@ -66,13 +66,13 @@ fn set_checksum(block: &mut [u8]) {
 fn what_is_written_is_read() {
     let mut block = vec![0xff; BLOCK_BYTES];
     sample().encode(&mut block);
-    assert_eq!(Superblock::decode(&block), Some(sample()));
+    assert_eq!(ArraySuperblock::decode(&block), Some(sample()));
 }
 
-fn read_back(superblock: &Superblock) -> Option<Superblock> {
+fn read_back(superblock: &ArraySuperblock) -> Option<ArraySuperblock> {
     let mut block = vec![0xff; BLOCK_BYTES];
     superblock.encode(&mut block);
-    Superblock::decode(&block)
+    ArraySuperblock::decode(&block)
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_full_one_is_read() {
         state,
         ..sample().table[0]
     });
-    let full = Superblock {
+    let full = ArraySuperblock {
         name: "n".repeat(NAME_BYTES_MAX),
         data_at: Sectors(67584),
         region: Sectors(31 * 128),
@@ -106,7 +106,7 @@ fn a_full_one_is_read() {
 /// A checksum does not prove that the numbers are possible.
 #[test]
 fn numbers_that_cannot_be_are_refused() {
-    type Change = fn(&mut Superblock, u64);
+    type Change = fn(&mut ArraySuperblock, u64);
     const LIMIT: u64 = 1 << 50;
     let changes: [(Change, &[u64], &[u64]); 20] = [
         (|s, n| s.role = n as u16, &[0, 2, ROLE_SPARE as u64], &[3]),
@@ -208,7 +208,7 @@ fn every_changed_byte_is_seen() {
     sample().encode(&mut block);
     for at in 0..BLOCK_BYTES {
         block[at] ^= 1;
-        assert_eq!(Superblock::decode(&block), None, "byte {at}");
+        assert_eq!(ArraySuperblock::decode(&block), None, "byte {at}");
         block[at] ^= 1;
     }
 }
@@ -224,7 +224,7 @@ fn uuid(first: u8) -> Uuid {
     Uuid::from_bytes(std::array::from_fn(|i| first + i as u8))
 }
 
-fn full() -> Superblock {
+fn full() -> ArraySuperblock {
     let states = [
         MemberState::InSync,
         MemberState::Rebuilding { whole: false },
@@ -245,7 +245,7 @@ fn full() -> Superblock {
         event: 0x3132_3334_3536_3738 - i,
     };
     let lost = |i: u64| Extent::new(Lba(0x0042_4344_4546_4748 + i), Sectors(0x51_5253 + i));
-    Superblock {
+    ArraySuperblock {
         array: uuid(200),
         member: uuid(210),
         role: 0x6162,
@@ -280,7 +280,7 @@ fn a_superblock_has_the_bytes_that_it_always_had() {
         (full.table.len(), full.name.len()),
         (MEMBERS_MAX, NAME_BYTES_MAX)
     );
-    let few = Superblock {
+    let few = ArraySuperblock {
         role: ROLE_SPARE,
         history: Vec::new(),
         name: "few".into(),
@@ -306,10 +306,10 @@ proptest! {
         let end = (at + bytes.len()).min(BLOCK_BYTES);
         block[at..end].copy_from_slice(&bytes[..end - at]);
         set_checksum(&mut block);
-        if let Some(read) = Superblock::decode(&block) {
+        if let Some(read) = ArraySuperblock::decode(&block) {
             let mut again = vec![0; BLOCK_BYTES];
             read.encode(&mut again);
-            prop_assert_eq!(Superblock::decode(&again), Some(read));
+            prop_assert_eq!(ArraySuperblock::decode(&again), Some(read));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Bench, drive, options, read_copy, refused, run, run_on, write_copy};
 use block::{Device, Lba, Sectors};
-use raid::{Array, Level, MemberState, Start, assemble};
+use raid::{Array, ArrayStart, Level, MemberState, assemble};
 
 #[test]
 fn the_order_of_the_devices_does_not_matter() {
@@ -45,7 +45,7 @@ fn foreign_and_blank_members_count_as_absent_and_duplicates_are_refused() {
             "{message}"
         );
         let candidates = bench.candidates(&[0, 1]);
-        let start = Start::default();
+        let start = ArrayStart::default();
         let fresh = bench.uuid();
         let started = assemble(&bench.env, Some("b"), fresh, candidates, start, options());
         let message = refused(started.await);
@@ -102,7 +102,7 @@ fn an_older_copy_of_a_member_is_left_out_and_one_that_diverged_is_refused() {
         array.close().await.unwrap();
         drop(array);
         // Both diverged.
-        let degraded = Start::Degraded;
+        let degraded = ArrayStart::Degraded;
         copy(&bench, 1, 2).await;
         for alone in [1, 2] {
             let array = bench.start(&[alone], degraded).await.unwrap();
@@ -131,7 +131,7 @@ fn an_array_does_not_start_on_members_that_may_be_old() {
         let message = refused(bench.assemble(&[0]).await);
         assert!(message.contains("may have continued without"), "{message}");
         let candidates = bench.candidates(&[0]);
-        let start = Start::WithoutAbsent;
+        let start = ArrayStart::WithoutAbsent;
         let array = assemble(&bench.env, None, bench.uuid(), candidates, start, options())
             .await
             .unwrap();
@@ -161,7 +161,7 @@ fn members_that_diverged_are_refused() {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         drop(array);
         for index in [0, 1] {
-            let start = [Start::WithoutAbsent, Start::Degraded][index];
+            let start = [ArrayStart::WithoutAbsent, ArrayStart::Degraded][index];
             let candidates = bench.candidates(&[index]);
             let array = assemble(&bench.env, None, bench.uuid(), candidates, start, options())
                 .await
@@ -280,7 +280,7 @@ fn no_array_starts_on_a_member_that_is_being_filled() {
         bench.sleep(1000).await;
         for degraded in [false, true] {
             let candidates = bench.candidates(&[2]);
-            let start = Start::by_hand(degraded);
+            let start = ArrayStart::by_hand(degraded);
             let refusal = refused(
                 assemble(&bench.env, None, bench.uuid(), candidates, start, options()).await,
             );

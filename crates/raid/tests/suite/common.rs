@@ -3,10 +3,10 @@
 use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, Sectors, TargetId,
 };
-use raid::{Array, Candidate, Level, Options, Plan, Start, Uuid, assemble, create};
+use raid::{Array, ArrayPlan, ArrayStart, Level, MemberCandidate, Options, Uuid, assemble, create};
 use shard::{Config, Local, Mesh, Shard};
-use sim::Rule;
-use sim::{Control, DiskSpec, Outcome, Sim, SimDriver, World};
+use sim::FaultRule;
+use sim::{DiskSpec, RunOutcome, SimDriver, SimHost, SimWorld, WorldControl};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -15,7 +15,7 @@ use std::rc::Rc;
 pub struct Bench {
     pub local: Local<SimDriver>,
     pub env: Env,
-    pub control: Control,
+    pub control: WorldControl,
     pub disks: Rc<Vec<TargetId>>,
 }
 
@@ -30,7 +30,7 @@ pub fn run(
     block: u64,
     mib: &[u64],
     test: impl AsyncFn(Bench) + Clone + 'static,
-) -> (Sim, Vec<TargetId>) {
+) -> (SimHost, Vec<TargetId>) {
     let shapes: Vec<_> = mib.iter().map(|mib| (*mib, block)).collect();
     run_on(seed, &shapes, test)
 }
@@ -40,8 +40,8 @@ pub fn run_on(
     seed: u64,
     shapes: &[(u64, u64)],
     test: impl AsyncFn(Bench) + Clone + 'static,
-) -> (Sim, Vec<TargetId>) {
-    let mut world = World::new(seed);
+) -> (SimHost, Vec<TargetId>) {
+    let mut world = SimWorld::new(seed);
     let disks = shapes.iter().enumerate().map(|(i, (mib, block))| {
         let (name, sectors) = (format!("disk-{i}"), Sectors::from_mib(*mib));
         let geometry = Geometry::new(name, sectors, Sectors(*block));
@@ -51,15 +51,15 @@ pub fn run_on(
     });
     let disks: Vec<_> = disks.collect();
     let control = world.control();
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     drive(&mut sim, &control, &disks, test);
     (sim, disks)
 }
 
 /// Runs `test` on the disks of a world that may have run before.
 pub fn drive(
-    sim: &mut Sim,
-    control: &Control,
+    sim: &mut SimHost,
+    control: &WorldControl,
     disks: &[TargetId],
     test: impl AsyncFn(Bench) + Clone + 'static,
 ) {
@@ -88,16 +88,16 @@ pub fn drive(
         )
     });
     assert!(
-        matches!(outcome, Outcome::Done | Outcome::PowerCut),
+        matches!(outcome, RunOutcome::Done | RunOutcome::PowerCut),
         "{outcome:?}"
     );
-    let ended = seen.get() || outcome == Outcome::PowerCut;
+    let ended = seen.get() || outcome == RunOutcome::PowerCut;
     assert!(ended, "the test did not end");
 }
 
 /// Restores the power and runs `test` on the array of `members`.
 pub fn after_power(
-    sim: &mut Sim,
+    sim: &mut SimHost,
     disks: &[TargetId],
     members: &[usize],
     test: impl AsyncFn(Bench, Array) + Clone + 'static,
@@ -112,26 +112,26 @@ pub fn after_power(
 }
 
 /// Makes the disks follow `rules` from here on; no other fault happens.
-pub fn strike(sim: &mut Sim, rules: Vec<Rule>) {
-    let plan = sim::Plan {
+pub fn strike(sim: &mut SimHost, rules: Vec<FaultRule>) {
+    let plan = sim::FaultPlan {
         rules,
-        ..sim::Plan::default()
+        ..sim::FaultPlan::default()
     };
     sim.world_mut().set_plan(plan).unwrap();
 }
 
 /// Makes these sectors unreadable until they are written.
-pub fn spoil(sim: &mut Sim, latent: Vec<(TargetId, Extent)>) {
-    let plan = sim::Plan {
+pub fn spoil(sim: &mut SimHost, latent: Vec<(TargetId, Extent)>) {
+    let plan = sim::FaultPlan {
         latent,
-        ..sim::Plan::default()
+        ..sim::FaultPlan::default()
     };
     sim.world_mut().set_plan(plan).unwrap();
 }
 
 /// Returns the plan of most tests.
-pub fn plan(level: Level) -> Plan {
-    Plan {
+pub fn plan(level: Level) -> ArrayPlan {
+    ArrayPlan {
         name: "array".into(),
         level,
         chunk: Sectors(64),
@@ -141,12 +141,12 @@ pub fn plan(level: Level) -> Plan {
 }
 
 impl Bench {
-    pub fn candidate(&self, index: usize) -> Candidate {
+    pub fn candidate(&self, index: usize) -> MemberCandidate {
         let disk = self.local.disk(self.disks[index]).expect("a disk");
-        Candidate::new(BoxDevice::new(disk), format!("c{}", index % 2))
+        MemberCandidate::new(BoxDevice::new(disk), format!("c{}", index % 2))
     }
 
-    pub fn candidates(&self, indices: &[usize]) -> Vec<Candidate> {
+    pub fn candidates(&self, indices: &[usize]) -> Vec<MemberCandidate> {
         indices.iter().map(|i| self.candidate(*i)).collect()
     }
 
@@ -166,26 +166,31 @@ impl Bench {
         self.make(&plan(level), members, spares).await
     }
 
-    pub async fn make(&self, plan: &Plan, members: &[usize], spares: &[usize]) -> IoResult<Array> {
+    pub async fn make(
+        &self,
+        plan: &ArrayPlan,
+        members: &[usize],
+        spares: &[usize],
+    ) -> IoResult<Array> {
         let mut fresh = || self.uuid();
         let (members, spares) = (self.candidates(members), self.candidates(spares));
         create(&self.env, plan, members, spares, &mut fresh, options()).await
     }
 
     pub async fn assemble(&self, members: &[usize]) -> IoResult<Array> {
-        self.start(members, Start::default()).await
+        self.start(members, ArrayStart::default()).await
     }
 
     pub async fn assemble_with(
         &self,
-        candidates: Vec<Candidate>,
+        candidates: Vec<MemberCandidate>,
         options: Options,
     ) -> IoResult<Array> {
-        let (fresh, start) = (self.uuid(), Start::default());
+        let (fresh, start) = (self.uuid(), ArrayStart::default());
         assemble(&self.env, None, fresh, candidates, start, options).await
     }
 
-    pub async fn start(&self, members: &[usize], start: Start) -> IoResult<Array> {
+    pub async fn start(&self, members: &[usize], start: ArrayStart) -> IoResult<Array> {
         let (candidates, fresh) = (self.candidates(members), self.uuid());
         assemble(
             &self.env,

@@ -3,7 +3,7 @@
 use crate::common::{Bench, options, run};
 use block::conformance::{device, gate};
 use block::{BoxDevice, Sectors};
-use raid::{Array, Candidate, Level, raw};
+use raid::{Array, Level, MemberCandidate, raw};
 
 const SEEDS: [(u64, u64); 2] = [(1, 1), (2, 8)];
 
@@ -73,7 +73,7 @@ fn raid5_passes_while_a_member_is_filled() {
     });
 }
 
-async fn nested(bench: &Bench, members: &[usize]) -> Candidate {
+async fn nested(bench: &Bench, members: &[usize]) -> MemberCandidate {
     let stripe = raw(
         &bench.env,
         &format!("stripe-{}", members[0]),
@@ -84,11 +84,11 @@ async fn nested(bench: &Bench, members: &[usize]) -> Candidate {
     )
     .await;
     let domain = format!("controller-{}", members[0]);
-    Candidate::new(BoxDevice::new(stripe.unwrap()), domain)
+    MemberCandidate::new(BoxDevice::new(stripe.unwrap()), domain)
 }
 
 async fn mirror_of_stripes(bench: &Bench) -> Array {
-    let plan = raid::Plan {
+    let plan = raid::ArrayPlan {
         name: "mirror".into(),
         level: Level::Raid1,
         chunk: Sectors(64),

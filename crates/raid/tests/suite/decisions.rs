@@ -3,7 +3,7 @@
 
 use crate::common::{Bench, options, run};
 use crate::faulty::{Op, slow, switched};
-use block::{Device, Extent, Kind, Lba, Sectors};
+use block::{Device, Extent, IoErrorKind, Lba, Sectors};
 use futures_util::future::join;
 use raid::{Array, Level, Options, examine};
 use std::cell::Cell;
@@ -157,6 +157,6 @@ fn a_read_that_waited_while_its_sectors_were_lost_is_refused() {
         };
         let (written, read) = join(bench.write(&array, 64, 8, 2), read).await;
         written.unwrap_err();
-        assert_eq!(read.map(drop).unwrap_err().kind(), Kind::Media);
+        assert_eq!(read.map(drop).unwrap_err().kind(), IoErrorKind::Media);
     });
 }

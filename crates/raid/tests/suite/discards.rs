@@ -1,9 +1,9 @@
 //! Hints that bytes are not needed: disks answer them differently, or not at all.
 
 use crate::common::{drive, run, strike};
-use block::{Device, Extent, Kind, Lba, Sectors};
+use block::{Device, Extent, IoErrorKind, Lba, Sectors};
 use raid::{Level, MemberState};
-use sim::{Effect, Ops, Rule, When};
+use sim::{FaultEffect, FaultRule, OpFilter, When};
 
 const LEVELS: [(Level, &[usize]); 3] = [
     (Level::Raid1, &[0, 1]),
@@ -35,12 +35,12 @@ fn a_member_that_takes_no_discard_stays() {
             let array = bench.create(*level, members, &[]).await.unwrap();
             array.close().await.unwrap();
         });
-        let rule = Rule {
+        let rule = FaultRule {
             disk: disks[1],
-            ops: Ops::All,
+            ops: OpFilter::All,
             within: Some(Extent::new(Lba(8192), Sectors(4096))),
             when: When::Always,
-            effect: Effect::Fail(Kind::Unsupported),
+            effect: FaultEffect::Fail(IoErrorKind::Unsupported),
         };
         strike(&mut sim, vec![rule]);
         let control = sim.world().control();

@@ -2,10 +2,10 @@
 
 use crate::common::Bench;
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
-    Sectors, Shared, Timer,
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
+    Nanos, Sectors, SharedBuf, Timer,
 };
-use raid::Candidate;
+use raid::MemberCandidate;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -51,7 +51,7 @@ impl Faulty {
     }
 
     fn error(&self) -> IoError {
-        self.geometry().error(Kind::Media, "it fails")
+        self.geometry().error(IoErrorKind::Media, "it fails")
     }
 }
 
@@ -68,7 +68,7 @@ impl Device for Faulty {
         }
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         let extent = Extent::new(at, Sectors(data.len() as u64 / 512));
         self.check(Op::Write(extent)).await?;
         self.disk.write(at, data, fua).await
@@ -94,7 +94,11 @@ impl Device for Faulty {
 }
 
 /// Returns disk `index`, which fails the operations of `fails`.
-pub fn faulty(bench: &Bench, index: usize, fails: impl Fn(Op) -> bool + 'static) -> Candidate {
+pub fn faulty(
+    bench: &Bench,
+    index: usize,
+    fails: impl Fn(Op) -> bool + 'static,
+) -> MemberCandidate {
     let mut candidate = bench.candidate(index);
     candidate.device = BoxDevice::new(Faulty {
         disk: candidate.device,
@@ -111,7 +115,7 @@ pub fn slow(
     index: usize,
     waits: impl Fn(Op) -> bool + 'static,
     fails: impl Fn(Op) -> bool + 'static,
-) -> Candidate {
+) -> MemberCandidate {
     let mut candidate = bench.candidate(index);
     candidate.device = BoxDevice::new(Faulty {
         disk: candidate.device,
@@ -126,7 +130,7 @@ pub fn switched(
     bench: &Bench,
     index: usize,
     fails: impl Fn(Op) -> bool + 'static,
-) -> (Candidate, Rc<Cell<bool>>) {
+) -> (MemberCandidate, Rc<Cell<bool>>) {
     let switch = Rc::new(Cell::new(false));
     let on = switch.clone();
     (

@@ -3,9 +3,9 @@
 
 use crate::common::{Bench, all_hold, drive, options, refused, run, spoil};
 use crate::faulty::{Op, slow};
-use block::{Device, Extent, Kind, Lba, Sectors};
+use block::{Device, Extent, IoErrorKind, Lba, Sectors};
 use futures_util::future::{join, join_all};
-use raid::{Array, Candidate, Level};
+use raid::{Array, Level, MemberCandidate};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -19,10 +19,10 @@ struct Server {
 }
 
 impl Server {
-    fn of(bench: &Bench, disk: usize) -> (Server, Candidate) {
+    fn of(bench: &Bench, disk: usize) -> (Server, MemberCandidate) {
         let restarts = Rc::<Cell<u64>>::default();
         let seen = restarts.clone();
-        let candidate = Candidate {
+        let candidate = MemberCandidate {
             losses: Rc::new(move || seen.get()),
             ..bench.candidate(disk)
         };
@@ -78,7 +78,7 @@ fn nothing_is_computed_from_a_member_that_may_have_forgotten_writes() {
             server.restart(&bench).await;
             match bench.read(&array, chunk, chunk).await {
                 Ok(buf) => assert!(buf.iter().all(|byte| *byte == 1), "bytes that nobody wrote"),
-                Err(error) => assert_eq!(error.kind(), Kind::Media, "{error}"),
+                Err(error) => assert_eq!(error.kind(), IoErrorKind::Media, "{error}"),
             }
             assert!(array.report().members[0].state.is_failed());
             assert!(bench.holds(&array, 0, 8, 2).await, "what was acknowledged");
@@ -90,7 +90,7 @@ fn nothing_is_computed_from_a_member_that_may_have_forgotten_writes() {
             assert!(bench.holds(&array, 16, chunk - 16, 2).await);
             match bench.read(&array, chunk, chunk).await {
                 Ok(buf) => assert!(buf.iter().all(|byte| *byte == 1)),
-                Err(error) => assert_eq!(error.kind(), Kind::Media, "{error}"),
+                Err(error) => assert_eq!(error.kind(), IoErrorKind::Media, "{error}"),
             }
         });
     }
@@ -148,7 +148,7 @@ fn what_was_being_read_as_a_flush_found_out_is_not_used() {
             let holds = held.clone();
             let waits = move |op| holds.get() && matches!(op, Op::Read(_));
             let (server, first) = Server::of(&bench, 0);
-            let first = Candidate {
+            let first = MemberCandidate {
                 device: slow(&bench, 0, waits, |_| false).device,
                 ..first
             };

@@ -2,7 +2,7 @@
 
 use crate::common::{Bench, drive, options, plan, run, run_on, spoil};
 use crate::faulty::{Op, faulty, switched};
-use block::{Device, Extent, Kind, Lba, Sectors};
+use block::{Device, Extent, IoErrorKind, Lba, Sectors};
 use raid::{Array, Level};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -127,7 +127,7 @@ fn what_was_left_out_is_read_where_it_still_is() {
                 let error = bench.read(&array, bad[0].start.0, 3).await;
                 assert_eq!(
                     error.map(drop).unwrap_err().kind(),
-                    Kind::Media,
+                    IoErrorKind::Media,
                     "{level:?}"
                 );
                 assert!(!wrote.get(), "{level:?}: the only copy was written over");
@@ -175,12 +175,12 @@ fn parity_that_was_left_out_is_not_computed_with() {
             .unwrap();
         bench.settled(&array).await;
         let error = bench.read(&array, 8, 1).await.map(drop).unwrap_err();
-        assert_eq!(error.kind(), Kind::Media);
+        assert_eq!(error.kind(), IoErrorKind::Media);
         // Sectors beside the gap are written as ever.
         bench.write(&array, 64 + 8, 1, 2).await.unwrap();
         assert!(bench.holds(&array, 64 + 8, 1, 2).await);
         let error = bench.read(&array, 8, 1).await.map(drop).unwrap_err();
-        assert_eq!(error.kind(), Kind::Media);
+        assert_eq!(error.kind(), IoErrorKind::Media);
         bench.write(&array, 8, 1, 3).await.unwrap();
         assert!(bench.holds(&array, 8, 1, 3).await);
         assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);

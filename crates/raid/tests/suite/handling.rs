@@ -1,8 +1,8 @@
 //! Operations of an administrator, and the reports of an array.
 
 use crate::common::{drive, plan, refused, run, spoil};
-use block::{Device, Kind, Lba, Sectors};
-use raid::{Level, MemberState, Plan};
+use block::{Device, IoErrorKind, Lba, Sectors};
+use raid::{ArrayPlan, Level, MemberState};
 
 #[test]
 fn events_say_what_happened_the_newest_last() {
@@ -37,7 +37,7 @@ fn a_domain_is_pulled_with_its_members_and_no_others() {
         }
         // The copies that are left are all on one controller now.
         let error = array.fail_domain("c0").await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Gone);
+        assert_eq!(error.kind(), IoErrorKind::Gone);
         assert!(error.to_string().contains("writes are refused"), "{error}");
     });
 }
@@ -83,7 +83,7 @@ fn a_member_is_replaced_unless_it_alone_holds_data() {
         bench.sleep(200).await;
         assert_eq!(array.report().progress, None);
         let events = array.events().0;
-        let done = |e: &&raid::Event| e.what.contains("replacement done");
+        let done = |e: &&raid::ArrayEvent| e.what.contains("replacement done");
         assert_eq!(events.iter().filter(done).count(), 1);
         array.fail(0).await.unwrap();
         let new = bench.candidate(3);
@@ -164,18 +164,18 @@ fn a_device_is_examined_by_what_can_be_read_of_it() {
         // A disk is not known to be blank if half of it cannot be read.
         let device = bench.candidate(2).device;
         let error = raid::examine(&bench.env, &device).await.unwrap_err();
-        assert_eq!(error.kind(), Kind::Media);
+        assert_eq!(error.kind(), IoErrorKind::Media);
     });
 }
 
 #[test]
 fn a_device_too_short_for_a_superblock_has_none() {
     for (sectors, room) in [(8, 1), (15, 1), (16, 2)] {
-        let mut world = sim::World::new(7);
+        let mut world = sim::SimWorld::new(7);
         let geometry = block::Geometry::new("disk-0", Sectors(sectors), Sectors(1));
         let disk = world.add_disk(sim::DiskSpec::new(geometry)).unwrap();
         let control = world.control();
-        let mut sim = sim::Sim::new(world);
+        let mut sim = sim::SimHost::new(world);
         drive(&mut sim, &control, &[disk], async move |bench| {
             let device = bench.candidate(0).device;
             assert_eq!(raid::examine(&bench.env, &device).await.unwrap(), None);
@@ -194,9 +194,9 @@ fn a_device_too_short_for_a_superblock_has_none() {
 #[test]
 fn names_and_stripes_have_their_limits() {
     run(5, 8, &[200; 3], async |bench| {
-        let make = async |plan: Plan| bench.make(&plan, &[0, 1, 2], &[]).await.map(drop);
+        let make = async |plan: ArrayPlan| bench.make(&plan, &[0, 1, 2], &[]).await.map(drop);
         for (len, is_good) in [(0, false), (1, true), (32, true), (33, false)] {
-            let plan = Plan {
+            let plan = ArrayPlan {
                 name: "n".repeat(len),
                 overwrite: true,
                 ..plan(Level::Linear)
@@ -205,7 +205,7 @@ fn names_and_stripes_have_their_limits() {
             assert_eq!(made.is_ok(), is_good, "{len}");
         }
         for (kib, is_good) in [(1364, true), (1368, false)] {
-            let made = make(Plan {
+            let made = make(ArrayPlan {
                 chunk: Sectors(kib * 2),
                 overwrite: true,
                 zeroed: true,
@@ -225,13 +225,13 @@ fn names_and_stripes_have_their_limits() {
     });
 }
 
-fn superblock() -> raid::Superblock {
+fn superblock() -> raid::ArraySuperblock {
     let entry = raid::MemberEntry {
         uuid: raid::Uuid::from_bytes([2; 16]),
         sectors: Sectors(2048),
         ..raid::MemberEntry::default()
     };
-    raid::Superblock {
+    raid::ArraySuperblock {
         array: raid::Uuid::from_bytes([1; 16]),
         member: entry.uuid,
         role: 0,

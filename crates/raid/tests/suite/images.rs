@@ -3,7 +3,7 @@
 
 use crate::common::{Bench, drive, refused, run, strike};
 use block::{Device, Extent, Fua, Lba, Sectors};
-use raid::{Array, Level, MemberState, Start, examine};
+use raid::{Array, ArrayStart, Level, MemberState, examine};
 
 /// The first sectors of a disk: superblocks and bitmap.
 const META: u64 = 32;
@@ -144,12 +144,12 @@ fn a_damaged_superblock_is_mended_before_the_other_is_written() {
             bench.sleep(300).await;
             restore(&bench, 1, damaged * 8, &[0; 4096]).await;
         });
-        let torn = sim::Rule {
+        let torn = sim::FaultRule {
             disk: disks[1],
-            ops: sim::Ops::Writes,
+            ops: sim::OpFilter::Writes,
             within: Some(Extent::new(Lba((1 - damaged) * 8), Sectors(8))),
             when: sim::When::Nth(1),
-            effect: sim::Effect::Ruin,
+            effect: sim::FaultEffect::Ruin,
         };
         strike(&mut sim, vec![torn]);
         let control = sim.world().control();
@@ -276,6 +276,6 @@ fn an_image_that_is_needed_is_refused() {
         let message = refused(bench.assemble(&[0, 3]).await);
         assert!(message.contains("older images of members"), "{message}");
         assert!(message.contains("disk-3"), "{message}");
-        bench.start(&[0, 3], Start::Degraded).await.unwrap();
+        bench.start(&[0, 3], ArrayStart::Degraded).await.unwrap();
     });
 }

@@ -2,10 +2,10 @@
 //! one.
 
 use crate::common::{Bench, drive, options, refused, run, spoil, strike};
-use block::{BoxDevice, Device, Extent, Fua, Kind, Lba, Nanos, Sectors, TargetId};
+use block::{BoxDevice, Device, Extent, Fua, IoErrorKind, Lba, Nanos, Sectors, TargetId};
 use futures_util::future::join;
-use raid::{Array, Level, Start, assemble};
-use sim::{Domain, Effect, Ops, Rule, Sim, When};
+use raid::{Array, ArrayStart, Level, assemble};
+use sim::{Domain, FaultEffect, FaultRule, OpFilter, SimHost, When};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -80,7 +80,7 @@ async fn flip(bench: &Bench, disk: usize, at: u64) {
 }
 
 /// Lets the record at `at` of `disk` rot, and restores the power.
-fn befall(sim: &mut Sim, disks: &[TargetId], disk: usize, at: u64, rot: Rot) {
+fn befall(sim: &mut SimHost, disks: &[TargetId], disk: usize, at: u64, rot: Rot) {
     let control = sim.world().control();
     control.power_on(Domain(0));
     match rot {
@@ -99,7 +99,7 @@ fn befall(sim: &mut Sim, disks: &[TargetId], disk: usize, at: u64, rot: Rot) {
 
 /// Writes to one place twice, flushing each, then cuts the power after `idle` milliseconds. Returns
 /// the records of that stripe's journal.
-fn written_twice(lost: Option<usize>, idle: u64) -> (Sim, Vec<TargetId>, Vec<Found>) {
+fn written_twice(lost: Option<usize>, idle: u64) -> (SimHost, Vec<TargetId>, Vec<Found>) {
     let found = Rc::new(RefCell::new(Vec::new()));
     let all = found.clone();
     let (mut sim, disks) = run(1, 1, &[8; 3], async move |bench| {
@@ -216,12 +216,12 @@ fn a_header_that_cannot_be_read_without_a_member_is_refused_until_confirmed() {
 fn a_header_that_is_not_read_once_without_a_member_is_no_reason_to_refuse() {
     let (mut sim, disks, found) = written_twice(Some(0), 0);
     let newest = *found.last().unwrap();
-    let rule = |at| Rule {
+    let rule = |at| FaultRule {
         disk: disks[2],
-        ops: Ops::Reads,
+        ops: OpFilter::Reads,
         within: Some(Extent::new(Lba(at), Sectors(8))),
         when: When::Nth(1),
-        effect: Effect::Fail(Kind::Media),
+        effect: FaultEffect::Fail(IoErrorKind::Media),
     };
     strike(&mut sim, vec![rule(newest.at()), rule(newest.at() + 8)]);
     let control = sim.world().control();
@@ -263,7 +263,7 @@ fn a_record_that_was_durable_and_is_gone_does_not_count_as_torn() {
 
 /// Starts the array without its first member, although its journal cannot be known.
 async fn confirmed(bench: &Bench) -> Array {
-    let start = Start::Degraded;
+    let start = ArrayStart::Degraded;
     let (name, members) = (Some("array"), bench.candidates(&[1, 2]));
     let array = assemble(&bench.env, name, bench.uuid(), members, start, options()).await;
     array.unwrap()
@@ -343,12 +343,12 @@ fn a_record_that_is_not_read_leaves_data_and_parity_that_fit() {
             continue;
         };
         tries += 1;
-        let rule = Rule {
+        let rule = FaultRule {
             disk: disks[2],
-            ops: Ops::Reads,
+            ops: OpFilter::Reads,
             within: Some(Extent::new(Lba(newest.at()), Sectors(32))),
             when,
-            effect: Effect::Fail(Kind::Media),
+            effect: FaultEffect::Fail(IoErrorKind::Media),
         };
         strike(&mut sim, vec![rule]);
         drive(&mut sim, &control, &disks, async move |bench| {
@@ -403,7 +403,7 @@ fn a_chunk_is_not_computed_without_the_parity_of_its_stripe() {
                         assert!(kept, "sector {at} holds {}", buf[0]);
                     }
                     Err(error) => {
-                        assert_eq!(error.kind(), Kind::Media);
+                        assert_eq!(error.kind(), IoErrorKind::Media);
                         assert_eq!(at / 64, column as u64, "sector {at} was whole");
                         lost += 1;
                     }

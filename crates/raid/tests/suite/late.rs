@@ -1,10 +1,10 @@
 //! Writes that land long after the array's timeout.
 
 use crate::common::{Bench, drive, options, plan, run, strike};
-use block::{BoxDevice, Extent, IoResult, Kind, Lba, Nanos, Sectors};
+use block::{BoxDevice, Extent, IoErrorKind, IoResult, Lba, Nanos, Sectors};
 use futures_util::future::join;
-use raid::{Array, Candidate, Level, Options, Start, assemble, create, examine, raw};
-use sim::{Effect, Ops, Rule, When};
+use raid::{Array, ArrayStart, Level, MemberCandidate, Options, assemble, create, examine, raw};
+use sim::{FaultEffect, FaultRule, OpFilter, When};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -18,21 +18,21 @@ fn with_timeout() -> Options {
 /// The legs of a mirror: disks, or arrays of two.
 const LEGS: [Option<Level>; 3] = [None, Some(Level::Raid0), Some(Level::Raid1)];
 
-async fn leg(bench: &Bench, inner: Option<Level>, pair: [usize; 2]) -> Candidate {
+async fn leg(bench: &Bench, inner: Option<Level>, pair: [usize; 2]) -> MemberCandidate {
     let Some(_) = inner else {
         return bench.candidate(pair[1]);
     };
     // The members of an inner mirror that alone hold data are waited for.
-    let start = Start::Degraded;
+    let start = ArrayStart::Degraded;
     let found = match inner {
         Some(Level::Raid1) => bench.candidates(&pair[1..]),
         _ => bench.candidates(&pair),
     };
     let made = assemble(&bench.env, None, bench.uuid(), found, start, with_timeout()).await;
-    Candidate::new(BoxDevice::new(made.unwrap()), "c")
+    MemberCandidate::new(BoxDevice::new(made.unwrap()), "c")
 }
 
-async fn outer(bench: &Bench, legs: Vec<Candidate>) -> Array {
+async fn outer(bench: &Bench, legs: Vec<MemberCandidate>) -> Array {
     let made = bench.assemble_with(legs, with_timeout()).await;
     made.unwrap()
 }
@@ -65,12 +65,12 @@ fn a_write_that_was_given_up_does_not_land_after_its_members_return() {
         });
         let control = sim.world().control();
         // The write of 2 is the only one of its size.
-        let rule = Rule {
+        let rule = FaultRule {
             disk: disks[3],
-            ops: Ops::Writes,
+            ops: OpFilter::Writes,
             within: Some(Extent::new(Lba(2048 + 64), Sectors(4096))),
             when: When::Nth(1),
-            effect: Effect::Stick(None),
+            effect: FaultEffect::Stick(None),
         };
         drive(&mut sim, &control, &disks, async move |bench| {
             let legs = vec![
@@ -97,7 +97,7 @@ fn a_write_that_was_given_up_does_not_land_after_its_members_return() {
                 join(add(), release).await.0.unwrap();
             } else {
                 let error = add().await.expect_err("its write can still land");
-                assert_eq!(error.kind(), Kind::Timeout, "{inner:?}: {error}");
+                assert_eq!(error.kind(), IoErrorKind::Timeout, "{inner:?}: {error}");
                 bench.control.release(bench.disks[3]);
                 bench.sleep(5).await;
                 add().await.unwrap();
@@ -124,12 +124,12 @@ fn a_write_that_is_given_up_while_its_member_returns_is_waited_for_too() {
         array.close().await.unwrap();
     });
     let control = sim.world().control();
-    let late = |at: u64, span| Rule {
+    let late = |at: u64, span| FaultRule {
         disk: disks[1],
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: Some(Extent::new(Lba(2048 + at), Sectors(64))),
         when: When::Nth(1),
-        effect: Effect::Delay(Nanos::from_millis(span)),
+        effect: FaultEffect::Delay(Nanos::from_millis(span)),
     };
     strike(&mut sim, vec![late(64, 12), late(1024, 100)]);
     drive(&mut sim, &control, &disks, async move |bench| {
@@ -171,12 +171,12 @@ fn a_device_whose_write_was_given_up_is_copied_to_only_once_that_has_ended() {
         bench.write(&array, 0, 4096, 1).await.unwrap();
         array.close().await.unwrap();
     });
-    let rule = Rule {
+    let rule = FaultRule {
         disk: disks[1],
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: Some(Extent::new(Lba(2048 + 64), Sectors(64))),
         when: When::Nth(1),
-        effect: Effect::Stick(None),
+        effect: FaultEffect::Stick(None),
     };
     strike(&mut sim, vec![rule]);
     let control = sim.world().control();
@@ -191,7 +191,7 @@ fn a_device_whose_write_was_given_up_is_copied_to_only_once_that_has_ended() {
         put(1, 2).await.unwrap();
         bench.settled(&array).await;
         let error = put(0, 1).await.expect_err("its write can still land");
-        assert_eq!(error.kind(), Kind::Timeout, "{error}");
+        assert_eq!(error.kind(), IoErrorKind::Timeout, "{error}");
         bench.control.release(bench.disks[1]);
         bench.sleep(5).await;
         put(0, 1).await.unwrap();
@@ -227,12 +227,12 @@ fn a_write_that_was_given_up_does_not_land_after_its_array_is_reassembled() {
             let superblock = examine(&bench.env, &bench.candidate(1).device).await;
             noted.set(Lba(superblock.unwrap().unwrap().data_at.0));
         });
-        let stuck = Rule {
+        let stuck = FaultRule {
             disk: disks[hung],
-            ops: Ops::Writes,
+            ops: OpFilter::Writes,
             within: Some(Extent::new(data_at.get(), Sectors(64))),
             when: When::Nth(1),
-            effect: Effect::Stick(None),
+            effect: FaultEffect::Stick(None),
         };
         strike(&mut sim, vec![stuck]);
         let control = sim.world().control();
@@ -275,12 +275,12 @@ fn nor_does_it_on_an_array_without_superblocks() {
     let (mut sim, disks) = run(1, 1, &[8; 2], async |bench| {
         raw_array(&bench).await.unwrap();
     });
-    let stuck = Rule {
+    let stuck = FaultRule {
         disk: disks[1],
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: None,
         when: When::Nth(1),
-        effect: Effect::Stick(None),
+        effect: FaultEffect::Stick(None),
     };
     strike(&mut sim, vec![stuck]);
     let control = sim.world().control();
@@ -292,7 +292,7 @@ fn nor_does_it_on_an_array_without_superblocks() {
         assert!(ended.is_none());
         array.release().await;
         let refused = raw_array(&bench).await.map(drop).unwrap_err();
-        assert_eq!(refused.kind(), Kind::Timeout, "{refused}");
+        assert_eq!(refused.kind(), IoErrorKind::Timeout, "{refused}");
         bench.control.release(bench.disks[1]);
         let array = raw_array(&bench).await.unwrap();
         bench.write(&array, 0, 128, 3).await.unwrap();

@@ -6,10 +6,10 @@ use block::{Device, Extent, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
 use drives::catalogue::hdd::{ST3500320AS, WD10EADS};
 use drives::{Hdd, HddParameters};
 use futures_util::future::join_all;
-use raid::{Level, MemberState, Options, Plan, create};
-use sim::{DiskSpec, Effect, Ops, Rule, Service, Sim, When, World};
+use raid::{ArrayPlan, Level, MemberState, Options, create};
+use sim::{DiskSpec, FaultEffect, FaultRule, OpFilter, ServiceTime, SimHost, SimWorld, When};
 
-fn hdds(world: &mut World, parameters: &HddParameters, gib: u64) -> Vec<TargetId> {
+fn hdds(world: &mut SimWorld, parameters: &HddParameters, gib: u64) -> Vec<TargetId> {
     let drive = |index: usize| {
         let model = Hdd::new(parameters, index as f64 / 2.0).expect("a sound model");
         let model = world.add_model(model);
@@ -17,7 +17,7 @@ fn hdds(world: &mut World, parameters: &HddParameters, gib: u64) -> Vec<TargetId
         let mut geometry = Geometry::new(format!("disk-{index}"), size, Sectors(1));
         geometry.rotational = true;
         let mut spec = DiskSpec::new(geometry);
-        spec.service = Service::Model { model, unit: 0 };
+        spec.service = ServiceTime::Model { model, unit: 0 };
         world.add_disk(spec).expect("a sound disk")
     };
     (0..2).map(drive).collect()
@@ -25,10 +25,10 @@ fn hdds(world: &mut World, parameters: &HddParameters, gib: u64) -> Vec<TargetId
 
 /// Runs `test` beside two drives of a model.
 fn on_drives(parameters: &HddParameters, gib: u64, test: impl AsyncFn(Bench) + Clone + 'static) {
-    let mut world = World::new(1);
+    let mut world = SimWorld::new(1);
     let disks = hdds(&mut world, parameters, gib);
     let control = world.control();
-    drive(&mut Sim::new(world), &control, &disks, test);
+    drive(&mut SimHost::new(world), &control, &disks, test);
 }
 
 /// Returns the daemon's options for a `detection` of so many seconds.
@@ -39,7 +39,7 @@ fn detecting(seconds: u64) -> Options {
     }
 }
 
-async fn mirror(bench: &Bench, plan: &Plan, options: Options) -> raid::Array {
+async fn mirror(bench: &Bench, plan: &ArrayPlan, options: Options) -> raid::Array {
     let members = bench.candidates(&[0, 1]);
     let mut fresh = || bench.uuid();
     let made = create(&bench.env, plan, members, vec![], &mut fresh, options).await;
@@ -67,7 +67,7 @@ fn an_array_of_slow_drives_can_be_made_whatever_the_detection() {
 #[test]
 fn zeroing_all_of_an_array_loses_no_drive() {
     on_drives(&WD10EADS, 2, async |bench| {
-        let plan = Plan {
+        let plan = ArrayPlan {
             zeroed: true,
             ..plan(Level::Raid1)
         };
@@ -85,7 +85,7 @@ fn zeroing_all_of_an_array_loses_no_drive() {
 #[test]
 fn thousands_of_writers_lose_no_drive() {
     on_drives(&ST3500320AS, 400, async |bench| {
-        let plan = Plan {
+        let plan = ArrayPlan {
             zeroed: true,
             ..plan(Level::Raid1)
         };
@@ -95,7 +95,7 @@ fn thousands_of_writers_lose_no_drive() {
         let writers = (0..2048).map(|i| {
             let (array, env) = (array.clone(), bench.env.clone());
             async move {
-                let mut rng = sim::Rng::fork(7, i);
+                let mut rng = sim::SimRng::fork(7, i);
                 while env.timer.now() < end {
                     let mut buf = env.pool.get(4096).await;
                     buf.fill(1);
@@ -116,12 +116,12 @@ fn a_stuck_drive_is_lost_in_time_however_much_is_asked() {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         array.close().await.unwrap();
     });
-    let stuck = Rule {
+    let stuck = FaultRule {
         disk: disks[1],
-        ops: Ops::All,
+        ops: OpFilter::All,
         within: Some(Extent::new(Lba(2048), Sectors(62 * 2048))),
         when: When::Always,
-        effect: Effect::Stick(None),
+        effect: FaultEffect::Stick(None),
     };
     strike(&mut sim, vec![stuck]);
     let control = sim.world().control();

@@ -1,10 +1,10 @@
 //! Members that fail, return, or cannot be read.
 
 use crate::common::{drive, refused, run, spoil, strike};
-use block::{Device, Extent, Kind, Lba, Nanos, Sectors};
+use block::{Device, Extent, IoErrorKind, Lba, Nanos, Sectors};
 use futures_util::future::{Either, join, join_all, select};
 use raid::{Level, MemberState};
-use sim::{Effect, Ops, Plan, Rule, Sim, When, World};
+use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, SimHost, SimWorld, When};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -87,7 +87,7 @@ fn a_spare_takes_the_place_of_a_lost_member_while_io_goes_on() {
 #[test]
 fn unreadable_sectors_are_read_elsewhere_and_written_again() {
     for (level, members) in REDUNDANT {
-        let mut world = World::new(3);
+        let mut world = SimWorld::new(3);
         let disks: Vec<_> = (0..members)
             .map(|i| {
                 let name = format!("disk-{i}");
@@ -96,7 +96,7 @@ fn unreadable_sectors_are_read_elsewhere_and_written_again() {
             })
             .collect();
         let control = world.control();
-        let mut sim = Sim::new(world);
+        let mut sim = SimHost::new(world);
         drive(&mut sim, &control, &disks, async move |bench| {
             let roles: Vec<_> = (0..members).collect();
             let array = bench.create(level, &roles, &[]).await.unwrap();
@@ -300,21 +300,21 @@ fn a_write_that_fails_without_a_member_leaves_no_wrong_byte() {
             array.fail(missing).await.unwrap();
             array.close().await.unwrap();
         });
-        let refuse = Rule {
+        let refuse = FaultRule {
             disk: disks[failing],
-            ops: Ops::Writes,
+            ops: OpFilter::Writes,
             within: Some(Extent::new(Lba(6144), Sectors(1024))),
             when: When::Always,
-            effect: Effect::Fail(Kind::Media),
+            effect: FaultEffect::Fail(IoErrorKind::Media),
         };
-        let faults = Plan {
+        let faults = FaultPlan {
             rules: vec![refuse],
-            ..Plan::default()
+            ..FaultPlan::default()
         };
         let control = sim.world().control();
         let present: Vec<_> = (0..4).filter(|role| *role != missing).collect();
         // Twice: as the array runs, and reassembled from the content of the members.
-        for faults in [faults, Plan::default()] {
+        for faults in [faults, FaultPlan::default()] {
             let writes = !faults.rules.is_empty();
             let present = present.clone();
             sim.world_mut().set_plan(faults).unwrap();
@@ -334,7 +334,7 @@ fn a_write_that_fails_without_a_member_leaves_no_wrong_byte() {
                         Ok(buf) if written && buf.iter().all(|b| *b == new(at)) => {}
                         Ok(buf) => panic!("sector {at} holds {}", buf[0]),
                         Err(error) => {
-                            assert_eq!(error.kind(), Kind::Media);
+                            assert_eq!(error.kind(), IoErrorKind::Media);
                             lost += 1;
                         }
                     }
@@ -383,7 +383,7 @@ fn what_is_missing_is_not_computed_from_updates_that_were_cut_short() {
                     Ok(buf) if buf.iter().all(|b| *b == old(at)) => {}
                     Ok(buf) if touched && buf.iter().all(|b| *b == new(at)) => {}
                     Ok(buf) => panic!("seed {seed}: sector {at} holds {}", buf[0]),
-                    Err(error) => assert_eq!(error.kind(), Kind::Gone),
+                    Err(error) => assert_eq!(error.kind(), IoErrorKind::Gone),
                 }
             }
         });
@@ -400,12 +400,12 @@ fn the_last_member_is_waited_for() {
         bench.write(&array, 0, 64, 1).await.unwrap();
         array.close().await.unwrap();
     });
-    let hang = |disk: &block::TargetId| Rule {
+    let hang = |disk: &block::TargetId| FaultRule {
         disk: *disk,
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: Some(Extent::new(Lba(2048), Sectors(64))),
         when: When::Nth(1),
-        effect: Effect::Stick(None),
+        effect: FaultEffect::Stick(None),
     };
     strike(&mut sim, disks.iter().map(hang).collect());
     let control = sim.world().control();

@@ -1,9 +1,9 @@
 //! Sectors with lost data, and the most runs of them.
 
 use crate::common::{after_power, drive, refused, run, spoil};
-use block::{Device, Extent, Kind, Lba, Sectors, TargetId};
+use block::{Device, Extent, IoErrorKind, Lba, Sectors, TargetId};
 use raid::{BAD_MAX, Level, examine};
-use sim::{Effect, Ops, Plan, Rule, Sim, When};
+use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, SimHost, When};
 
 /// Beginning of the data on a member of a mirror.
 const DATA_AT: u64 = 2048;
@@ -12,7 +12,7 @@ const STEP: u64 = 64;
 
 /// Makes a mirror of two disks of `mib` MiB, full of 1. Only the first has all data, and cannot
 /// read `lost`.
-fn with_one_copy(mib: u64, lost: &[Extent]) -> (Sim, Vec<TargetId>) {
+fn with_one_copy(mib: u64, lost: &[Extent]) -> (SimHost, Vec<TargetId>) {
     let (mut sim, disks) = run(8, 1, &[mib; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         array.fail(1).await.unwrap();
@@ -152,22 +152,22 @@ fn a_member_lost_while_copies_are_compared_hides_no_unreadable_sector() {
         bench.sleep(1).await;
     });
     let there = Extent::new(Lba(DATA_AT + FAR), Sectors(1));
-    let lost = Rule {
+    let lost = FaultRule {
         disk: disks[1],
-        ops: Ops::Reads,
+        ops: OpFilter::Reads,
         within: Some(there),
         when: When::Nth(1),
-        effect: Effect::Fail(Kind::Gone),
+        effect: FaultEffect::Fail(IoErrorKind::Gone),
     };
-    let plan = Plan {
+    let plan = FaultPlan {
         latent: vec![(disks[0], there)],
         rules: vec![lost],
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     sim.world_mut().set_plan(plan).unwrap();
     after_power(&mut sim, &disks, &[0, 1], async |bench, array| {
         let error = bench.read(&array, FAR, 8).await.map(drop).unwrap_err();
-        assert_eq!(error.kind(), Kind::Media, "{error}");
+        assert_eq!(error.kind(), IoErrorKind::Media, "{error}");
         assert!(array.report().members[1].state.is_failed());
         bench.write(&array, FAR, 8, 2).await.unwrap();
         assert!(bench.holds(&array, FAR, 8, 2).await);

@@ -3,16 +3,22 @@
 use crate::common::{
     Bench, all_hold, drive, options, read_copy, refused, run, spoil, strike, write_copy,
 };
-use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors, TargetId};
+use block::{Device, Extent, Fua, IoErrorKind, Lba, Nanos, Sectors, TargetId};
 use futures_util::future::{Either, join, select};
-use raid::{Level, MemberState, Options, Start, Superblock, assemble, examine};
-use sim::{Domain, Effect, Ops, Rule, Sim, When};
+use raid::{ArrayStart, ArraySuperblock, Level, MemberState, Options, assemble, examine};
+use sim::{Domain, FaultEffect, FaultRule, OpFilter, SimHost, When};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-fn rule(disk: TargetId, ops: Ops, within: (u64, u64), when: When, effect: Effect) -> Rule {
-    Rule {
+fn rule(
+    disk: TargetId,
+    ops: OpFilter,
+    within: (u64, u64),
+    when: When,
+    effect: FaultEffect,
+) -> FaultRule {
+    FaultRule {
         disk,
         ops,
         within: Some(Extent::new(Lba(within.0), Sectors(within.1))),
@@ -31,9 +37,9 @@ fn of_a_member_that_returns_and_a_spare_one_takes_the_place() {
             bench.write(&array, 0, 4096, 1).await.unwrap();
             array.close().await.unwrap();
         });
-        let slow = Effect::Delay(Nanos::from_secs(8));
+        let slow = FaultEffect::Delay(Nanos::from_secs(8));
         let nth = When::Nth(nth);
-        let rule = rule(disks[1], Ops::Reads, (0, 16), nth, slow);
+        let rule = rule(disks[1], OpFilter::Reads, (0, 16), nth, slow);
         strike(&mut sim, vec![rule]);
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
@@ -51,7 +57,7 @@ fn of_a_member_that_returns_and_a_spare_one_takes_the_place() {
             };
             let ((), added) = join(missed, back).await;
             if let Err(error) = added {
-                assert_eq!(error.kind(), Kind::Busy, "{nth:?}: {error}");
+                assert_eq!(error.kind(), IoErrorKind::Busy, "{nth:?}: {error}");
             }
             bench.sleep(2000).await;
             bench.settled(&array).await;
@@ -76,10 +82,10 @@ fn an_array_starts_with_a_member_that_refuses_writes() {
             bench.write(&array, 0, 512, 1).await.unwrap();
             array.close().await.unwrap();
         });
-        for kind in [Kind::ReadOnly, Kind::Media] {
-            let refusal = Effect::Fail(kind);
+        for kind in [IoErrorKind::ReadOnly, IoErrorKind::Media] {
+            let refusal = FaultEffect::Fail(kind);
             let disk = (0, 8 * 2048);
-            let rule = rule(disks[1], Ops::Writes, disk, When::Always, refusal);
+            let rule = rule(disks[1], OpFilter::Writes, disk, When::Always, refusal);
             strike(&mut sim, vec![rule]);
             let control = sim.world().control();
             let all = all.clone();
@@ -104,7 +110,7 @@ fn an_array_starts_with_a_member_that_refuses_writes() {
 
 /// Makes two mirrored disks that held 1; `lost` was lost, and the other holds 2 in its first 64
 /// sectors and was closed. Both are there.
-fn continue_without(lost: usize) -> (Sim, Vec<TargetId>) {
+fn continue_without(lost: usize) -> (SimHost, Vec<TargetId>) {
     run(1, 1, &[8; 2], async move |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         bench.write(&array, 0, 4096, 1).await.unwrap();
@@ -128,7 +134,7 @@ fn legs_that_diverged_are_refused_and_either_may_be_kept() {
         let (mut sim, disks) = continue_without(lost);
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
-            let array = bench.start(&[lost], Start::Degraded).await.unwrap();
+            let array = bench.start(&[lost], ArrayStart::Degraded).await.unwrap();
             bench.write(&array, 4000, 64, 3).await.unwrap();
             array.close().await.unwrap();
             drop(array);
@@ -143,10 +149,10 @@ fn legs_that_diverged_are_refused_and_either_may_be_kept() {
                 ] {
                     assert!(message.contains(what), "{what}: {message}");
                 }
-                let message = refused(bench.start(&order, Start::Degraded).await);
+                let message = refused(bench.start(&order, ArrayStart::Degraded).await);
                 assert!(message.contains("is a split brain"), "{message}");
             }
-            let array = bench.start(&[kept], Start::Degraded).await.unwrap();
+            let array = bench.start(&[kept], ArrayStart::Degraded).await.unwrap();
             let other = bench.candidate(1 - kept);
             let message = refused(array.add(other.clone(), bench.uuid(), false).await);
             assert!(message.contains("was used apart"), "{message}");
@@ -171,8 +177,8 @@ fn a_forced_start_that_is_cut_short_takes_nothing_back() {
     let cuts = (0..16).map(|i| 1 + i * 2);
     for (lost, cut) in cuts.flat_map(|cut| [(0, cut), (1, cut)]) {
         let (mut sim, disks) = continue_without(lost);
-        let slow = Effect::Delay(Nanos::from_millis(10));
-        let slow = rule(disks[lost], Ops::Writes, (0, 16), When::Always, slow);
+        let slow = FaultEffect::Delay(Nanos::from_millis(10));
+        let slow = rule(disks[lost], OpFilter::Writes, (0, 16), When::Always, slow);
         strike(&mut sim, vec![slow]);
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
@@ -181,7 +187,7 @@ fn a_forced_start_that_is_cut_short_takes_nothing_back() {
                 bench.control.cut_power(None);
                 bench.sleep(1).await;
             };
-            let _ = join(bench.start(&[lost], Start::Degraded), cut).await;
+            let _ = join(bench.start(&[lost], ArrayStart::Degraded), cut).await;
         });
         strike(&mut sim, Vec::new());
         control.power_on(Domain(0));
@@ -241,13 +247,13 @@ fn a_leg_that_cannot_be_read_may_have_gone_on() {
         }
         let device = bench.candidate(1).device;
         let found = examine(&bench.env, &device).await;
-        assert_eq!(found.unwrap_err().kind(), Kind::Corrupt);
+        assert_eq!(found.unwrap_err().kind(), IoErrorKind::Corrupt);
         let message = refused(bench.assemble(&[0, 1]).await);
         assert!(message.contains("may have continued without"), "{message}");
-        let array = bench.start(&[0, 1], Start::Degraded).await.unwrap();
+        let array = bench.start(&[0, 1], ArrayStart::Degraded).await.unwrap();
         assert!(bench.holds(&array, 0, 64, 1).await);
         let message = array.events().0;
-        let damaged = |event: &raid::Event| event.what.contains("its superblock is damaged");
+        let damaged = |event: &raid::ArrayEvent| event.what.contains("its superblock is damaged");
         assert!(message.iter().any(damaged), "{message:?}");
     });
 }
@@ -260,8 +266,14 @@ fn one_failed_read_of_a_superblock_leaves_no_member_behind() {
             let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
             array.close().await.unwrap();
         });
-        let failure = Effect::Fail(Kind::Media);
-        let failure = rule(disks[disk], Ops::Reads, (0, 16), When::Nth(nth), failure);
+        let failure = FaultEffect::Fail(IoErrorKind::Media);
+        let failure = rule(
+            disks[disk],
+            OpFilter::Reads,
+            (0, 16),
+            When::Nth(nth),
+            failure,
+        );
         strike(&mut sim, vec![failure]);
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
@@ -280,8 +292,8 @@ fn a_member_that_is_silent_at_a_start_counts_as_absent() {
             bench.write(&array, 0, 64, 1).await.unwrap();
             array.close().await.unwrap();
         });
-        let silent = Effect::Stick(None);
-        let silent = rule(disks[1], Ops::Reads, (0, 64), When::Always, silent);
+        let silent = FaultEffect::Stick(None);
+        let silent = rule(disks[1], OpFilter::Reads, (0, 64), When::Always, silent);
         strike(&mut sim, vec![silent]);
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
@@ -291,7 +303,7 @@ fn a_member_that_is_silent_at_a_start_counts_as_absent() {
             };
             let all = bench.candidates(&[0, 1, 2]);
             let fresh = bench.uuid();
-            let start = Start::default();
+            let start = ArrayStart::default();
             let begin = Box::pin(assemble(&bench.env, None, fresh, all, start, options));
             let soon = given.map_or(Nanos::from_secs(11), |given| Nanos(given.0 * 4));
             let late = bench.env.timer.sleep(soon);
@@ -333,7 +345,7 @@ fn a_member_that_shrank_counts_as_absent() {
             let array = bench.assemble(&[0, 2]).await.unwrap();
             assert!(bench.holds(&array, 0, 64, 1).await);
             let message = array.events().0;
-            let shrank = |event: &raid::Event| event.what.contains("is smaller than it was");
+            let shrank = |event: &raid::ArrayEvent| event.what.contains("is smaller than it was");
             assert!(message.iter().any(shrank), "{message:?}");
         });
     }
@@ -348,8 +360,8 @@ fn members_have_the_same_of_an_event() {
         array.unwrap().close().await.unwrap();
     });
     let slow = |(disk, millis): (&TargetId, u64)| {
-        let slow = Effect::Delay(Nanos::from_millis(millis));
-        rule(*disk, Ops::Writes, (0, 16), When::Always, slow)
+        let slow = FaultEffect::Delay(Nanos::from_millis(millis));
+        rule(*disk, OpFilter::Writes, (0, 16), When::Always, slow)
     };
     let slow = disks.iter().zip([10, 15, 20, 25]).map(slow).collect();
     strike(&mut sim, slow);
@@ -383,11 +395,11 @@ fn members_have_the_same_of_an_event() {
 }
 
 /// Reads all sound copies of superblocks.
-async fn examine_copies(bench: &Bench) -> Vec<Superblock> {
+async fn examine_copies(bench: &Bench) -> Vec<ArraySuperblock> {
     let mut all = Vec::new();
     for (disk, copy) in (0..bench.disks.len()).flat_map(|disk| [(disk, 0), (disk, 1)]) {
         let bytes = read_copy(bench, disk, copy).await;
-        all.extend(Superblock::decode(&bytes));
+        all.extend(ArraySuperblock::decode(&bytes));
     }
     all
 }

@@ -3,8 +3,8 @@
 use crate::common::{Bench, drive, options, plan, refused};
 use block::{BoxDevice, Device, Extent, Geometry, Lba, Nanos, Sectors};
 use futures_util::future::join_all;
-use raid::{Array, Candidate, Level, Options, Plan, create};
-use sim::{DiskSpec, Sim, World};
+use raid::{Array, ArrayPlan, Level, MemberCandidate, Options, create};
+use sim::{DiskSpec, SimHost, SimWorld};
 
 const MIB: u64 = 2048;
 
@@ -52,11 +52,11 @@ impl Tree {
                 None => bench.candidate(disks[0]),
                 Some(tree) => {
                     let array = Box::pin(tree.make(bench, disks, options)).await;
-                    Candidate::new(BoxDevice::new(array), format!("c{}", disks[0]))
+                    MemberCandidate::new(BoxDevice::new(array), format!("c{}", disks[0]))
                 }
             });
         }
-        let plan = Plan {
+        let plan = ArrayPlan {
             name: format!("array{}", disks[0]),
             chunk: Sectors(self.chunk),
             zeroed: true,
@@ -79,7 +79,7 @@ impl Tree {
 /// Runs as many requests of `sectors` at once as fit half of `memory`, one each `step` sectors:
 /// writes, then reads, then zeroes.
 fn load(memory: usize, tree: &'static Tree, fate: Fate, (sectors, step): (u64, u64)) {
-    let mut world = World::new(1);
+    let mut world = SimWorld::new(1);
     let disks: Vec<_> = (0..tree.disks())
         .map(|i| {
             let geometry = Geometry::new(format!("disk-{i}"), Sectors::from_mib(160), Sectors(1));
@@ -88,7 +88,7 @@ fn load(memory: usize, tree: &'static Tree, fate: Fate, (sectors, step): (u64, u
         .collect();
     let hung = disks[0];
     let control = world.control();
-    let mut sim = Sim::new(world).pool_bytes(memory);
+    let mut sim = SimHost::new(world).pool_bytes(memory);
     drive(&mut sim, &control, &disks, async move |bench| {
         let timeout = Some(Nanos::from_secs(1));
         let options = Options {
@@ -188,7 +188,7 @@ fn arrays_of_arrays_end_with_all_that_clients_may_use() {
 #[test]
 fn memory_too_small_for_the_stripes_is_refused_with_what_it_takes() {
     for (memory, fits) in [(24u64, true), (20, false)] {
-        let mut world = World::new(1);
+        let mut world = SimWorld::new(1);
         let disks: Vec<_> = (0..3)
             .map(|i| {
                 let name = format!("disk-{i}");
@@ -197,9 +197,9 @@ fn memory_too_small_for_the_stripes_is_refused_with_what_it_takes() {
             })
             .collect();
         let control = world.control();
-        let mut sim = Sim::new(world).pool_bytes((memory << 20) as usize);
+        let mut sim = SimHost::new(world).pool_bytes((memory << 20) as usize);
         drive(&mut sim, &control, &disks, async move |bench| {
-            let plan = Plan {
+            let plan = ArrayPlan {
                 chunk: Sectors(2048),
                 ..plan(Level::Raid5)
             };

@@ -5,8 +5,8 @@ use crate::common::{Bench, drive};
 use block::{Device, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
 use drives::Hdd;
 use drives::catalogue::hdd::SAS15K;
-use raid::{Array, Level, MemberState, Options, Plan, create};
-use sim::{DiskSpec, Rng, Service, Sim, World};
+use raid::{Array, ArrayPlan, Level, MemberState, Options, create};
+use sim::{DiskSpec, ServiceTime, SimHost, SimRng, SimWorld};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -14,13 +14,13 @@ const MIB: u64 = 512;
 const SPAN: Nanos = Nanos::from_secs(30);
 
 /// Adds drives, one of them a spare, each at another point of its turn.
-fn drives(world: &mut World, count: usize) -> Vec<TargetId> {
+fn drives(world: &mut SimWorld, count: usize) -> Vec<TargetId> {
     let drive = |index| {
         let phase = index as f64 / count as f64;
         let model = world.add_model(Hdd::new(&SAS15K, phase).expect("a sound model"));
         let name = format!("disk-{index}");
         let mut spec = DiskSpec::new(Geometry::new(name, Sectors::from_mib(MIB), Sectors(1)));
-        spec.service = Service::Model { model, unit: 0 };
+        spec.service = ServiceTime::Model { model, unit: 0 };
         world.add_disk(spec).expect("a sound disk")
     };
     (0..count).map(drive).collect()
@@ -29,7 +29,7 @@ fn drives(world: &mut World, count: usize) -> Vec<TargetId> {
 /// Issues requests of 4 KiB that arrive by chance, `rate` a second for [`SPAN`], half of them
 /// writes, at random places. Returns the 99th percentile of their latency.
 async fn p99(bench: &Bench, array: &Array, rate: u64, seed: u64) -> Nanos {
-    let mut rng = Rng::new(seed);
+    let mut rng = SimRng::new(seed);
     let times = Rc::new(RefCell::new(Vec::new()));
     let timer = &bench.env.timer;
     let end = timer.now() + SPAN;
@@ -57,7 +57,7 @@ async fn p99(bench: &Bench, array: &Array, rate: u64, seed: u64) -> Nanos {
 
 /// Makes an array of disks `0..members`, with these spares.
 async fn made(bench: &Bench, level: Level, members: usize, spares: &[usize]) -> Array {
-    let plan = Plan {
+    let plan = ArrayPlan {
         name: "array".into(),
         level,
         chunk: Sectors(128),
@@ -78,10 +78,10 @@ fn a_rebuild_at_the_default_rate_leaves_the_foreground_its_time() {
         (Level::Raid10, 4, 120),
         (Level::Raid5, 4, 40),
     ] {
-        let mut world = World::new(1);
+        let mut world = SimWorld::new(1);
         let disks = drives(&mut world, members + 1);
         let control = world.control();
-        let mut sim = Sim::new(world);
+        let mut sim = SimHost::new(world);
         drive(&mut sim, &control, &disks, async move |bench| {
             let array = made(&bench, level, members, &[members]).await;
             let healthy = p99(&bench, &array, rate, 1).await;
@@ -105,10 +105,10 @@ fn a_scrub_at_the_default_rate_leaves_the_foreground_its_time() {
         (Level::Raid10, 4, 120),
         (Level::Raid5, 4, 40),
     ] {
-        let mut world = World::new(1);
+        let mut world = SimWorld::new(1);
         let disks = drives(&mut world, members);
         let control = world.control();
-        let mut sim = Sim::new(world);
+        let mut sim = SimHost::new(world);
         drive(&mut sim, &control, &disks, async move |bench| {
             let array = made(&bench, level, members, &[]).await;
             let alone = p99(&bench, &array, rate, 1).await;

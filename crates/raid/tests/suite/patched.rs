@@ -3,7 +3,7 @@
 
 use crate::common::{Bench, plan, run};
 use block::{Device, Fua, Lba};
-use raid::{BLOCK_BYTES, Level, Start, assemble};
+use raid::{ArrayStart, BLOCK_BYTES, Level, assemble};
 
 const MEMBERS: usize = 3;
 /// Superblocks, bitmap and journal; less than the space before the data.
@@ -68,7 +68,7 @@ async fn set_meta(bench: &Bench, disk: usize, bytes: &[u8]) {
 /// true if there was an array.
 async fn use_patched(bench: &Bench, degraded: bool) -> bool {
     let candidates = bench.candidates(&[0, 1, 2]);
-    let start = Start::by_hand(degraded);
+    let start = ArrayStart::by_hand(degraded);
     let options = crate::common::options();
     let Ok(array) = assemble(&bench.env, None, bench.uuid(), candidates, start, options).await
     else {
@@ -95,7 +95,7 @@ pub fn survivors(level: Level, cases: Vec<(Vec<Patch>, bool)>) -> usize {
     let made = std::rc::Rc::new(std::cell::Cell::new(0));
     let counted = made.clone();
     run(1, 1, &[4; MEMBERS + 1], async move |bench| {
-        let plan = raid::Plan {
+        let plan = raid::ArrayPlan {
             zeroed: true,
             ..plan(level)
         };

@@ -2,10 +2,10 @@
 //! cache that survives is random: each case is tried often.
 
 use crate::common::{Bench, after_power, drive, options, run, spoil, strike};
-use block::{Device, Extent, Fua, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
+use block::{Device, Extent, Fua, IoErrorKind, IoResult, Lba, Nanos, Sectors, TargetId};
 use futures_util::future::{join, join_all};
 use raid::{Array, Level, Options};
-use sim::{Domain, Effect, Ops, Plan, Rule, Sim, When};
+use sim::{Domain, FaultEffect, FaultPlan, FaultRule, OpFilter, SimHost, When};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ fn inside(level: Level) -> u64 {
 }
 
 /// Makes `sectors` of the data of `disk` unreadable.
-fn spoil_data(sim: &mut Sim, disk: TargetId, level: Level, sectors: block::Sectors) {
+fn spoil_data(sim: &mut SimHost, disk: TargetId, level: Level, sectors: block::Sectors) {
     let extent = Extent::new(Lba(inside(level)), sectors);
     spoil(sim, vec![(disk, extent)]);
 }
@@ -171,12 +171,12 @@ fn what_is_written_without_its_parity_leaves_data_and_parity_that_fit() {
             let whole = write(&bench, &array, (0, 128), 1, Fua::No).await;
             whole.and(array.close().await).unwrap();
         });
-        let rule = |disk: &TargetId| Rule {
+        let rule = |disk: &TargetId| FaultRule {
             disk: *disk,
-            ops: Ops::Writes,
+            ops: OpFilter::Writes,
             within: Some(Extent::new(Lba(0), Sectors(16))),
             when: When::Always,
-            effect: Effect::Delay(Nanos::from_millis(20)),
+            effect: FaultEffect::Delay(Nanos::from_millis(20)),
         };
         strike(&mut sim, disks.iter().map(rule).collect());
         let control = sim.world().control();
@@ -264,7 +264,7 @@ fn lost_sectors_stay_lost_until_what_is_written_to_them_is_durable() {
                             data.iter().all(|byte| [7, 9].contains(byte)),
                             "{level:?}, seed {seed}: zeroes that nobody wrote at {at}"
                         ),
-                        Err(error) => assert_eq!(error.kind(), Kind::Media),
+                        Err(error) => assert_eq!(error.kind(), IoErrorKind::Media),
                     }
                 }
             });
@@ -324,7 +324,7 @@ fn sectors_that_two_members_cannot_give_are_unreadable_not_gone() {
                 let mut unreadable = 0;
                 for at in (0..8192).step_by(64) {
                     if let Err(error) = bench.read(&array, at, 64).await {
-                        assert_eq!(error.kind(), Kind::Media, "{level:?}: {error}");
+                        assert_eq!(error.kind(), IoErrorKind::Media, "{level:?}: {error}");
                         unreadable += 1;
                     }
                 }
@@ -355,10 +355,10 @@ fn what_was_durable_outlives_a_cut_that_spoils_all_that_was_being_written() {
                 let _ = join(bench.write(&array, 512, 64, 8), cut).await;
             });
             let latent = Extent::new(Lba(inside(level)), Sectors(8));
-            let plan = Plan {
+            let plan = FaultPlan {
                 latent: vec![(disks[0], latent)],
                 spoiled: 1.0,
-                ..Plan::default()
+                ..FaultPlan::default()
             };
             sim.world_mut().set_plan(plan).unwrap();
             after_power(&mut sim, &disks, &roles, async move |bench, array| {
@@ -396,15 +396,15 @@ fn a_whole_stripe_outlives_power_once_the_array_runs_without_a_member() {
             let old = write(&bench, &array, (0, 128), 1, Fua::No).await;
             old.and(array.close().await).unwrap();
         });
-        let rule = |role: usize, effect| Rule {
+        let rule = |role: usize, effect| FaultRule {
             disk: disks[role],
-            ops: Ops::Writes,
+            ops: OpFilter::Writes,
             within: Some(Extent::new(Lba(4096), Sectors(4096))),
             when: When::Always,
             effect,
         };
-        let hangs = Effect::Delay(Nanos::from_secs(5));
-        let takes = Effect::Delay(Nanos::from_millis(5));
+        let hangs = FaultEffect::Delay(Nanos::from_secs(5));
+        let takes = FaultEffect::Delay(Nanos::from_millis(5));
         strike(
             &mut sim,
             match during {

@@ -1,10 +1,10 @@
 //! Records of RAID 5 journals that are done again.
 
 use crate::common::{drive, run, spoil, strike};
-use block::{Device, Extent, Kind, Lba, Nanos, Sectors};
+use block::{Device, Extent, IoErrorKind, Lba, Nanos, Sectors};
 use futures_util::future::join;
-use raid::{Level, Start};
-use sim::{Domain, Effect, Ops, Rule, When};
+use raid::{ArrayStart, Level};
+use sim::{Domain, FaultEffect, FaultRule, OpFilter, When};
 
 /// Two records name one place, and a chunk beside it cannot be read, so that they are done again.
 /// Power goes before that is flushed, and then the chunk can be read.
@@ -26,19 +26,19 @@ fn doing_records_again_writes_nothing_older_over_what_is_durable() {
             bench.sleep(1).await;
         });
         let control = sim.world().control();
-        let unread = Rule {
+        let unread = FaultRule {
             disk: disks[1],
-            ops: Ops::Reads,
+            ops: OpFilter::Reads,
             within: Some(Extent::new(Lba(4096 + 32), Sectors(1))),
             when: When::Always,
-            effect: Effect::Fail(Kind::Media),
+            effect: FaultEffect::Fail(IoErrorKind::Media),
         };
-        let unflushed = disks.iter().map(|disk| Rule {
+        let unflushed = disks.iter().map(|disk| FaultRule {
             disk: *disk,
-            ops: Ops::Flushes,
+            ops: OpFilter::Flushes,
             within: None,
             when: When::Always,
-            effect: Effect::Delay(Nanos::from_millis(500)),
+            effect: FaultEffect::Delay(Nanos::from_millis(500)),
         });
         let rules = unflushed.chain([unread]).collect();
         strike(&mut sim, rules);
@@ -89,7 +89,7 @@ fn a_member_gets_what_doing_a_record_again_changed_while_it_was_away() {
     drive(&mut sim, &control, &disks, async move |bench| {
         bench.sleep(1).await;
         // Two chunks of a stripe that was written whole: the data of both is lost.
-        let array = bench.start(&[1, 2], Start::Degraded).await.unwrap();
+        let array = bench.start(&[1, 2], ArrayStart::Degraded).await.unwrap();
         assert!(bench.read(&array, 0, 128).await.is_err());
         array
             .add(bench.candidate(0), bench.uuid(), false)

@@ -1,10 +1,10 @@
 //! Writes that a member refuses, and that the array cannot do without it.
 
 use crate::common::{Bench, after_power, drive, run, strike};
-use block::{Device, Extent, Fua, Kind, Lba, Sectors, TargetId};
+use block::{Device, Extent, Fua, IoErrorKind, Lba, Sectors, TargetId};
 use futures_util::future::join;
-use raid::{Array, Level, MemberState, Superblock};
-use sim::{Effect, Ops, Rule, Sim, When};
+use raid::{Array, ArraySuperblock, Level, MemberState};
+use sim::{FaultEffect, FaultRule, OpFilter, SimHost, When};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ fn refusing(
     members: usize,
     (disk, from, sectors): (usize, u64, u64),
     test: impl AsyncFn(Bench, Array) + Clone + 'static,
-) -> (Sim, Vec<TargetId>) {
+) -> (SimHost, Vec<TargetId>) {
     let all: Vec<usize> = (0..members).collect();
     let roles = all.clone();
     let (mut sim, disks) = run(10, 1, &vec![8; members + 1], async move |bench| {
@@ -30,12 +30,12 @@ fn refusing(
         array.close().await.unwrap();
     });
     let data_at = DATA_AT[usize::from(level == Level::Raid5)];
-    let rules = vec![Rule {
+    let rules = vec![FaultRule {
         disk: disks[disk],
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: Some(Extent::new(Lba(data_at + from), Sectors(sectors))),
         when: When::Always,
-        effect: Effect::Fail(Kind::Media),
+        effect: FaultEffect::Fail(IoErrorKind::Media),
     }];
     strike(&mut sim, rules);
     let control = sim.world().control();
@@ -83,17 +83,17 @@ fn nothing_is_written_while_a_filled_member_becomes_one_in_sync() {
         bench.write(&array, 0, 4096, 1).await.unwrap();
         array.close().await.unwrap();
     });
-    let rule = |from, when, effect| Rule {
+    let rule = |from, when, effect| FaultRule {
         disk: disks[0],
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: Some(Extent::new(Lba(from), Sectors(8))),
         when,
         effect,
     };
     // The first one marks a region.
-    let hangs = rule(16, When::Nth(2), Effect::Stick(None));
+    let hangs = rule(16, When::Nth(2), FaultEffect::Stick(None));
     // Three members have shorter journals than four.
-    let refused = rule(4096, When::Always, Effect::Fail(Kind::Other));
+    let refused = rule(4096, When::Always, FaultEffect::Fail(IoErrorKind::Other));
     strike(&mut sim, vec![hangs, refused]);
     let control = sim.world().control();
     drive(&mut sim, &control, &disks, async move |bench| {
@@ -250,7 +250,7 @@ fn a_member_that_returns_has_two_whole_superblocks() {
                 let (buf, result) = disk.read(Lba(copy), buf).await;
                 result.unwrap();
                 assert!(
-                    Superblock::decode(&buf).is_some(),
+                    ArraySuperblock::decode(&buf).is_some(),
                     "{copy} with {torn} torn"
                 );
             }
@@ -259,13 +259,13 @@ fn a_member_that_returns_has_two_whole_superblocks() {
 }
 
 /// Makes `disk` refuse `ops` from here on.
-fn refuse(sim: &mut Sim, disk: TargetId, ops: Ops, within: Option<Extent>, when: When) {
-    let rule = Rule {
+fn refuse(sim: &mut SimHost, disk: TargetId, ops: OpFilter, within: Option<Extent>, when: When) {
+    let rule = FaultRule {
         disk,
         ops,
         within,
         when,
-        effect: Effect::Fail(Kind::Other),
+        effect: FaultEffect::Fail(IoErrorKind::Other),
     };
     strike(sim, vec![rule]);
 }
@@ -297,8 +297,8 @@ fn what_is_refused_is_reported_or_its_member_left_behind() {
             array.close().await.unwrap();
         });
         let (ops, within) = match refused {
-            Refused::Flush => (Ops::Flushes, None),
-            Refused::Map => (Ops::Writes, Some(Extent::new(Lba(16), Sectors(8)))),
+            Refused::Flush => (OpFilter::Flushes, None),
+            Refused::Map => (OpFilter::Writes, Some(Extent::new(Lba(16), Sectors(8)))),
         };
         refuse(&mut sim, disks[0], ops, within, When::Always);
         let control = sim.world().control();
@@ -329,7 +329,7 @@ fn a_full_journal_waits_for_a_flush() {
         array.close().await.unwrap();
     });
     // The start flushes twice.
-    refuse(&mut sim, disks[0], Ops::Flushes, None, When::Nth(3));
+    refuse(&mut sim, disks[0], OpFilter::Flushes, None, When::Nth(3));
     let control = sim.world().control();
     drive(&mut sim, &control, &disks, async |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
@@ -355,7 +355,7 @@ fn an_array_that_is_not_used_leaves_its_members_alone() {
         bench.write(&array, 0, 8, 5).await.unwrap();
         array.close().await.unwrap();
     });
-    refuse(&mut sim, disks[0], Ops::Flushes, None, When::Always);
+    refuse(&mut sim, disks[0], OpFilter::Flushes, None, When::Always);
     let control = sim.world().control();
     drive(&mut sim, &control, &disks, async |bench| {
         let array = bench.assemble(&[0, 1]).await.unwrap();
@@ -371,13 +371,13 @@ fn a_flush_that_failed_for_the_array_itself_is_reported_to_its_user() {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         array.close().await.unwrap();
     });
-    let fails = |disk: &TargetId| Rule {
+    let fails = |disk: &TargetId| FaultRule {
         disk: *disk,
-        ops: Ops::Flushes,
+        ops: OpFilter::Flushes,
         within: None,
         // The start flushes once.
         when: When::Nth(2),
-        effect: Effect::Fail(Kind::Media),
+        effect: FaultEffect::Fail(IoErrorKind::Media),
     };
     strike(&mut sim, disks.iter().map(fails).collect());
     let control = sim.world().control();
@@ -402,7 +402,13 @@ fn a_member_that_takes_no_write_is_reported_once() {
     });
     let control = sim.world().control();
     let superblocks = Some(Extent::new(Lba(0), Sectors(16)));
-    refuse(&mut sim, disks[1], Ops::Writes, superblocks, When::Always);
+    refuse(
+        &mut sim,
+        disks[1],
+        OpFilter::Writes,
+        superblocks,
+        When::Always,
+    );
     drive(&mut sim, &control, &disks, async |bench| {
         let array = bench.assemble(&[0, 1]).await.unwrap();
         let message = |what: &str| {

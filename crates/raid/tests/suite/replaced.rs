@@ -1,10 +1,10 @@
 //! Members in sync that are replaced: they serve until the new one is whole.
 
 use crate::common::{Bench, after_power, drive, run, spoil, strike};
-use block::{Device, Extent, Kind, Lba, Nanos, Sectors};
+use block::{Device, Extent, IoErrorKind, Lba, Nanos, Sectors};
 use futures_util::future::join;
 use raid::{Array, Level, Options};
-use sim::{Domain, Effect, Ops, Rule, When};
+use sim::{Domain, FaultEffect, FaultRule, OpFilter, When};
 
 const LEVELS: [(Level, usize); 3] = [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 3)];
 const SECTORS: u64 = 4096;
@@ -143,12 +143,12 @@ fn an_exchange_outlives_either_of_the_two() {
             fill(&bench, level, members).await;
         });
         let lost = if new_is_lost { members } else { 1 };
-        let rule = Rule {
+        let rule = FaultRule {
             disk: disks[lost],
-            ops: Ops::Writes,
+            ops: OpFilter::Writes,
             within: Some(Extent::new(Lba(data_at(level)), Sectors(2048))),
             when: When::Nth(3),
-            effect: Effect::Fail(Kind::Other),
+            effect: FaultEffect::Fail(IoErrorKind::Other),
         };
         strike(&mut sim, vec![rule]);
         let control = sim.world().control();
@@ -245,12 +245,12 @@ fn no_write_is_under_way_when_a_role_changes_hands() {
         fill(&bench, Level::Raid5, 3).await;
     });
     // The first stripes' data on the other two is written slowly.
-    let slow = |disk: usize| Rule {
+    let slow = |disk: usize| FaultRule {
         disk: disks[disk],
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: Some(Extent::new(Lba(data_at(Level::Raid5)), Sectors(4 * 64))),
         when: When::Always,
-        effect: Effect::Delay(Nanos::from_secs(2)),
+        effect: FaultEffect::Delay(Nanos::from_secs(2)),
     };
     strike(&mut sim, vec![slow(0), slow(2)]);
     let control = sim.world().control();
@@ -331,12 +331,12 @@ fn no_leg_is_lost_to_one_that_it_has_not_heard_of() {
     let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
         fill(&bench, Level::Raid1, 2).await;
     });
-    let lost = |nth| Rule {
+    let lost = |nth| FaultRule {
         disk: disks[0],
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: Some(Extent::new(Lba(0), Sectors(16))),
         when: When::Nth(nth),
-        effect: Effect::Fail(Kind::Gone),
+        effect: FaultEffect::Fail(IoErrorKind::Gone),
     };
     // The first two are those of the start.
     strike(&mut sim, vec![lost(3)]);

@@ -2,10 +2,10 @@
 
 use crate::common::{Bench, drive, options, refused, run, spoil, strike};
 use crate::faulty::{Op, faulty, slow};
-use block::{Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
+use block::{Device, Extent, Fua, IoErrorKind, Lba, Nanos, Sectors};
 use futures_util::future::join;
 use raid::{Level, ScrubReport, Scrubbed};
-use sim::{Effect, Ops, Rule, When};
+use sim::{FaultEffect, FaultRule, OpFilter, When};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -153,12 +153,12 @@ fn a_scrub_writes_again_what_rotted_beside_the_data() {
         let places = [(0, 8), (1, 16), (members, 0)];
         if level == Level::Raid5 {
             // The slot of a record that a start does not read, for there is none.
-            let rule = Rule {
+            let rule = FaultRule {
                 disk: disks[2],
-                ops: Ops::Reads,
+                ops: OpFilter::Reads,
                 within: Some(Extent::new(Lba(2048), Sectors(1))),
                 when: When::Nth(1),
-                effect: Effect::Fail(Kind::Media),
+                effect: FaultEffect::Fail(IoErrorKind::Media),
             };
             strike(&mut sim, vec![rule]);
         }

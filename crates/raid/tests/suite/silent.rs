@@ -1,10 +1,10 @@
 //! Unresponsive members that the array needs.
 
 use crate::common::{Bench, all_hold, drive, options, run, strike};
-use block::{Extent, IoResult, Kind, Lba, Nanos, Sectors};
+use block::{Extent, IoErrorKind, IoResult, Lba, Nanos, Sectors};
 use futures_util::future::join;
 use raid::{Array, Level, Options};
-use sim::{Effect, Ops, Rule, When};
+use sim::{FaultEffect, FaultRule, OpFilter, When};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -45,7 +45,7 @@ async fn in_time(bench: &Bench, what: &str, asked: impl Future<Output = IoResult
     let ended = bench.env.timer.timeout(LIMIT, Box::pin(asked)).await;
     let ended = ended.unwrap_or_else(|| panic!("{what} waits for ever"));
     let error = ended.expect_err(what);
-    assert_eq!(error.kind(), Kind::Timeout, "{what}: {error}");
+    assert_eq!(error.kind(), IoErrorKind::Timeout, "{what}: {error}");
     let text = error.to_string();
     assert!(text.contains("bring it back"), "{what}: {text}");
 }
@@ -98,12 +98,12 @@ fn a_start_does_not_wait_for_a_member_that_hangs_and_nothing_of_it_lands_later()
             array.close().await.unwrap();
         });
         let hung = hung.get();
-        let stuck = Rule {
+        let stuck = FaultRule {
             disk: disks[hung],
-            ops: Ops::Writes,
+            ops: OpFilter::Writes,
             within: Some(Extent::new(Lba(0), Sectors(16))),
             when: When::Nth(1),
-            effect: Effect::Stick(None),
+            effect: FaultEffect::Stick(None),
         };
         strike(&mut sim, vec![stuck]);
         let control = sim.world().control();

@@ -2,13 +2,13 @@
 
 use crate::common::{after_power, plan, run};
 use block::{Device, Lba, Sectors};
-use raid::{Level, MemberState, Plan, examine};
+use raid::{ArrayPlan, Level, MemberState, examine};
 
 const TB: u64 = 1_000_000_000_000;
 const MIB: u64 = 1 << 20;
 
-fn of_drives(level: Level) -> Plan {
-    Plan {
+fn of_drives(level: Level) -> ArrayPlan {
+    ArrayPlan {
         zeroed: true,
         ..plan(level)
     }

@@ -5,8 +5,8 @@ use block::{Device, Geometry, Lba, Nanos, Sectors};
 use drives::Hdd;
 use drives::catalogue::hdd::SAS15K;
 use futures_util::future::join_all;
-use raid::{Array, Level, Options, Plan, create};
-use sim::{DiskSpec, Keep, Service, Sim, World};
+use raid::{Array, ArrayPlan, Level, Options, create};
+use sim::{DiskSpec, Keep, ServiceTime, SimHost, SimWorld};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -36,24 +36,24 @@ async fn stream(bench: &Bench, array: &Array, threads: usize) -> (f64, Vec<u64>)
 
 #[test]
 fn a_deep_stream_gains_from_a_second_disk_and_a_shallow_one_stays() {
-    let mut world = World::new(1);
+    let mut world = SimWorld::new(1);
     let disk = |index: u32| {
         let model = Hdd::new(&SAS15K, f64::from(index) * 0.37).unwrap();
         let model = world.add_model(model);
         let name = format!("disk-{index}");
         let mut spec = DiskSpec::new(Geometry::new(name, Sectors::from_mib(4096), Sectors(1)));
         spec.geometry.rotational = true;
-        spec.service = Service::Model { model, unit: 0 };
+        spec.service = ServiceTime::Model { model, unit: 0 };
         spec.keep = Keep::Nothing;
         world.add_disk(spec).unwrap()
     };
     let disks: Vec<_> = (0..2).map(disk).collect();
     let control = world.control();
-    let mut sim = Sim::new(world).pool_bytes(128 << 20);
+    let mut sim = SimHost::new(world).pool_bytes(128 << 20);
     let rates = Rc::new(Cell::new((0.0, 0.0)));
     let seen = rates.clone();
     drive(&mut sim, &control, &disks, async move |bench| {
-        let plan = Plan {
+        let plan = ArrayPlan {
             name: "array".into(),
             level: Level::Raid1,
             chunk: Sectors(128),

@@ -1,9 +1,9 @@
 //! Operations of RAID 5 for a stripe, and operations that it can do without.
 
 use crate::common::{Bench, drive, plan, run, strike};
-use block::{Extent, Kind, Lba, Sectors};
-use raid::{Array, Level, Plan};
-use sim::{Effect, Ops, Rule, When};
+use block::{Extent, IoErrorKind, Lba, Sectors};
+use raid::{Array, ArrayPlan, Level};
+use sim::{FaultEffect, FaultRule, OpFilter, When};
 
 /// A stripe's data on three members with chunks of 64 sectors.
 const STRIPE: u64 = 128;
@@ -13,7 +13,7 @@ const RECORD: u64 = 8 + 3 * 64;
 
 /// Runs `test` on an array of three members while their first refuses `ops` within `within`.
 fn refusing(
-    (ops, when): (Ops, When),
+    (ops, when): (OpFilter, When),
     within: &[Option<Extent>],
     test: impl AsyncFn(Bench, Array) + Clone + 'static,
 ) {
@@ -21,12 +21,12 @@ fn refusing(
         let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
         array.close().await.unwrap();
     });
-    let rule = |within: &Option<Extent>| Rule {
+    let rule = |within: &Option<Extent>| FaultRule {
         disk: disks[0],
         ops,
         within: *within,
         when,
-        effect: Effect::Fail(Kind::Other),
+        effect: FaultEffect::Fail(IoErrorKind::Other),
     };
     strike(&mut sim, within.iter().map(rule).collect());
     let control = sim.world().control();
@@ -46,7 +46,7 @@ fn stripe_of_the_first(array: &Array) -> u64 {
 fn only_a_part_of_a_stripe_is_journaled() {
     let bytes = |record| Extent::new(Lba(JOURNAL + record * RECORD + 16), Sectors(RECORD - 16));
     let bytes: Vec<_> = (0..16).map(|record| Some(bytes(record))).collect();
-    let writes = (Ops::Writes, When::Always);
+    let writes = (OpFilter::Writes, When::Always);
     refusing(writes, &bytes, async |bench, array| {
         let at = stripe_of_the_first(&array);
         for byte in 1..4 {
@@ -63,7 +63,7 @@ fn only_a_part_of_a_stripe_is_journaled() {
 #[test]
 fn a_part_of_a_stripe_waits_until_no_record_of_the_whole_counts() {
     // A start flushes twice.
-    let flush = (Ops::Flushes, When::Nth(3));
+    let flush = (OpFilter::Flushes, When::Nth(3));
     refusing(flush, &[None], async |bench, array| {
         let at = stripe_of_the_first(&array);
         bench.write(&array, at + 3 * STRIPE, 8, 1).await.unwrap();
@@ -80,7 +80,7 @@ fn a_part_of_a_stripe_waits_until_no_record_of_the_whole_counts() {
 #[test]
 fn chunks_longer_than_what_is_computed_at_once_are_computed_whole() {
     run(2, 1, &[72; 3], async |bench| {
-        let long = Plan {
+        let long = ArrayPlan {
             chunk: Sectors(2400),
             ..plan(Level::Raid5)
         };

@@ -1,20 +1,20 @@
 //! The fate of members while superblocks that name them are being written.
 
 use crate::common::{Bench, after_power, drive, run, strike};
-use block::{Device, Extent, Kind, Lba, Nanos, Sectors, TargetId};
+use block::{Device, Extent, IoErrorKind, Lba, Nanos, Sectors, TargetId};
 use futures_util::future::join;
-use raid::{Array, Level, MemberState, Start};
-use sim::{Domain, Effect, Ops, Rule, Sim, When};
+use raid::{Array, ArrayStart, Level, MemberState};
+use sim::{Domain, FaultEffect, FaultRule, OpFilter, SimHost, When};
 use std::cell::Cell;
 use std::rc::Rc;
 
 const TRIES: u64 = 16;
 
 /// Strikes writes of the superblocks of `disk`.
-fn superblocks(disk: TargetId, when: When, effect: Effect) -> Rule {
-    Rule {
+fn superblocks(disk: TargetId, when: When, effect: FaultEffect) -> FaultRule {
+    FaultRule {
         disk,
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: Some(Extent::new(Lba(0), Sectors(16))),
         when,
         effect,
@@ -22,8 +22,8 @@ fn superblocks(disk: TargetId, when: When, effect: Effect) -> Rule {
 }
 
 /// Delays writes of superblocks of `disks` by 20 ms.
-fn slow(disks: &[TargetId]) -> Vec<Rule> {
-    let delay = Effect::Delay(Nanos::from_millis(20));
+fn slow(disks: &[TargetId]) -> Vec<FaultRule> {
+    let delay = FaultEffect::Delay(Nanos::from_millis(20));
     let rule = |disk: &TargetId| superblocks(*disk, When::Always, delay);
     disks.iter().map(rule).collect()
 }
@@ -31,13 +31,13 @@ fn slow(disks: &[TargetId]) -> Vec<Rule> {
 /// Starts the array of the second disk alone, which has its power back.
 async fn assemble_second(bench: &Bench) -> Array {
     bench.sleep(1).await;
-    let start = Start::Degraded;
+    let start = ArrayStart::Degraded;
     bench.start(&[1], start).await.unwrap()
 }
 
 /// Makes two mirrored disks that hold 1, and a start that is cut short when only the first has its
 /// superblock for certain. After that only the second is there.
-fn cut_in_a_start(seed: u64) -> (Sim, Vec<TargetId>) {
+fn cut_in_a_start(seed: u64) -> (SimHost, Vec<TargetId>) {
     let (mut sim, disks) = run(seed, 1, &[8; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         bench.write(&array, 0, 128, 1).await.unwrap();
@@ -115,7 +115,7 @@ fn of_one_event_what_was_written_last_is_the_truth() {
             array.fail(1).await.unwrap();
             array.close().await.unwrap();
         });
-        let refusal = Effect::Fail(Kind::Other);
+        let refusal = FaultEffect::Fail(IoErrorKind::Other);
         let rule = superblocks(disks[0], When::Nth(nth), refusal);
         strike(&mut sim, vec![rule]);
         let seen = Rc::new(Cell::new(0));
@@ -175,9 +175,13 @@ fn starts_that_a_member_refuses_leave_it_no_further_behind() {
             };
             join(array.fail(2), cut).await.0.unwrap();
         });
-        let rule = |nth| Rule {
+        let rule = |nth| FaultRule {
             within: Some(Extent::new(Lba(0), Sectors(32))),
-            ..superblocks(disks[0], When::Nth(nth), Effect::Fail(Kind::Media))
+            ..superblocks(
+                disks[0],
+                When::Nth(nth),
+                FaultEffect::Fail(IoErrorKind::Media),
+            )
         };
         strike(&mut sim, (nth..nth + count).map(rule).collect());
         control.power_on(Domain(0));
@@ -189,7 +193,7 @@ fn starts_that_a_member_refuses_leave_it_no_further_behind() {
                 match bench.assemble(&[0, 1, 2]).await {
                     Ok(array) => break array,
                     Err(error) if refusals.get() < count => {
-                        assert_eq!(error.kind(), Kind::Media, "{seed} {nth}: {error}");
+                        assert_eq!(error.kind(), IoErrorKind::Media, "{seed} {nth}: {error}");
                         refusals.set(refusals.get() + 1);
                     }
                     Err(error) => panic!("{seed} {nth} {count}: {error}"),

@@ -2,12 +2,12 @@
 
 use crate::common::{Bench, plan, refused, run};
 use block::{Device, Fua, IoResult, Lba};
-use raid::{Array, Level, Plan};
+use raid::{Array, ArrayPlan, Level};
 
 const MIB: u64 = 64;
 
 async fn make(bench: &Bench, level: Level, zeroed: bool) -> IoResult<Array> {
-    let plan = Plan {
+    let plan = ArrayPlan {
         overwrite: true,
         zeroed,
         ..plan(level)

@@ -2,10 +2,10 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use block::{
-    Buf, Completion, Driver, Fua, Geometry, IoResult, Lba, Nanos, Op, Payload, Sectors, Shared,
-    TargetId, Token,
+    Buf, Completion, Driver, DriverOp, Fua, Geometry, IoResult, Lba, Nanos, Payload, Sectors,
+    SharedBuf, TargetId, Token,
 };
-use sim::{DiskSpec, Sim, SimDriver, World};
+use sim::{DiskSpec, SimDriver, SimHost, SimWorld};
 
 /// A disk of 1 MiB with sectors of 512 bytes.
 pub fn small_disk(name: &str) -> DiskSpec {
@@ -13,8 +13,8 @@ pub fn small_disk(name: &str) -> DiskSpec {
 }
 
 /// A world with one small disk.
-pub fn one_disk(seed: u64) -> (World, TargetId) {
-    let mut world = World::new(seed);
+pub fn one_disk(seed: u64) -> (SimWorld, TargetId) {
+    let mut world = SimWorld::new(seed);
     let disk = world.add_disk(small_disk("disk")).unwrap();
     (world, disk)
 }
@@ -26,7 +26,7 @@ pub struct Hand {
 }
 
 impl Hand {
-    pub fn new(sim: &mut Sim) -> Hand {
+    pub fn new(sim: &mut SimHost) -> Hand {
         Hand {
             driver: sim.driver(),
             next: 0,
@@ -38,13 +38,13 @@ impl Hand {
         self.driver.pool().try_get(bytes).expect("room in the pool")
     }
 
-    pub fn filled(&self, bytes: usize, value: u8) -> Shared {
+    pub fn filled(&self, bytes: usize, value: u8) -> SharedBuf {
         let mut buf = self.buf(bytes);
         buf.fill(value);
         buf.share()
     }
 
-    pub fn start(&mut self, target: TargetId, op: Op) -> Token {
+    pub fn start(&mut self, target: TargetId, op: DriverOp) -> Token {
         self.next += 1;
         self.driver.submit(Token(self.next), target, op);
         Token(self.next)
@@ -76,25 +76,25 @@ impl Hand {
         }
     }
 
-    pub fn run(&mut self, target: TargetId, op: Op) -> (IoResult<u64>, Payload) {
+    pub fn run(&mut self, target: TargetId, op: DriverOp) -> (IoResult<u64>, Payload) {
         let token = self.start(target, op);
         self.wait(token)
     }
 
     pub fn write(&mut self, disk: TargetId, at: u64, sectors: usize, value: u8) -> IoResult {
         let data = self.filled(sectors * 512, value);
-        let (result, _) = self.run(disk, Op::Write(Lba(at), data, Fua::No));
+        let (result, _) = self.run(disk, DriverOp::Write(Lba(at), data, Fua::No));
         result.map(|_| ())
     }
 
     pub fn flush(&mut self, disk: TargetId) -> IoResult {
-        self.run(disk, Op::Flush).0.map(|_| ())
+        self.run(disk, DriverOp::Flush).0.map(|_| ())
     }
 
     /// The first byte of each sector.
     pub fn read(&mut self, disk: TargetId, at: u64, sectors: usize) -> IoResult<Vec<u8>> {
         let buf = self.buf(sectors * 512);
-        let (result, payload) = self.run(disk, Op::Read(Lba(at), buf));
+        let (result, payload) = self.run(disk, DriverOp::Read(Lba(at), buf));
         result?;
         let Payload::Buf(buf) = payload else {
             panic!("a read gives its buffer back")
@@ -105,12 +105,12 @@ impl Hand {
     pub fn send(&mut self, end: TargetId, data: &[u8]) -> IoResult<u64> {
         let mut buf = self.buf(data.len());
         buf.copy_from_slice(data);
-        self.run(end, Op::Send(vec![buf.share()])).0
+        self.run(end, DriverOp::Send(vec![buf.share()])).0
     }
 
     pub fn recv(&mut self, end: TargetId, most: usize) -> IoResult<Vec<u8>> {
         let buf = self.buf(most);
-        let (result, payload) = self.run(end, Op::Recv(buf));
+        let (result, payload) = self.run(end, DriverOp::Recv(buf));
         let Payload::Buf(buf) = payload else {
             panic!("a receive gives its buffer back")
         };

@@ -3,12 +3,13 @@
 
 use crate::hand::small_disk;
 use block::{
-    Address, Completion, Driver, Extent, Fua, IoResult, Kind, Lba, Nanos, Op, Payload, Progress,
-    Sectors, ShardId, TargetId, Token, Turn,
+    Address, Completion, Driver, DriverOp, Extent, Fua, IoErrorKind, IoResult, Lba, Nanos, Payload,
+    Sectors, ShardId, ShardTurn, TargetId, Token, TurnProgress,
 };
 use sim::{
-    Budget, Class, Control, Direction, Domain, Effect, LinkSpec, Ops, Outage, Outcome, Plan, Point,
-    PowerCut, Rng, Rule, Sim, SimDriver, StreamEffect, StreamRule, When, World,
+    Direction, Domain, FaultClass, FaultEffect, FaultPlan, FaultRule, LinkSpec, OpFilter, Outage,
+    PowerCut, RunBudget, RunMoment, RunOutcome, SimDriver, SimHost, SimRng, SimWorld, StreamEffect,
+    StreamRule, When, WorldControl,
 };
 use std::collections::HashMap;
 
@@ -30,8 +31,8 @@ enum Sort {
 struct Worker {
     driver: SimDriver,
     targets: Targets,
-    control: Control,
-    rng: Rng,
+    control: WorldControl,
+    rng: SimRng,
     left: u64,
     next: u64,
     pending: HashMap<u64, Sort>,
@@ -57,18 +58,18 @@ impl Worker {
         let fua = [Fua::No, Fua::Yes][self.rng.below(2) as usize];
         let parts = || vec![shared().share(), shared().share()];
         let (target, op, sort) = match self.rng.below(16) {
-            0..3 => (disk, Op::Read(at, buf), Sort::Buf(bytes)),
-            3..6 => (disk, Op::Write(at, buf.share(), fua), Sort::Plain),
-            6 => (disk, Op::Zero(extent), Sort::Plain),
-            7 => (disk, Op::Discard(extent), Sort::Plain),
-            8 => (disk, Op::Flush, Sort::Plain),
-            9 => (listener, Op::Accept, Sort::Opens),
+            0..3 => (disk, DriverOp::Read(at, buf), Sort::Buf(bytes)),
+            3..6 => (disk, DriverOp::Write(at, buf.share(), fua), Sort::Plain),
+            6 => (disk, DriverOp::Zero(extent), Sort::Plain),
+            7 => (disk, DriverOp::Discard(extent), Sort::Plain),
+            8 => (disk, DriverOp::Flush, Sort::Plain),
+            9 => (listener, DriverOp::Accept, Sort::Opens),
             10 => {
-                let op = Op::Connect(self.targets.address.clone());
+                let op = DriverOp::Connect(self.targets.address.clone());
                 (TargetId::NONE, op, Sort::Opens)
             }
-            11..13 => (stream, Op::Send(parts()), Sort::Parts),
-            13..15 => (stream, Op::Recv(buf), Sort::Buf(bytes)),
+            11..13 => (stream, DriverOp::Send(parts()), Sort::Parts),
+            13..15 => (stream, DriverOp::Recv(buf), Sort::Buf(bytes)),
             _ => return self.meddle(disk, stream),
         };
         self.pending.insert(self.next, sort);
@@ -110,8 +111,8 @@ impl Worker {
     }
 }
 
-impl Turn for Worker {
-    fn turn(&mut self) -> Progress {
+impl ShardTurn for Worker {
+    fn turn(&mut self) -> TurnProgress {
         for completion in std::mem::take(&mut self.done) {
             self.check(completion);
         }
@@ -122,7 +123,7 @@ impl Turn for Worker {
             }
         }
         if self.left > 0 {
-            return Progress::Idle(self.driver.now() + Nanos(self.rng.below(50_000)));
+            return TurnProgress::Idle(self.driver.now() + Nanos(self.rng.below(50_000)));
         }
         // Accepts and receives may wait for ever; their ends do not.
         self.driver.close(self.targets.listener);
@@ -133,9 +134,9 @@ impl Turn for Worker {
             self.control.release(*disk);
         }
         if self.pending.is_empty() {
-            return Progress::Done;
+            return TurnProgress::Done;
         }
-        Progress::Idle(self.driver.now() + Nanos::from_millis(1))
+        TurnProgress::Idle(self.driver.now() + Nanos::from_millis(1))
     }
 
     fn park(&mut self, deadline: Nanos) {
@@ -143,22 +144,22 @@ impl Turn for Worker {
     }
 }
 
-fn plan(rng: &mut Rng, disks: &[TargetId], now: Nanos) -> Plan {
-    let soon = |rng: &mut Rng| Point::At(now + Nanos(rng.below(2_000_000)));
+fn plan(rng: &mut SimRng, disks: &[TargetId], now: Nanos) -> FaultPlan {
+    let soon = |rng: &mut SimRng| RunMoment::At(now + Nanos(rng.below(2_000_000)));
     let effects = [
-        (Ops::All, Effect::Delay(Nanos::from_micros(300))),
-        (Ops::Writes, Effect::Fail(Kind::Media)),
-        (Ops::Reads, Effect::Fail(Kind::Timeout)),
-        (Ops::Reads, Effect::FlipBit),
-        (Ops::Writes, Effect::FlipBit),
-        (Ops::Writes, Effect::Misdirect),
-        (Ops::Writes, Effect::Drop),
-        (Ops::Writes, Effect::Ruin),
-        (Ops::All, Effect::Stick(None)),
-        (Ops::Flushes, Effect::IgnoreFlush),
-        (Ops::Writes, Effect::Late(Nanos::from_micros(400))),
+        (OpFilter::All, FaultEffect::Delay(Nanos::from_micros(300))),
+        (OpFilter::Writes, FaultEffect::Fail(IoErrorKind::Media)),
+        (OpFilter::Reads, FaultEffect::Fail(IoErrorKind::Timeout)),
+        (OpFilter::Reads, FaultEffect::FlipBit),
+        (OpFilter::Writes, FaultEffect::FlipBit),
+        (OpFilter::Writes, FaultEffect::Misdirect),
+        (OpFilter::Writes, FaultEffect::Drop),
+        (OpFilter::Writes, FaultEffect::Ruin),
+        (OpFilter::All, FaultEffect::Stick(None)),
+        (OpFilter::Flushes, FaultEffect::IgnoreFlush),
+        (OpFilter::Writes, FaultEffect::Late(Nanos::from_micros(400))),
     ];
-    let rules = effects.into_iter().map(|(ops, effect)| Rule {
+    let rules = effects.into_iter().map(|(ops, effect)| FaultRule {
         disk: disks[rng.below(3) as usize],
         ops,
         within: None,
@@ -179,13 +180,13 @@ fn plan(rng: &mut Rng, disks: &[TargetId], now: Nanos) -> Plan {
     });
     let streams = streams.collect();
     let gone = Nanos(rng.below(1_000_000));
-    Plan {
+    FaultPlan {
         rules,
         latent: vec![(disks[0], Extent::new(Lba(rng.below(2000)), Sectors(40)))],
         outages: vec![Outage {
             disk: disks[1],
-            gone: Point::At(now + gone),
-            back: Some(Point::At(now + gone + Nanos(300_000))),
+            gone: RunMoment::At(now + gone),
+            back: Some(RunMoment::At(now + gone + Nanos(300_000))),
         }],
         cuts: vec![
             PowerCut {
@@ -204,9 +205,9 @@ fn plan(rng: &mut Rng, disks: &[TargetId], now: Nanos) -> Plan {
 }
 
 /// Three boots of three shards; the trace and the faults.
-fn chaos(seed: u64) -> Sim {
-    let mut world = World::new(seed);
-    let mut rng = Rng::new(seed);
+fn chaos(seed: u64) -> SimHost {
+    let mut world = SimWorld::new(seed);
+    let mut rng = SimRng::new(seed);
     let disks = (0..3).map(|i| {
         let mut spec = small_disk("disk");
         spec.domain = Domain(i % 2);
@@ -226,10 +227,10 @@ fn chaos(seed: u64) -> Sim {
         listener,
         address,
     };
-    let mut sim = Sim::new(world);
-    sim.set_budget(Budget {
+    let mut sim = SimHost::new(world);
+    sim.set_budget(RunBudget {
         time_max: Nanos::from_secs(10),
-        ..Budget::default()
+        ..RunBudget::default()
     });
     for boot in 0..3 {
         let now = sim.world().now();
@@ -243,7 +244,7 @@ fn chaos(seed: u64) -> Sim {
                 driver,
                 targets: targets.clone(),
                 control: control.clone(),
-                rng: Rng::fork(seed, u64::from(shard.0) + boot * 3),
+                rng: SimRng::fork(seed, u64::from(shard.0) + boot * 3),
                 left: 150,
                 next: 0,
                 pending: HashMap::new(),
@@ -251,7 +252,7 @@ fn chaos(seed: u64) -> Sim {
                 done: Vec::new(),
             })
         });
-        let ended = matches!(outcome, Outcome::Done | Outcome::PowerCut);
+        let ended = matches!(outcome, RunOutcome::Done | RunOutcome::PowerCut);
         assert!(ended, "seed {seed}, boot {boot}: {outcome:?}");
     }
     sim
@@ -259,11 +260,11 @@ fn chaos(seed: u64) -> Sim {
 
 #[test]
 fn whatever_happens_operations_complete_once_and_seeds_repeat() {
-    let mut struck = [0; Class::ALL.len()];
+    let mut struck = [0; FaultClass::ALL.len()];
     for seed in 0..200 {
         let sim = chaos(seed);
         let world = sim.world();
-        for (struck, class) in struck.iter_mut().zip(Class::ALL) {
+        for (struck, class) in struck.iter_mut().zip(FaultClass::ALL) {
             *struck += world.tally().count(class);
         }
         if seed % 10 == 0 {
@@ -271,7 +272,7 @@ fn whatever_happens_operations_complete_once_and_seeds_repeat() {
             assert_eq!(world.trace_hash(), again, "seed {seed}");
         }
     }
-    let missed = Class::ALL.iter().zip(struck).filter(|(_, n)| *n == 0);
+    let missed = FaultClass::ALL.iter().zip(struck).filter(|(_, n)| *n == 0);
     let missed: Vec<_> = missed.collect();
     assert!(missed.is_empty(), "{missed:?}");
 }

@@ -1,17 +1,17 @@
 //! The driver contract.
 
-use block::conformance::{self, Rig};
+use block::conformance::{self, DriverRig};
 use block::{Address, Driver, Geometry, Host, Nanos, Sectors};
-use sim::{DiskSpec, LinkSpec, Outcome, Service, Sim, Span, World};
+use sim::{DiskSpec, LinkSpec, RunOutcome, ServiceSpan, ServiceTime, SimHost, SimWorld};
 
-fn rig(seed: u64, block: Sectors) -> (Sim, Rig) {
-    let mut world = World::new(seed);
+fn rig(seed: u64, block: Sectors) -> (SimHost, DriverRig) {
+    let mut world = SimWorld::new(seed);
     let disk = DiskSpec::new(Geometry::new("disk", Sectors::from_mib(16), block));
     let disk = world.add_disk(disk).unwrap();
     let address = Address::Unix("/run/test".into());
     let listener = world.listen(address.clone(), LinkSpec::local()).unwrap();
     let listener = Some((listener, address));
-    (Sim::new(world), Rig { disk, listener })
+    (SimHost::new(world), DriverRig { disk, listener })
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn driver_in_a_host() {
         sim.run(1, move |_, driver| {
             Box::new(conformance::driver(driver, rig.clone(), seed))
         });
-        assert_eq!(sim.outcome(), Some(&Outcome::Done), "seed {seed}");
+        assert_eq!(sim.outcome(), Some(&RunOutcome::Done), "seed {seed}");
     }
 }
 
@@ -36,10 +36,10 @@ fn driver_alone() {
 #[test]
 fn shards_wake_each_other() {
     for seed in 0..8 {
-        let mut world = World::new(seed);
+        let mut world = SimWorld::new(seed);
         let mut disk = DiskSpec::new(Geometry::new("disk", Sectors(8), Sectors(8)));
-        disk.service = Service::uniform(Span::exactly(Nanos(1)));
+        disk.service = ServiceTime::uniform(ServiceSpan::exactly(Nanos(1)));
         world.add_disk(disk).unwrap();
-        conformance::host(&mut Sim::new(world), 2 + seed as u32 % 5, seed);
+        conformance::host(&mut SimHost::new(world), 2 + seed as u32 % 5, seed);
     }
 }

@@ -3,10 +3,13 @@
 
 use crate::hand::Hand;
 use block::{
-    Completion, Driver, Extent, Fua, Geometry, Lba, Nanos, Op, Payload, Sectors, Shared, TargetId,
-    Token,
+    Completion, Driver, DriverOp, Extent, Fua, Geometry, Lba, Nanos, Payload, Sectors, SharedBuf,
+    TargetId, Token,
 };
-use sim::{Class, DiskSpec, Effect, Ops, Plan, Point, PowerCut, Rng, Rule, Sim, When, World};
+use sim::{
+    DiskSpec, FaultClass, FaultEffect, FaultPlan, FaultRule, OpFilter, PowerCut, RunMoment,
+    SimHost, SimRng, SimWorld, When,
+};
 use std::collections::HashMap;
 
 const SECTORS: u64 = 64;
@@ -129,7 +132,7 @@ impl Reference {
 }
 
 /// Every 16 bytes of a sector hold its number and the stamp of its write.
-fn stamped(hand: &Hand, extent: Extent, stamp: u64) -> Shared {
+fn stamped(hand: &Hand, extent: Extent, stamp: u64) -> SharedBuf {
     let mut buf = hand.buf(extent.len.bytes() as usize);
     for (at, sector) in span(extent).zip(buf.chunks_mut(512)) {
         for part in sector.chunks_mut(16) {
@@ -153,24 +156,24 @@ fn stamp_of(at: usize, bytes: &[u8]) -> Result<u64, String> {
 }
 
 struct Trial {
-    sim: Sim,
+    sim: SimHost,
     disk: TargetId,
     reference: Reference,
-    rules: Vec<Rule>,
-    rng: Rng,
+    rules: Vec<FaultRule>,
+    rng: SimRng,
     stamp: u64,
 }
 
 impl Trial {
-    fn new(seed: u64, spec: &DiskSpec, rule: Option<Rule>) -> Trial {
-        let mut world = World::new(seed);
+    fn new(seed: u64, spec: &DiskSpec, rule: Option<FaultRule>) -> Trial {
+        let mut world = SimWorld::new(seed);
         let disk = world.add_disk(spec.clone()).unwrap();
         Trial {
-            sim: Sim::new(world),
+            sim: SimHost::new(world),
             rules: rule.into_iter().collect(),
             disk,
             reference: Reference::new(),
-            rng: Rng::new(seed ^ 0xd15c),
+            rng: SimRng::new(seed ^ 0xd15c),
             stamp: 0,
         }
     }
@@ -202,18 +205,18 @@ impl Trial {
         let choice = self.rng.below(8);
         if choice == 0 {
             let pending = self.reference.flush();
-            let token = hand.start(self.disk, Op::Flush);
+            let token = hand.start(self.disk, DriverOp::Flush);
             self.reference.begin(token, pending);
         } else if !self.reference.busy(extent) {
             let (op, pending) = if choice < 3 {
                 let buf = hand.buf(extent.len.bytes() as usize);
-                (Op::Read(extent.start, buf), Pending::Read(extent))
+                (DriverOp::Read(extent.start, buf), Pending::Read(extent))
             } else {
                 self.stamp += 1;
                 let data = stamped(hand, extent, self.stamp);
                 let fua = if choice == 3 { Fua::Yes } else { Fua::No };
                 (
-                    Op::Write(extent.start, data, fua),
+                    DriverOp::Write(extent.start, data, fua),
                     Pending::Write(extent, self.stamp, fua),
                 )
             };
@@ -228,11 +231,11 @@ impl Trial {
         self.reference.after_cut(&bytes)
     }
 
-    fn cut_at(&mut self, at: Point) {
-        let plan = Plan {
+    fn cut_at(&mut self, at: RunMoment) {
+        let plan = FaultPlan {
             rules: self.rules.clone(),
             cuts: vec![PowerCut { domain: None, at }],
-            ..Plan::default()
+            ..FaultPlan::default()
         };
         self.sim.world_mut().set_plan(plan).unwrap();
     }
@@ -241,7 +244,7 @@ impl Trial {
     fn rounds(&mut self) -> Result<(), String> {
         for _ in 0..4 {
             let at = self.sim.world().now() + Nanos(self.rng.between(1, 2_000_000));
-            self.cut_at(Point::At(at));
+            self.cut_at(RunMoment::At(at));
             self.work(60)?;
             // The work may have ended before the plan struck.
             self.sim.world().control().cut_power(None);
@@ -259,10 +262,14 @@ fn disk(block: u64, volatile: bool) -> DiskSpec {
 }
 
 /// Number of `seeds` that end in a breach of the contract, and one breach.
-fn breaches(seeds: u64, spec: &DiskSpec, lie: Option<(Ops, Effect)>) -> (u64, Option<String>) {
+fn breaches(
+    seeds: u64,
+    spec: &DiskSpec,
+    lie: Option<(OpFilter, FaultEffect)>,
+) -> (u64, Option<String>) {
     let (mut count, mut first) = (0, None);
     for seed in 0..seeds {
-        let rule = |(ops, effect)| Rule {
+        let rule = |(ops, effect)| FaultRule {
             disk: TargetId(0),
             ops,
             within: None,
@@ -289,11 +296,11 @@ fn a_cut_leaves_only_what_the_contract_allows() {
 #[test]
 fn canary_a_disk_that_lies_is_found() {
     let lie = |ops, effect| breaches(100, &disk(1, true), Some((ops, effect))).0;
-    assert!(lie(Ops::Flushes, Effect::IgnoreFlush) > 50);
-    assert!(lie(Ops::Writes, Effect::Drop) > 90);
-    assert!(lie(Ops::Writes, Effect::Misdirect) > 90);
-    assert!(lie(Ops::Writes, Effect::FlipBit) > 90);
-    assert!(lie(Ops::Reads, Effect::FlipBit) > 90);
+    assert!(lie(OpFilter::Flushes, FaultEffect::IgnoreFlush) > 50);
+    assert!(lie(OpFilter::Writes, FaultEffect::Drop) > 90);
+    assert!(lie(OpFilter::Writes, FaultEffect::Misdirect) > 90);
+    assert!(lie(OpFilter::Writes, FaultEffect::FlipBit) > 90);
+    assert!(lie(OpFilter::Reads, FaultEffect::FlipBit) > 90);
 }
 
 #[test]
@@ -302,7 +309,11 @@ fn cuts_lose_tear_and_reorder_writes() {
     for seed in 0..50 {
         let mut trial = Trial::new(seed, &disk(1, true), None);
         trial.rounds().unwrap();
-        let classes = [Class::CutLost, Class::CutTorn, Class::CutReordered];
+        let classes = [
+            FaultClass::CutLost,
+            FaultClass::CutTorn,
+            FaultClass::CutReordered,
+        ];
         for (total, class) in total.iter_mut().zip(classes) {
             *total += trial.sim.world().tally().count(class);
         }
@@ -318,10 +329,10 @@ fn every_step_of_a_run_can_be_cut() {
     assert!(steps > 30, "{steps}");
     for step in 1..=steps {
         let mut trial = Trial::new(5, &disk(1, true), None);
-        trial.cut_at(Point::Step(step));
+        trial.cut_at(RunMoment::Step(step));
         trial.work(40).unwrap();
         assert_eq!(trial.sim.world().steps(), step, "the cut comes right there");
-        assert_eq!(trial.sim.world().tally().count(Class::PowerCut), 1);
+        assert_eq!(trial.sim.world().tally().count(FaultClass::PowerCut), 1);
         Hand::new(&mut trial.sim);
         trial
             .inspect()

@@ -2,8 +2,8 @@
 //! bytes changed behind their driver.
 
 use crate::hand::{Hand, one_disk};
-use block::{Driver as _, Kind, Lba, Nanos, Op};
-use sim::{Class, Effect, Ops, Plan, Rule, Sim, Survival, When};
+use block::{Driver as _, DriverOp, IoErrorKind, Lba, Nanos};
+use sim::{FaultClass, FaultEffect, FaultPlan, FaultRule, OpFilter, SimHost, Survival, When};
 
 const NOTHING_SURVIVES: Survival = Survival {
     kept: 0.0,
@@ -14,13 +14,13 @@ const NOTHING_SURVIVES: Survival = Survival {
 fn a_disk_that_forgets_says_so_in_one_flush() {
     let (mut world, disk) = one_disk(1);
     let survival = Some(NOTHING_SURVIVES);
-    let plan = Plan {
+    let plan = FaultPlan {
         survival,
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     world.set_plan(plan).unwrap();
     let control = world.control();
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let mut hand = Hand::new(&mut sim);
     hand.write(disk, 0, 1, 1).unwrap();
     hand.flush(disk).unwrap();
@@ -30,21 +30,21 @@ fn a_disk_that_forgets_says_so_in_one_flush() {
     control.forget(disk);
     assert_eq!(hand.read(disk, 0, 1).unwrap(), [1]);
     hand.write(disk, 1, 1, 3).unwrap();
-    assert_eq!(hand.flush(disk).unwrap_err().kind(), Kind::Gone);
+    assert_eq!(hand.flush(disk).unwrap_err().kind(), IoErrorKind::Gone);
     hand.flush(disk).unwrap();
     assert_eq!(hand.read(disk, 0, 2).unwrap(), [1, 3]);
-    assert_eq!(sim.world().tally().count(Class::Forgotten), 2);
-    assert_eq!(sim.world().tally().count(Class::LossReported), 1);
+    assert_eq!(sim.world().tally().count(FaultClass::Forgotten), 2);
+    assert_eq!(sim.world().tally().count(FaultClass::LossReported), 1);
 }
 
 #[test]
 fn a_flush_in_flight_does_not_cover_what_was_forgotten_meanwhile() {
     let (world, disk) = one_disk(1);
     let control = world.control();
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let mut hand = Hand::new(&mut sim);
     hand.write(disk, 0, 1, 1).unwrap();
-    let flush = hand.start(disk, Op::Flush);
+    let flush = hand.start(disk, DriverOp::Flush);
     control.forget(disk);
     assert!(hand.wait(flush).0.is_err());
     hand.flush(disk).unwrap();
@@ -53,39 +53,39 @@ fn a_flush_in_flight_does_not_cover_what_was_forgotten_meanwhile() {
 #[test]
 fn a_write_that_timed_out_lands_over_a_newer_one() {
     let (mut world, disk) = one_disk(1);
-    let rule = Rule {
+    let rule = FaultRule {
         disk,
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within: None,
         when: When::Nth(1),
-        effect: Effect::Late(Nanos::from_millis(5)),
+        effect: FaultEffect::Late(Nanos::from_millis(5)),
     };
-    let plan = Plan {
+    let plan = FaultPlan {
         rules: vec![rule],
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     world.set_plan(plan).unwrap();
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let mut hand = Hand::new(&mut sim);
     let error = hand.write(disk, 0, 1, 1).unwrap_err();
-    assert_eq!(error.kind(), Kind::Timeout);
+    assert_eq!(error.kind(), IoErrorKind::Timeout);
     hand.write(disk, 0, 2, 2).unwrap();
     assert_eq!(hand.read(disk, 0, 2).unwrap(), [2, 2]);
     hand.sleep(Nanos::from_millis(6));
     assert_eq!(hand.read(disk, 0, 2).unwrap(), [1, 2]);
     assert_eq!(sim.world().overlaps(disk), 0);
-    assert_eq!(sim.world().tally().count(Class::LateWrite), 1);
+    assert_eq!(sim.world().tally().count(FaultClass::LateWrite), 1);
 }
 
 #[test]
 fn a_disk_that_hangs_answers_nothing_until_it_is_released() {
     let (world, disk) = one_disk(1);
     let control = world.control();
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let mut hand = Hand::new(&mut sim);
-    let before = hand.start(disk, Op::Flush);
+    let before = hand.start(disk, DriverOp::Flush);
     control.hang(disk);
-    let after = hand.start(disk, Op::Flush);
+    let after = hand.start(disk, DriverOp::Flush);
     let hour = Nanos::from_secs(3600);
     assert!(hand.park(hour).is_empty());
     control.release(disk);
@@ -99,7 +99,7 @@ fn a_disk_that_hangs_answers_nothing_until_it_is_released() {
 fn what_is_behind_a_disk_can_be_looked_at_saved_and_put_back() {
     let (world, disk) = one_disk(1);
     let medium = world.medium(disk).unwrap();
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let mut hand = Hand::new(&mut sim);
     hand.write(disk, 0, 1, 1).unwrap();
     let first = |durable: bool| {
@@ -124,10 +124,10 @@ fn what_is_behind_a_disk_can_be_looked_at_saved_and_put_back() {
 fn while_the_process_is_paused_the_clock_runs_and_threads_do_not() {
     let (world, disk) = one_disk(1);
     let control = world.control();
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let mut hand = Hand::new(&mut sim);
     let pause = Nanos::from_secs(40);
-    let flushes: Vec<_> = (0..64).map(|_| hand.start(disk, Op::Flush)).collect();
+    let flushes: Vec<_> = (0..64).map(|_| hand.start(disk, DriverOp::Flush)).collect();
     control.pause(pause);
     hand.sleep(Nanos(1));
     assert_eq!(hand.driver.now(), pause, "it was paused for that long");
@@ -137,5 +137,5 @@ fn while_the_process_is_paused_the_clock_runs_and_threads_do_not() {
         let ended = hand.park(pause + Nanos::from_secs(1));
         assert!(!ended.is_empty(), "the others end soon after");
     }
-    assert_eq!(sim.world().tally().count(Class::Paused), 1);
+    assert_eq!(sim.world().tally().count(FaultClass::Paused), 1);
 }

@@ -1,34 +1,35 @@
 //! An impossible plan is one clear error, and changes nothing.
 
 use crate::hand::{Hand, one_disk};
-use block::{Address, Extent, Geometry, IoResult, Kind, Lba, Nanos, Sectors, TargetId};
+use block::{Address, Extent, Geometry, IoErrorKind, IoResult, Lba, Nanos, Sectors, TargetId};
 use sim::{
-    Direction, DiskSpec, Domain, Effect, Keep, LinkSpec, Ops, Outage, Plan, Point, PowerCut, Rule,
-    Service, Sim, Span, StreamEffect, StreamRule, Survival, When, World,
+    Direction, DiskSpec, Domain, FaultEffect, FaultPlan, FaultRule, Keep, LinkSpec, OpFilter,
+    Outage, PowerCut, RunMoment, ServiceSpan, ServiceTime, SimHost, SimWorld, StreamEffect,
+    StreamRule, Survival, When,
 };
 
 #[track_caller]
 fn refused(result: IoResult, parts: &[&str]) {
     let error = result.expect_err("impossible");
-    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(error.kind(), IoErrorKind::Invalid);
     let text = error.to_string();
     assert!(parts.iter().all(|p| text.contains(p)), "{text}");
 }
 
-fn rule(disk: TargetId) -> Rule {
-    Rule {
+fn rule(disk: TargetId) -> FaultRule {
+    FaultRule {
         disk,
-        ops: Ops::All,
+        ops: OpFilter::All,
         within: None,
         when: When::Always,
-        effect: Effect::Drop,
+        effect: FaultEffect::Drop,
     }
 }
 
-fn rules(rule: Rule) -> Plan {
-    Plan {
+fn rules(rule: FaultRule) -> FaultPlan {
+    FaultPlan {
         rules: vec![rule],
-        ..Plan::default()
+        ..FaultPlan::default()
     }
 }
 
@@ -39,27 +40,30 @@ fn impossible_rules() {
     for (p, text) in [(1.5, "1.5"), (-0.1, "-0.1"), (f64::NAN, "NaN")] {
         let when = When::Chance(p);
         refused(
-            world.set_plan(rules(Rule { when, ..base })),
+            world.set_plan(rules(FaultRule { when, ..base })),
             &[text, "from 0 to 1"],
         );
     }
     let when = When::Nth(0);
-    refused(world.set_plan(rules(Rule { when, ..base })), &["from 1"]);
+    refused(
+        world.set_plan(rules(FaultRule { when, ..base })),
+        &["from 1"],
+    );
     let disk = TargetId(9);
     refused(
-        world.set_plan(rules(Rule { disk, ..base })),
+        world.set_plan(rules(FaultRule { disk, ..base })),
         &["target 9", "add_disk"],
     );
     let within = Some(Extent::new(Lba(2040), Sectors(9)));
-    let past = world.set_plan(rules(Rule { within, ..base }));
+    let past = world.set_plan(rules(FaultRule { within, ..base }));
     refused(past, &["disk", "past the end", "2040+9", "move"]);
     for (ops, effect, text) in [
-        (Ops::Reads, Effect::Drop, "do not write"),
-        (Ops::Flushes, Effect::FlipBit, "move no bytes"),
-        (Ops::Writes, Effect::IgnoreFlush, "do not flush"),
+        (OpFilter::Reads, FaultEffect::Drop, "do not write"),
+        (OpFilter::Flushes, FaultEffect::FlipBit, "move no bytes"),
+        (OpFilter::Writes, FaultEffect::IgnoreFlush, "do not flush"),
     ] {
         refused(
-            world.set_plan(rules(Rule {
+            world.set_plan(rules(FaultRule {
                 ops,
                 effect,
                 ..base
@@ -71,25 +75,25 @@ fn impossible_rules() {
 
 #[test]
 fn faults_of_contents_need_contents() {
-    let mut world = World::new(1);
+    let mut world = SimWorld::new(1);
     let mut spec = DiskSpec::new(Geometry::new("hollow", Sectors(64), Sectors(8)));
     spec.keep = Keep::Nothing;
     let hollow = world.add_disk(spec).unwrap();
     let tiny = DiskSpec::new(Geometry::new("tiny", Sectors(8), Sectors(8)));
     let tiny = world.add_disk(tiny).unwrap();
-    let flip = Rule {
-        effect: Effect::FlipBit,
+    let flip = FaultRule {
+        effect: FaultEffect::FlipBit,
         ..rule(hollow)
     };
     refused(world.set_plan(rules(flip)), &["hollow", "keeps none"]);
-    let astray = Rule {
-        effect: Effect::Misdirect,
+    let astray = FaultRule {
+        effect: FaultEffect::Misdirect,
         ..rule(tiny)
     };
     refused(world.set_plan(rules(astray)), &["tiny", "one block"]);
-    let off_the_blocks = Plan {
+    let off_the_blocks = FaultPlan {
         latent: vec![(tiny, Extent::new(Lba(1), Sectors(1)))],
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     refused(world.set_plan(off_the_blocks), &["tiny", "logical blocks"]);
 }
@@ -97,34 +101,34 @@ fn faults_of_contents_need_contents() {
 #[test]
 fn impossible_times() {
     let (world, disk) = one_disk(1);
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     Hand::new(&mut sim).sleep(Nanos::from_secs(5));
     let mut world = sim.world_mut();
-    let cut = |domain, at| Plan {
+    let cut = |domain, at| FaultPlan {
         cuts: vec![PowerCut { domain, at }],
-        ..Plan::default()
+        ..FaultPlan::default()
     };
-    let past = Point::At(Nanos::from_secs(4));
+    let past = RunMoment::At(Nanos::from_secs(4));
     refused(
         world.set_plan(cut(None, past)),
         &["power cut", "4.000s", "5.000s", "later"],
     );
     refused(
-        world.set_plan(cut(None, Point::Step(0))),
+        world.set_plan(cut(None, RunMoment::Step(0))),
         &["0 steps", "later"],
     );
-    let later = Point::At(Nanos::from_secs(6));
+    let later = RunMoment::At(Nanos::from_secs(6));
     refused(
         world.set_plan(cut(Some(Domain(3)), later)),
         &["domain 3", "place"],
     );
-    let backwards = Plan {
+    let backwards = FaultPlan {
         outages: vec![Outage {
             disk,
             gone: later,
             back: Some(later),
         }],
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     refused(world.set_plan(backwards), &["disk", "before it is gone"]);
     let survival = Some(Survival {
@@ -132,20 +136,20 @@ fn impossible_times() {
         torn: 0.7,
     });
     refused(
-        world.set_plan(Plan {
+        world.set_plan(FaultPlan {
             survival,
-            ..Plan::default()
+            ..FaultPlan::default()
         }),
         &["1.4"],
     );
-    let stall = Plan {
+    let stall = FaultPlan {
         streams: vec![StreamRule {
             connection: None,
             direction: Direction::ToListener,
             byte: 0,
             effect: StreamEffect::Stall(Some(Nanos::ZERO)),
         }],
-        ..Plan::default()
+        ..FaultPlan::default()
     };
     refused(world.set_plan(stall), &["stalls for no time"]);
 }
@@ -153,24 +157,24 @@ fn impossible_times() {
 #[test]
 fn a_refused_plan_leaves_the_one_before_it() {
     let (mut world, disk) = one_disk(1);
-    let fail = Rule {
-        effect: Effect::Fail(Kind::Media),
+    let fail = FaultRule {
+        effect: FaultEffect::Fail(IoErrorKind::Media),
         ..rule(disk)
     };
     world.set_plan(rules(fail)).unwrap();
     let mut bad = rules(rule(disk));
     bad.rules.push(rule(TargetId(9)));
     refused(world.set_plan(bad), &["target 9"]);
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let mut hand = Hand::new(&mut sim);
     assert!(hand.read(disk, 0, 1).is_err());
 }
 
 #[test]
 fn impossible_disks_and_links() {
-    let mut world = World::new(1);
+    let mut world = SimWorld::new(1);
     let mut spec = crate::hand::small_disk("odd");
-    spec.service = Service::uniform(Span {
+    spec.service = ServiceTime::uniform(ServiceSpan {
         min: Nanos(2),
         max: Nanos(1),
     });

@@ -1,9 +1,9 @@
 //! Ports of the simulated world: the contract, and the requests left by a dead server.
 
-use block::conformance::{self, Asker};
-use block::{Extent, Fua, Kind, Lba, Nanos, Port, Request, Sectors, Tag, TargetId};
+use block::conformance::{self, PortClients};
+use block::{Extent, Fua, IoErrorKind, Lba, Nanos, Port, Request, Sectors, Tag, TargetId};
 use shard::{Local, run_alone};
-use sim::{Asked, Client, PortSpec, Sim, SimDriver, Span, World};
+use sim::{PortClient, PortRequest, PortSpec, ServiceSpan, SimDriver, SimHost, SimWorld};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -15,8 +15,8 @@ use std::task::{Poll, Waker};
 #[derive(Default)]
 struct Questions {
     next: u64,
-    asked: VecDeque<Asked>,
-    answers: BTreeMap<u64, (Result<(), Kind>, Vec<u8>)>,
+    asked: VecDeque<PortRequest>,
+    answers: BTreeMap<u64, (Result<(), IoErrorKind>, Vec<u8>)>,
     waiting: BTreeMap<u64, Waker>,
 }
 
@@ -24,12 +24,12 @@ struct Questions {
 #[derive(Clone, Default)]
 struct Desk(Arc<Mutex<Questions>>);
 
-impl Client for Desk {
-    fn ask(&mut self, _now: Nanos) -> Option<Asked> {
+impl PortClient for Desk {
+    fn ask(&mut self, _now: Nanos) -> Option<PortRequest> {
         self.0.lock().unwrap().asked.pop_front()
     }
 
-    fn answered(&mut self, id: u64, result: Result<(), Kind>, data: Vec<u8>) {
+    fn answered(&mut self, id: u64, result: Result<(), IoErrorKind>, data: Vec<u8>) {
         let mut questions = self.0.lock().unwrap();
         let old = questions.answers.insert(id, (result, data));
         assert!(old.is_none(), "{id} is answered twice");
@@ -44,7 +44,7 @@ impl Desk {
         let mut questions = self.0.lock().unwrap();
         questions.next += 1;
         let id = questions.next;
-        questions.asked.push_back(Asked { id, request, data });
+        questions.asked.push_back(PortRequest { id, request, data });
         id
     }
 
@@ -53,7 +53,7 @@ impl Desk {
     }
 }
 
-impl Asker for Desk {
+impl PortClients for Desk {
     async fn ask(&self, request: Request, data: Vec<u8>) -> Option<Vec<u8>> {
         let id = self.put(request, data);
         poll_fn(|cx| {
@@ -68,10 +68,10 @@ impl Asker for Desk {
     }
 }
 
-fn world(seed: u64, tags: u16) -> (World, TargetId, Desk) {
+fn world(seed: u64, tags: u16) -> (SimWorld, TargetId, Desk) {
     let desk = Desk::default();
-    let mut world = World::new(seed);
-    let latency = Span {
+    let mut world = SimWorld::new(seed);
+    let latency = ServiceSpan {
         min: Nanos::from_micros(1),
         max: Nanos::from_micros(50),
     };
@@ -89,7 +89,7 @@ fn world(seed: u64, tags: u16) -> (World, TargetId, Desk) {
 fn it_conforms() {
     for seed in 0..16 {
         let (world, target, desk) = world(seed, 1 + (seed % 20) as u16);
-        let ended = run_alone(&mut Sim::new(world), move |local| async move {
+        let ended = run_alone(&mut SimHost::new(world), move |local| async move {
             let port = Rc::new(local.port(target).unwrap());
             conformance::port(port, &desk, &local.env(), seed).await;
         });
@@ -107,7 +107,7 @@ fn the_same_seed_gives_requests_out_in_the_same_order() {
                 Vec::new(),
             );
         }
-        let mut sim = Sim::new(world);
+        let mut sim = SimHost::new(world);
         let order = run_alone(&mut sim, move |local| async move {
             let given = Rc::new(RefCell::new(Vec::new()));
             serve(&local, target, given.clone());
@@ -150,7 +150,7 @@ fn what_a_dead_server_held_is_given_to_the_next() {
                 _ => desk.put(Request::Zero(extent(n)), Vec::new()),
             };
         }
-        let mut sim = Sim::new(world);
+        let mut sim = SimHost::new(world);
         // The server takes some requests, answers some, and ends.
         run_alone(&mut sim, move |local| async move {
             let port = Rc::new(local.port(target).unwrap());

@@ -1,15 +1,18 @@
 //! Links, and streams that are cut, stalled and split.
 
 use crate::hand::Hand;
-use block::{Address, Driver, IoResult, Kind, Nanos, Op, TargetId};
-use sim::{Class, Direction, LinkSpec, Plan, Sim, Span, StreamEffect, StreamRule, World};
+use block::{Address, Driver, DriverOp, IoErrorKind, IoResult, Nanos, TargetId};
+use sim::{
+    Direction, FaultClass, FaultPlan, LinkSpec, ServiceSpan, SimHost, SimWorld, StreamEffect,
+    StreamRule,
+};
 
 const LATENCY: Nanos = Nanos::from_micros(100);
 
 /// One byte a microsecond.
 fn slow_link() -> LinkSpec {
     LinkSpec {
-        latency: Span::exactly(LATENCY),
+        latency: ServiceSpan::exactly(LATENCY),
         bytes_per_sec: 1_000_000,
         buffer_bytes: 4096,
         split: 0.0,
@@ -17,22 +20,22 @@ fn slow_link() -> LinkSpec {
 }
 
 struct Pair {
-    sim: Sim,
+    sim: SimHost,
     hand: Hand,
     client: TargetId,
     server: TargetId,
 }
 
 fn connect(hand: &mut Hand, listener: TargetId, address: Address) -> (TargetId, TargetId) {
-    let accept = hand.start(listener, Op::Accept);
-    let (connected, _) = hand.run(TargetId::NONE, Op::Connect(address));
+    let accept = hand.start(listener, DriverOp::Accept);
+    let (connected, _) = hand.run(TargetId::NONE, DriverOp::Connect(address));
     let accepted = hand.wait(accept).0;
     let target = |id: IoResult<u64>| TargetId(id.unwrap() as u32);
     (target(connected), target(accepted))
 }
 
 fn pair(seed: u64, link: LinkSpec, fault: Option<(u64, StreamEffect)>) -> Pair {
-    let mut world = World::new(seed);
+    let mut world = SimWorld::new(seed);
     let address = Address::Unix("/pair".into());
     let listener = world.listen(address.clone(), link).unwrap();
     let rule = |(byte, effect)| StreamRule {
@@ -42,12 +45,12 @@ fn pair(seed: u64, link: LinkSpec, fault: Option<(u64, StreamEffect)>) -> Pair {
         effect,
     };
     world
-        .set_plan(Plan {
+        .set_plan(FaultPlan {
             streams: fault.map(rule).into_iter().collect(),
-            ..Plan::default()
+            ..FaultPlan::default()
         })
         .unwrap();
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let mut hand = Hand::new(&mut sim);
     let (client, server) = connect(&mut hand, listener, address);
     Pair {
@@ -61,7 +64,7 @@ fn pair(seed: u64, link: LinkSpec, fault: Option<(u64, StreamEffect)>) -> Pair {
 impl Pair {
     /// Receives all bytes until the end; returns them, and the error that ends the stream, if there
     /// is one.
-    fn drain(&mut self) -> (Vec<u8>, Option<Kind>) {
+    fn drain(&mut self) -> (Vec<u8>, Option<IoErrorKind>) {
         let mut all = Vec::new();
         loop {
             match self.hand.recv(self.server, 1000) {
@@ -94,7 +97,7 @@ fn a_send_waits_while_the_buffer_is_full() {
     let mut p = pair(1, slow_link(), None);
     let mut buf = p.hand.buf(10_000);
     buf.copy_from_slice(&numbered(10_000));
-    let send = p.hand.start(p.client, Op::Send(vec![buf.share()]));
+    let send = p.hand.start(p.client, DriverOp::Send(vec![buf.share()]));
     p.hand.sleep(Nanos::from_secs(1));
     let mut all = p.hand.recv(p.server, 4000).unwrap();
     assert_eq!(all.len(), 4000);
@@ -114,13 +117,13 @@ fn a_cut_at_any_byte_lets_pass_what_came_before() {
         let mut p = pair(1, LinkSpec::local(), Some((byte, StreamEffect::Cut)));
         let sent = p.hand.send(p.client, &numbered(2000));
         let (got, end) = p.drain();
-        assert_eq!(sent.unwrap_err().kind(), Kind::Stream, "byte {byte}");
+        assert_eq!(sent.unwrap_err().kind(), IoErrorKind::Stream, "byte {byte}");
         assert_eq!(got, numbered(byte as usize), "byte {byte}");
-        assert_eq!(end, Some(Kind::Stream), "byte {byte}");
+        assert_eq!(end, Some(IoErrorKind::Stream), "byte {byte}");
         let back = p.hand.recv(p.client, 10);
-        assert_eq!(back.unwrap_err().kind(), Kind::Stream);
+        assert_eq!(back.unwrap_err().kind(), IoErrorKind::Stream);
         let tally = p.sim.world().tally().clone();
-        assert_eq!(tally.count(Class::StreamCut), 1);
+        assert_eq!(tally.count(FaultClass::StreamCut), 1);
         assert_eq!(tally.landed()[0].place, byte);
     }
 }
@@ -133,7 +136,7 @@ fn a_stall_ends_by_time_or_by_release() {
         let mut p = pair(1, LinkSpec::local(), Some((600, stall)));
         let mut buf = p.hand.buf(1000);
         buf.copy_from_slice(&numbered(1000));
-        let send = p.hand.start(p.client, Op::Send(vec![buf.share()]));
+        let send = p.hand.start(p.client, DriverOp::Send(vec![buf.share()]));
         let mut got = Vec::new();
         while got.len() < 600 {
             got.extend(p.hand.recv(p.server, 1000).unwrap());
@@ -149,7 +152,7 @@ fn a_stall_ends_by_time_or_by_release() {
             got.extend(p.hand.recv(p.server, 1000).unwrap());
         }
         assert_eq!(got, numbered(1000));
-        assert_eq!(p.sim.world().tally().count(Class::StreamStalled), 1);
+        assert_eq!(p.sim.world().tally().count(FaultClass::StreamStalled), 1);
     }
 }
 
@@ -170,7 +173,7 @@ fn no_receive_spans_a_split() {
     p.hand.sleep(Nanos::from_secs(1));
     assert_eq!(p.hand.recv(p.server, 1000).unwrap(), numbered(300));
     assert_eq!(p.hand.recv(p.server, 1000).unwrap(), numbered(1000)[300..]);
-    assert_eq!(p.sim.world().tally().count(Class::StreamSplit), 1);
+    assert_eq!(p.sim.world().tally().count(FaultClass::StreamSplit), 1);
 }
 
 #[test]
@@ -211,9 +214,9 @@ fn streams_end_with_their_boot_and_by_hand() {
 fn a_second_operation_of_one_sort_is_refused() {
     let mut p = pair(1, LinkSpec::local(), None);
     let buf = p.hand.buf(10);
-    let first = p.hand.start(p.server, Op::Recv(buf));
+    let first = p.hand.start(p.server, DriverOp::Recv(buf));
     let second = p.hand.recv(p.server, 10).unwrap_err();
-    assert_eq!(second.kind(), Kind::Invalid);
+    assert_eq!(second.kind(), IoErrorKind::Invalid);
     p.hand.send(p.client, &[5]).unwrap();
     assert_eq!(p.hand.wait(first).0.unwrap(), 1);
 }

@@ -2,14 +2,14 @@
 
 use super::paths::{Import, body, imports, named};
 use crate::reach::{homes, modules, root};
-use crate::source::{Source, words};
+use crate::source::{RustSource, words};
 use crate::tree::{Tree, in_crate};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Names followed before a path is given up: imports may go round in circles too.
 const STEPS_MAX: usize = 64;
 
-struct Module<'a> {
+struct GraphModule<'a> {
     file: &'a str,
     /// The code without imports.
     body: String,
@@ -20,7 +20,7 @@ struct Module<'a> {
 
 /// The modules of every crate, and the needs of each.
 pub(super) struct Graph<'a> {
-    modules: Vec<Module<'a>>,
+    modules: Vec<GraphModule<'a>>,
     needs: Vec<BTreeSet<usize>>,
 }
 
@@ -43,9 +43,9 @@ impl<'a> Graph<'a> {
 
     fn add(&mut self, tree: &'a Tree, file: &'a str, parent: Option<usize>) -> usize {
         let text = tree.text(file).unwrap_or_default();
-        let code = Source::parse(text).shipped();
+        let code = RustSource::parse(text).shipped();
         let at = self.modules.len();
-        self.modules.push(Module {
+        self.modules.push(GraphModule {
             file,
             imports: imports(&code),
             body: body(&code),

@@ -4,18 +4,18 @@ use block::Nanos;
 use proptest::prelude::*;
 use std::io::Cursor;
 use std::path::Path;
-use trace::{Format, Op, Reader, Record, Strictness};
+use trace::{Format, RecordOp, Strictness, TraceReader, TraceRecord};
 
-fn read(bytes: Vec<u8>, format: Option<Format>, strictness: Strictness) -> Reader {
+fn read(bytes: Vec<u8>, format: Option<Format>, strictness: Strictness) -> TraceReader {
     trace_formats::read(Path::new("t"), Cursor::new(bytes), format, strictness).expect("opens")
 }
 
-fn all(bytes: Vec<u8>, format: Format) -> Result<Vec<Record>, trace::Error> {
+fn all(bytes: Vec<u8>, format: Format) -> Result<Vec<TraceRecord>, trace::Error> {
     let reader = read(bytes, Some(format), Strictness::Strict);
     reader.with_flushes().collect()
 }
 
-fn written(records: &[Record], format: Format) -> Vec<u8> {
+fn written(records: &[TraceRecord], format: Format) -> Vec<u8> {
     let mut writer = trace_formats::write(Path::new("t"), Vec::new(), format).expect("starts");
     for record in records {
         writer.write(record).expect("writes");
@@ -23,7 +23,7 @@ fn written(records: &[Record], format: Format) -> Vec<u8> {
     writer.finish().expect("finishes")
 }
 
-fn records() -> impl Strategy<Value = Vec<Record>> {
+fn records() -> impl Strategy<Value = Vec<TraceRecord>> {
     let one = (
         0u64..1 << 30,
         any::<bool>(),
@@ -39,11 +39,15 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
                 time += us;
                 let time = Nanos::from_micros(time);
                 if kind == 0 {
-                    return Record::flush(time, volume);
+                    return TraceRecord::flush(time, volume);
                 }
-                Record {
+                TraceRecord {
                     time,
-                    op: if write { Op::Write } else { Op::Read },
+                    op: if write {
+                        RecordOp::Write
+                    } else {
+                        RecordOp::Read
+                    },
                     offset_bytes,
                     len_bytes,
                     volume,
@@ -180,13 +184,13 @@ fn bad_input_is_one_error_with_its_place_or_a_counted_skip() {
 #[test]
 fn flushes_are_for_those_who_ask_for_them() {
     let records = [
-        Record {
-            op: Op::Write,
+        TraceRecord {
+            op: RecordOp::Write,
             len_bytes: 512,
             forced: true,
-            ..Record::default()
+            ..TraceRecord::default()
         },
-        Record::flush(Nanos(1000), 3),
+        TraceRecord::flush(Nanos(1000), 3),
     ];
     for format in [Format::Csv, Format::Binary, Format::Parquet] {
         let bytes = written(&records, format);
@@ -216,11 +220,11 @@ fn an_unknown_format_asks_for_its_name() {
 
 #[test]
 fn oracle_general_round_trips_by_blocks() {
-    let record = Record {
+    let record = TraceRecord {
         time: Nanos::from_secs_f64(3.0),
         offset_bytes: 4096,
         len_bytes: 8192,
-        ..Record::default()
+        ..TraceRecord::default()
     };
     let back = all(
         written(&[record], Format::OracleGeneral),

@@ -2,19 +2,19 @@
 //! storage workloads in large-scale production", IISWC 2020):
 //! `device_id,opcode,offset,length,timestamp` in bytes and microseconds.
 
-use super::{Line, fields, length, number, op};
-use crate::Record;
+use super::{TextLine, fields, length, number, op};
+use crate::TraceRecord;
 use block::Nanos;
 
 pub(crate) const HEADER_START: &str = "device_id,";
 
-pub(crate) fn parse(line: &str) -> Result<Line, String> {
+pub(crate) fn parse(line: &str) -> Result<TextLine, String> {
     if line.starts_with(HEADER_START) {
-        return Ok(Line::Other);
+        return Ok(TextLine::Other);
     }
     let [device, opcode, offset, len, time] = fields(line)?;
     let time_us: u64 = number(time, "timestamp")?;
-    Ok(Line::Record(Record {
+    Ok(TextLine::Record(TraceRecord {
         time: Nanos::from_micros(time_us),
         op: op(opcode)?,
         offset_bytes: number(offset, "offset")?,
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn parses_a_published_line() {
-        let Ok(Line::Record(record)) = parse("419,W,8792731648,16384,1577808144360767") else {
+        let Ok(TextLine::Record(record)) = parse("419,W,8792731648,16384,1577808144360767") else {
             panic!("not parsed");
         };
         assert_eq!((record.volume, record.len_bytes), (419, 16_384));

@@ -11,7 +11,7 @@
 //! About six bytes a request before compression. A flush has the end of the record before it as its
 //! offset, so that its third number is zero.
 
-use crate::{Op, Record};
+use crate::{RecordOp, TraceRecord};
 use block::Nanos;
 use std::io::{self, Read};
 
@@ -23,14 +23,14 @@ const FORCED: u64 = 1 << 33;
 
 /// The base of the differences in a record.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Last {
+pub(crate) struct LastRecord {
     time: u64,
     end: u64,
     volume: u32,
 }
 
-impl Last {
-    fn set(&mut self, record: &Record) {
+impl LastRecord {
+    fn set(&mut self, record: &TraceRecord) {
         self.time = record.time.0;
         self.volume = record.volume;
         if record.is_flush() {
@@ -43,8 +43,8 @@ impl Last {
 }
 
 /// Appends `record` to `out`.
-pub(crate) fn encode(last: &mut Last, record: &Record, out: &mut Vec<u8>) {
-    let write = u64::from(record.op == Op::Write);
+pub(crate) fn encode(last: &mut LastRecord, record: &TraceRecord, out: &mut Vec<u8>) {
+    let write = u64::from(record.op == RecordOp::Write);
     let forced = if record.forced { FORCED } else { 0 };
     let seek = match record.is_flush() {
         true => 0,
@@ -58,7 +58,10 @@ pub(crate) fn encode(last: &mut Last, record: &Record, out: &mut Vec<u8>) {
 }
 
 /// The next record; `None` at a clean end.
-pub(crate) fn decode(last: &mut Last, from: &mut impl Read) -> io::Result<Option<Record>> {
+pub(crate) fn decode(
+    last: &mut LastRecord,
+    from: &mut impl Read,
+) -> io::Result<Option<TraceRecord>> {
     let Some(ticks) = get(from, true)? else {
         return Ok(None);
     };
@@ -66,9 +69,13 @@ pub(crate) fn decode(last: &mut Last, from: &mut impl Read) -> io::Result<Option
     let (shape, zigzag, volume) = (more()?, more()?, more()?);
     let bad = |what| io::Error::new(io::ErrorKind::InvalidData, what);
     let seek = (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64);
-    let mut record = Record {
+    let mut record = TraceRecord {
         time: Nanos(last.time.wrapping_add(ticks)),
-        op: if shape & 1 == 1 { Op::Write } else { Op::Read },
+        op: if shape & 1 == 1 {
+            RecordOp::Write
+        } else {
+            RecordOp::Read
+        },
         offset_bytes: last.end.wrapping_add(seek as u64),
         len_bytes: u32::try_from((shape & !FORCED) >> 1)
             .map_err(|_| bad("a length beyond 32 bits"))?,
@@ -124,23 +131,23 @@ mod tests {
     #[test]
     fn the_bytes_are_those_of_the_definition() {
         let records = [
-            Record {
+            TraceRecord {
                 time: Nanos(1000),
-                op: Op::Write,
+                op: RecordOp::Write,
                 offset_bytes: 8192,
                 len_bytes: 4096,
-                ..Record::default()
+                ..TraceRecord::default()
             },
-            Record {
+            TraceRecord {
                 time: Nanos(1005),
-                op: Op::Read,
+                op: RecordOp::Read,
                 offset_bytes: 12_288,
                 len_bytes: 4096,
-                ..Record::default()
+                ..TraceRecord::default()
             },
-            Record::flush(Nanos(1005), 0),
+            TraceRecord::flush(Nanos(1005), 0),
         ];
-        let (mut last, mut bytes) = (Last::default(), Vec::new());
+        let (mut last, mut bytes) = (LastRecord::default(), Vec::new());
         for record in &records {
             encode(&mut last, record, &mut bytes);
         }
@@ -148,7 +155,7 @@ mod tests {
         let read = [0x05, 0x80, 0x40, 0x00, 0x00];
         let flush = [0x00, 0x81, 0x80, 0x80, 0x80, 0x20, 0x00, 0x00];
         assert_eq!(bytes, [&write[..], &read, &flush].concat());
-        let (mut last, mut bytes) = (Last::default(), &bytes[..]);
+        let (mut last, mut bytes) = (LastRecord::default(), &bytes[..]);
         for record in records {
             assert_eq!(decode(&mut last, &mut bytes).unwrap(), Some(record));
         }

@@ -5,13 +5,13 @@
 //! the data or after. Other events, discards and the closing summary are passed
 //! over.
 
-use super::{Line, LineParser, length, lines, seconds, sectors};
-use crate::{Op, Record};
+use super::{LineParser, TextLine, length, lines, seconds, sectors};
+use crate::{RecordOp, TraceRecord};
 use block::Nanos;
 
 /// Kinds of event that can stand for a request, the best first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Action {
+pub(crate) enum BlkparseAction {
     Queue,
     Issue,
     Complete,
@@ -19,8 +19,8 @@ pub(crate) enum Action {
 
 /// An event of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Event {
-    pub(crate) action: Action,
+pub(crate) struct BlkparseEvent {
+    pub(crate) action: BlkparseAction,
     pub(crate) time: Nanos,
     /// Linux's number of the device: the major number times 2^20, plus the minor.
     pub(crate) device: u32,
@@ -32,59 +32,65 @@ pub(crate) struct Event {
     pub(crate) place: Option<(u64, u32)>,
 }
 
-impl Event {
+impl BlkparseEvent {
     /// The request; `None` of a kind that is passed over.
-    pub(crate) fn request(&self) -> Option<Record> {
+    pub(crate) fn request(&self) -> Option<TraceRecord> {
         match self.place {
-            Some((offset_bytes, len_bytes)) if self.reads != self.writes => Some(Record {
+            Some((offset_bytes, len_bytes)) if self.reads != self.writes => Some(TraceRecord {
                 time: self.time,
-                op: if self.writes { Op::Write } else { Op::Read },
+                op: if self.writes {
+                    RecordOp::Write
+                } else {
+                    RecordOp::Read
+                },
                 offset_bytes,
                 len_bytes,
                 volume: self.device,
                 forced: self.forced && self.writes,
             }),
-            _ => self.forced.then(|| Record::flush(self.time, self.device)),
+            _ => self
+                .forced
+                .then(|| TraceRecord::flush(self.time, self.device)),
         }
     }
 }
 
 /// The kind of events by which to know the requests of a capture that begins with `events`.
-pub(crate) fn wanted(events: impl Iterator<Item = Event>) -> Action {
+pub(crate) fn wanted(events: impl Iterator<Item = BlkparseEvent>) -> BlkparseAction {
     let requests = events.filter(|event| event.request().is_some());
     let best = requests.min_by_key(|event| event.action as u8);
-    best.map_or(Action::Queue, |event| event.action)
+    best.map_or(BlkparseAction::Queue, |event| event.action)
 }
 
 /// The parser for the events that a capture has, by its first bytes.
 pub(crate) fn parser(start: &[u8]) -> LineParser {
     match wanted(lines(start).filter_map(|line| event(line).ok().flatten())) {
-        Action::Queue => parse_queued,
-        Action::Issue => parse_issued,
-        Action::Complete => parse_completed,
+        BlkparseAction::Queue => parse_queued,
+        BlkparseAction::Issue => parse_issued,
+        BlkparseAction::Complete => parse_completed,
     }
 }
 
-fn parse_queued(line: &str) -> Result<Line, String> {
-    parse(line, Action::Queue)
+fn parse_queued(line: &str) -> Result<TextLine, String> {
+    parse(line, BlkparseAction::Queue)
 }
 
-fn parse_issued(line: &str) -> Result<Line, String> {
-    parse(line, Action::Issue)
+fn parse_issued(line: &str) -> Result<TextLine, String> {
+    parse(line, BlkparseAction::Issue)
 }
 
-fn parse_completed(line: &str) -> Result<Line, String> {
-    parse(line, Action::Complete)
+fn parse_completed(line: &str) -> Result<TextLine, String> {
+    parse(line, BlkparseAction::Complete)
 }
 
-fn parse(line: &str, wanted: Action) -> Result<Line, String> {
+fn parse(line: &str, wanted: BlkparseAction) -> Result<TextLine, String> {
     let event = event(line)?.filter(|event| event.action == wanted);
     let request = event.and_then(|event| event.request());
-    Ok(request.map_or(Line::Other, Line::Record))
+    Ok(request.map_or(TextLine::Other, TextLine::Record))
 }
 
 /// The event of a line; `None` of one of no interest, or of none.
-fn event(line: &str) -> Result<Option<Event>, String> {
+fn event(line: &str) -> Result<Option<BlkparseEvent>, String> {
     let mut words = line.split_ascii_whitespace();
     let Some((major, minor)) = words.next().and_then(|device| device.split_once(',')) else {
         return Ok(None);
@@ -97,9 +103,9 @@ fn event(line: &str) -> Result<Option<Event>, String> {
     let time = seconds(next("time")?, "time")?;
     let (_pid, action, rwbs) = (next("pid")?, next("action")?, next("RWBS")?);
     let action = match action {
-        "Q" => Action::Queue,
-        "D" => Action::Issue,
-        "C" => Action::Complete,
+        "Q" => BlkparseAction::Queue,
+        "D" => BlkparseAction::Issue,
+        "C" => BlkparseAction::Complete,
         _ => return Ok(None),
     };
     if rwbs.contains('D') {
@@ -111,7 +117,7 @@ fn event(line: &str) -> Result<Option<Event>, String> {
         }
         _ => None,
     };
-    Ok(Some(Event {
+    Ok(Some(BlkparseEvent {
         action,
         time,
         device: major << 20 | minor,
@@ -130,7 +136,7 @@ mod tests {
     #[test]
     fn takes_queued_reads_and_writes() {
         let line = "  8,0    3        1     0.000000001   697  Q   W 223490 + 8 [kjournald]";
-        let Ok(Line::Record(record)) = parse_queued(line) else {
+        let Ok(TextLine::Record(record)) = parse_queued(line) else {
             panic!("not parsed");
         };
         assert_eq!(
@@ -145,7 +151,7 @@ mod tests {
             "  8,0    3       11     0.009507758     0  Q   D 223518 + 8 [swapper]",
         ];
         for line in others {
-            assert_eq!(parse_queued(line), Ok(Line::Other), "{line}");
+            assert_eq!(parse_queued(line), Ok(TextLine::Other), "{line}");
         }
         assert!(parse_queued("8,0 3 1 0.0 697 Q W x + 8 [a]").is_err());
     }
@@ -161,7 +167,8 @@ mod tests {
             assert_eq!(Format::sniff(text.as_bytes()), [Format::Blkparse], "{text}");
             let taken = lines(text.as_bytes()).filter_map(|line| {
                 let parsed = parser(text.as_bytes())(line);
-                matches!(parsed, Ok(Line::Record(_))).then(|| line.contains(&format!(" {wanted} ")))
+                matches!(parsed, Ok(TextLine::Record(_)))
+                    .then(|| line.contains(&format!(" {wanted} ")))
             });
             assert_eq!(taken.collect::<Vec<_>>(), [true], "{text}");
         }
@@ -171,14 +178,17 @@ mod tests {
     #[test]
     fn takes_flushes_and_forced_writes() {
         let record = |line: &str| match parse_queued(line) {
-            Ok(Line::Record(record)) => record,
+            Ok(TextLine::Record(record)) => record,
             other => panic!("{line}: {other:?}"),
         };
-        let flush = Record::flush(crate::Record::default().time, 8 << 20);
+        let flush = TraceRecord::flush(crate::TraceRecord::default().time, 8 << 20);
         for rwbs in ["FN", "FF", "FWS"] {
             let line = format!("8,0 3 2 0.0 697 Q {rwbs} [kjournald]");
             assert_eq!(record(&line), flush, "{rwbs}");
-            assert_eq!(parse_queued(&line.replace(" Q ", " G ")), Ok(Line::Other));
+            assert_eq!(
+                parse_queued(&line.replace(" Q ", " G ")),
+                Ok(TextLine::Other)
+            );
         }
         for (rwbs, forced) in [("WS", false), ("WFS", true), ("FWFS", true), ("RF", false)] {
             let line = format!("8,0 3 2 0.0 697 Q {rwbs} 8 + 8 [kjournald]");

@@ -3,8 +3,8 @@
 //! over. The choice of events is that of [`blkparse`].
 
 use super::SNIFFED_BYTES;
-use super::blkparse::{self, Action, Event};
-use crate::Record;
+use super::blkparse::{self, BlkparseAction, BlkparseEvent};
+use crate::TraceRecord;
 use block::{Nanos, SECTOR_BYTES};
 use std::io::{self, Read};
 
@@ -27,22 +27,22 @@ const DISCARD: u32 = 1 << 13;
 const FUA: u32 = 1 << 15;
 
 /// Requests of a capture, from events of one kind.
-pub(crate) struct Events {
-    wanted: Action,
+pub(crate) struct BlktraceEvents {
+    wanted: BlkparseAction,
 }
 
-impl Events {
+impl BlktraceEvents {
     /// The requests of a file that begins with `start`, by the events in `start`.
-    pub(crate) fn of(start: &[u8]) -> Events {
+    pub(crate) fn of(start: &[u8]) -> BlktraceEvents {
         let mut start = &start[..start.len().min(SNIFFED_BYTES)];
         let events = std::iter::from_fn(|| next(&mut start).ok().flatten());
-        Events {
+        BlktraceEvents {
             wanted: blkparse::wanted(events.flatten()),
         }
     }
 
     /// The next request; `Ok(None)` at a clean end.
-    pub(crate) fn next(&self, from: &mut impl Read) -> io::Result<Option<Record>> {
+    pub(crate) fn next(&self, from: &mut impl Read) -> io::Result<Option<TraceRecord>> {
         while let Some(event) = next(from)? {
             let wanted = event.filter(|event| event.action == self.wanted);
             if let Some(request) = wanted.and_then(|event| event.request()) {
@@ -55,7 +55,7 @@ impl Events {
 
 /// The next event, or `None` in its place if the event is of no interest; `Ok(None)` at a clean
 /// end.
-fn next(from: &mut impl Read) -> io::Result<Option<Option<Event>>> {
+fn next(from: &mut impl Read) -> io::Result<Option<Option<BlkparseEvent>>> {
     let mut raw = [0; HEAD_BYTES];
     if !fill(from, &mut raw)? {
         return Ok(None);
@@ -82,15 +82,15 @@ fn next(from: &mut impl Read) -> io::Result<Option<Option<Event>>> {
     let (category, bytes) = (action >> 16, number(24, 4) as u32);
     let has = |bits: u32| category & bits != 0;
     let action = match action & 0xff {
-        1 => Action::Queue,
-        7 => Action::Issue,
-        8 => Action::Complete,
+        1 => BlkparseAction::Queue,
+        7 => BlkparseAction::Issue,
+        8 => BlkparseAction::Complete,
         _ => return Ok(Some(None)),
     };
     if has(NOTIFY | COMMAND | DISCARD) {
         return Ok(Some(None));
     }
-    Ok(Some(Some(Event {
+    Ok(Some(Some(BlkparseEvent {
         action,
         time: Nanos(number(8, 8)),
         device: number(36, 4) as u32,
@@ -121,7 +121,7 @@ pub(crate) fn fill(from: &mut impl Read, raw: &mut [u8]) -> io::Result<bool> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::{Format, Op};
+    use crate::{Format, RecordOp};
 
     /// One event in the byte order of `put`.
     fn event(
@@ -193,19 +193,19 @@ pub(crate) mod tests {
         all
     }
 
-    fn records(capture: &[u8]) -> Vec<Record> {
-        let (events, mut rest) = (Events::of(capture), capture);
+    fn records(capture: &[u8]) -> Vec<TraceRecord> {
+        let (events, mut rest) = (BlktraceEvents::of(capture), capture);
         std::iter::from_fn(|| events.next(&mut rest).unwrap()).collect()
     }
 
     #[test]
     fn requests_of_either_byte_order_are_read() {
-        let place = |r: &Record| (r.op, r.offset_bytes, r.len_bytes, r.forced);
+        let place = |r: &TraceRecord| (r.op, r.offset_bytes, r.len_bytes, r.forced);
         let wanted = [
-            (Op::Write, 2048 * 512, 4096, false),
-            (Op::Read, 4096 * 512, 8192, false),
-            (Op::Write, 8192 * 512, 4096, true),
-            (Op::Write, 0, 0, true),
+            (RecordOp::Write, 2048 * 512, 4096, false),
+            (RecordOp::Read, 4096 * 512, 8192, false),
+            (RecordOp::Write, 8192 * 512, 4096, true),
+            (RecordOp::Write, 0, 0, true),
         ];
         for (big, kinds) in [(false, [1, 7, 8]), (true, [1, 7, 8]), (false, [8, 7, 7])] {
             let capture = capture(big, &kinds[..2]);
@@ -223,7 +223,7 @@ pub(crate) mod tests {
     fn damage_is_an_error() {
         let whole = capture(false, &[1]);
         for (cut, cause) in [(1, "cut off"), (10, "cut off")] {
-            let (events, mut rest) = (Events::of(&whole), &whole[..whole.len() - cut]);
+            let (events, mut rest) = (BlktraceEvents::of(&whole), &whole[..whole.len() - cut]);
             let error = loop {
                 if let Err(error) = events.next(&mut rest) {
                     break error;
@@ -233,7 +233,9 @@ pub(crate) mod tests {
         }
         let mut damaged = whole.clone();
         damaged[52] = 0;
-        let error = Events::of(&damaged).next(&mut &damaged[..]).unwrap_err();
+        let error = BlktraceEvents::of(&damaged)
+            .next(&mut &damaged[..])
+            .unwrap_err();
         assert!(error.to_string().contains("no event"), "{error}");
     }
 }

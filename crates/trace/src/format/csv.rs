@@ -2,22 +2,22 @@
 //! `ts_us,op,offset_bytes,len_bytes,volume`. The operation `F` is a forced write, and of no
 //! bytes a flush.
 
-use super::{Line, fields, number, op};
-use crate::{Op, Record};
+use super::{TextLine, fields, number, op};
+use crate::{RecordOp, TraceRecord};
 use block::Nanos;
 
 pub(crate) const HEADER: &str = "ts_us,op,offset_bytes,len_bytes,volume";
 
-pub(crate) fn parse(line: &str) -> Result<Line, String> {
+pub(crate) fn parse(line: &str) -> Result<TextLine, String> {
     if line == HEADER {
-        return Ok(Line::Other);
+        return Ok(TextLine::Other);
     }
     let [ts, kind, offset, len, volume] = fields(line)?;
     let ts_us: u64 = number(ts, "ts_us")?;
     let forced = kind == "F";
-    Ok(Line::Record(Record {
+    Ok(TextLine::Record(TraceRecord {
         time: Nanos::from_micros(ts_us),
-        op: if forced { Op::Write } else { op(kind)? },
+        op: if forced { RecordOp::Write } else { op(kind)? },
         offset_bytes: number(offset, "offset_bytes")?,
         len_bytes: number(len, "len_bytes")?,
         volume: number(volume, "volume")?,
@@ -25,11 +25,11 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
     }))
 }
 
-pub(crate) fn print(record: &Record) -> String {
+pub(crate) fn print(record: &TraceRecord) -> String {
     let op = match record.op {
-        Op::Read => 'R',
-        Op::Write if record.forced => 'F',
-        Op::Write => 'W',
+        RecordOp::Read => 'R',
+        RecordOp::Write if record.forced => 'F',
+        RecordOp::Write => 'W',
     };
     format!(
         "{},{op},{},{},{}",
@@ -52,7 +52,7 @@ mod tests {
             "17,F,4096,512,7",
             "18,F,0,0,7",
         ] {
-            let Ok(Line::Record(record)) = parse(line) else {
+            let Ok(TextLine::Record(record)) = parse(line) else {
                 panic!("{line} not parsed");
             };
             assert_eq!(print(&record), line);

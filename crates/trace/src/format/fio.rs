@@ -3,16 +3,16 @@
 //! times. A file is a volume; `sync` and `datasync` are flushes. Trims, waits, and operations on
 //! files as such are passed over.
 
-use super::{Line, length, number, volume_of_name};
-use crate::{Op, Record};
+use super::{TextLine, length, number, volume_of_name};
+use crate::{RecordOp, TraceRecord};
 use block::Nanos;
 
 pub(crate) const VERSION_2: &[u8] = b"fio version 2 iolog";
 pub(crate) const VERSION_3: &[u8] = b"fio version 3 iolog";
 
-pub(crate) fn parse(line: &str) -> Result<Line, String> {
+pub(crate) fn parse(line: &str) -> Result<TextLine, String> {
     if [VERSION_2, VERSION_3].contains(&line.as_bytes()) {
-        return Ok(Line::Other);
+        return Ok(TextLine::Other);
     }
     let words: Vec<&str> = line.split_ascii_whitespace().take(6).collect();
     let (time, file, action, place) = match words[..] {
@@ -27,16 +27,16 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
         volume_of_name(&[file]),
     );
     let op = match action {
-        "read" => Op::Read,
-        "write" => Op::Write,
-        "sync" | "datasync" => return Ok(Line::Record(Record::flush(time, volume))),
+        "read" => RecordOp::Read,
+        "write" => RecordOp::Write,
+        "sync" | "datasync" => return Ok(TextLine::Record(TraceRecord::flush(time, volume))),
         "add" | "open" | "close" | "unlink" | "wait" | "trim" | "sync_file_range" => {
-            return Ok(Line::Other);
+            return Ok(TextLine::Other);
         }
         _ => return Err(format!("no action of fio: {action:?}")),
     };
     let (offset, len) = place.ok_or("no columns offset and length")?;
-    Ok(Line::Record(Record {
+    Ok(TextLine::Record(TraceRecord {
         time,
         op,
         offset_bytes: number(offset, "offset")?,
@@ -57,11 +57,11 @@ mod tests {
     const TWO: &str = "fio version 2 iolog\n/dev/sdb add\n/dev/sdb open\n/dev/sdb read 0 4096\n\
         /dev/sdb wait 1000 0\n/dev/sdb write 4096 512\n/dev/sdb close\n";
 
-    fn records(text: &str) -> Vec<Record> {
+    fn records(text: &str) -> Vec<TraceRecord> {
         let parsed = text.lines().map(|line| parse(line).unwrap());
         let records = parsed.filter_map(|line| match line {
-            Line::Record(record) => Some(record),
-            Line::Other => None,
+            TextLine::Record(record) => Some(record),
+            TextLine::Other => None,
         });
         records.collect()
     }
@@ -82,7 +82,7 @@ mod tests {
             (Nanos(131_000), Nanos(240_000))
         );
         let two = records(TWO);
-        assert_eq!((two.len(), two[1].op), (2, Op::Write));
+        assert_eq!((two.len(), two[1].op), (2, RecordOp::Write));
         assert_eq!(two[1].volume, volume_of_name(&["/dev/sdb"]));
         for bad in ["f read 0", "x f read 0 1", "f grow 0 1", "1 f read", ""] {
             assert!(parse(bad).is_err(), "{bad}");

@@ -1,6 +1,6 @@
 //! The common part of the text formats: lines and their fields.
 
-use crate::{Op, Record};
+use crate::{RecordOp, TraceRecord};
 use block::Nanos;
 
 /// Bytes by which a format is recognised, at most.
@@ -8,15 +8,15 @@ pub(crate) const SNIFFED_BYTES: usize = 64 << 10;
 
 /// The content of one line of a text format.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Line {
+pub(crate) enum TextLine {
     /// A request.
-    Record(Record),
+    Record(TraceRecord),
     /// A header, a comment, or an event of no interest here.
     Other,
 }
 
 /// A parser of one line; the error is a clause without the line's place.
-pub(crate) type LineParser = fn(&str) -> Result<Line, String>;
+pub(crate) type LineParser = fn(&str) -> Result<TextLine, String>;
 
 /// The fields of a comma-separated line, exactly `N` of them.
 pub(crate) fn fields<const N: usize>(line: &str) -> Result<[&str; N], String> {
@@ -62,10 +62,10 @@ pub(crate) fn seconds(field: &str, column: &str) -> Result<Nanos, String> {
 }
 
 /// `R` or `W` in any case, or the words.
-pub(crate) fn op(field: &str) -> Result<Op, String> {
+pub(crate) fn op(field: &str) -> Result<RecordOp, String> {
     match field {
-        "R" | "r" | "Read" | "read" | "READ" => Ok(Op::Read),
-        "W" | "w" | "Write" | "write" | "WRITE" => Ok(Op::Write),
+        "R" | "r" | "Read" | "read" | "READ" => Ok(RecordOp::Read),
+        "W" | "w" | "Write" | "write" | "WRITE" => Ok(RecordOp::Write),
         _ => Err(format!("neither a read nor a write: {field:?}")),
     }
 }

@@ -3,11 +3,11 @@
 //! Timestamps count 100 ns; offset and size are bytes. Host and disk number
 //! together become the volume.
 
-use super::{Line, fields, length, number, op, volume_of_name};
-use crate::Record;
+use super::{TextLine, fields, length, number, op, volume_of_name};
+use crate::TraceRecord;
 use block::Nanos;
 
-pub(crate) fn parse(line: &str) -> Result<Line, String> {
+pub(crate) fn parse(line: &str) -> Result<TextLine, String> {
     let [time, host, disk, kind, offset, size, _response] = fields(line)?;
     let ticks: u64 = number(time, "Timestamp")?;
     // Nanoseconds since 1601 do not fit 64 bits, so the epoch is moved.
@@ -15,7 +15,7 @@ pub(crate) fn parse(line: &str) -> Result<Line, String> {
         .checked_sub(FILETIME_2007)
         .and_then(|ticks| ticks.checked_mul(NANOS_PER_TICK))
         .ok_or_else(|| format!("Timestamp is no Windows file time since 2007: {ticks}"))?;
-    Ok(Line::Record(Record {
+    Ok(TextLine::Record(TraceRecord {
         time: Nanos(nanos),
         op: op(kind)?,
         offset_bytes: number(offset, "Offset")?,
@@ -32,15 +32,15 @@ const NANOS_PER_TICK: u64 = 100;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Op;
+    use crate::RecordOp;
 
     #[test]
     fn parses_a_published_line() {
         let line = "128166372003061629,usr,0,Read,7014609920,24576,41286";
-        let Ok(Line::Record(record)) = parse(line) else {
+        let Ok(TextLine::Record(record)) = parse(line) else {
             panic!("not parsed");
         };
-        assert_eq!(record.op, Op::Read);
+        assert_eq!(record.op, RecordOp::Read);
         assert_eq!(
             (record.offset_bytes, record.len_bytes),
             (7_014_609_920, 24_576)

@@ -8,8 +8,8 @@
 //! to sectors. The format has no operation: all are reads. The
 //! next access is written as -1, "unknown", which readers recompute.
 
-use super::{Line, length, sector_bytes};
-use crate::{Op, Record};
+use super::{TextLine, length, sector_bytes};
+use crate::{RecordOp, TraceRecord};
 use block::{Nanos, SECTOR_BYTES};
 
 pub(crate) const RECORD_BYTES: usize = 24;
@@ -35,7 +35,7 @@ pub(crate) fn objects(start: &[u8]) -> Option<Objects> {
 }
 
 /// Parses a record; objects are blocks.
-pub(crate) fn parse_blocks(raw: &[u8]) -> Result<Line, String> {
+pub(crate) fn parse_blocks(raw: &[u8]) -> Result<TextLine, String> {
     let object = object(raw);
     let offset_bytes = object.checked_mul(OBJECT_BYTES).ok_or_else(|| {
         format!("object {object} is no 4 KiB block number: is this a trace of a disk?")
@@ -44,7 +44,7 @@ pub(crate) fn parse_blocks(raw: &[u8]) -> Result<Line, String> {
 }
 
 /// Parses a record; objects are sectors.
-pub(crate) fn parse_sectors(raw: &[u8]) -> Result<Line, String> {
+pub(crate) fn parse_sectors(raw: &[u8]) -> Result<TextLine, String> {
     let offset_bytes = sector_bytes(object(raw), "object")?;
     request(raw, offset_bytes, size(raw).next_multiple_of(SECTOR_BYTES))
 }
@@ -57,11 +57,11 @@ fn size(raw: &[u8]) -> u64 {
     u32::from_le_bytes(raw[12..16].try_into().expect("four bytes")).into()
 }
 
-fn request(raw: &[u8], offset_bytes: u64, len_bytes: u64) -> Result<Line, String> {
+fn request(raw: &[u8], offset_bytes: u64, len_bytes: u64) -> Result<TextLine, String> {
     let seconds = u32::from_le_bytes(raw[..4].try_into().expect("four bytes"));
-    Ok(Line::Record(Record {
+    Ok(TextLine::Record(TraceRecord {
         time: Nanos(u64::from(seconds) * 1_000_000_000),
-        op: Op::Read,
+        op: RecordOp::Read,
         offset_bytes,
         len_bytes: length(len_bytes)?,
         volume: 0,
@@ -89,8 +89,8 @@ mod tests {
         raw
     }
 
-    fn parsed(line: Result<Line, String>) -> (u64, u64, u32) {
-        let Ok(Line::Record(record)) = line else {
+    fn parsed(line: Result<TextLine, String>) -> (u64, u64, u32) {
+        let Ok(TextLine::Record(record)) = line else {
             panic!("{line:?}");
         };
         (record.time.0, record.offset_bytes, record.len_bytes)

@@ -3,15 +3,15 @@
 //! LBA counts 512-byte blocks, size bytes, the timestamp seconds. Optional
 //! further columns are ignored.
 
-use super::{Line, length, number, op, seconds, sectors};
-use crate::Record;
+use super::{TextLine, length, number, op, seconds, sectors};
+use crate::TraceRecord;
 
-pub(crate) fn parse(line: &str) -> Result<Line, String> {
+pub(crate) fn parse(line: &str) -> Result<TextLine, String> {
     let mut columns = line.split(',').map(str::trim);
     let mut next = |name: &str| columns.next().ok_or_else(|| format!("no column {name}"));
     let (asu, lba, size) = (next("ASU")?, next("LBA")?, next("Size")?);
     let (opcode, time) = (next("Opcode")?, next("Timestamp")?);
-    Ok(Line::Record(Record {
+    Ok(TextLine::Record(TraceRecord {
         time: seconds(time, "Timestamp")?,
         op: op(opcode)?,
         offset_bytes: sectors(lba, "LBA")?,
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn parses_a_published_line() {
-        let Ok(Line::Record(record)) = parse("0,20941264,8192,W,0.551706") else {
+        let Ok(TextLine::Record(record)) = parse("0,20941264,8192,W,0.551706") else {
             panic!("not parsed");
         };
         assert_eq!(record.offset_bytes, 20_941_264 * 512);

@@ -3,17 +3,17 @@
 //! `Timestamp,Response,IOType,LUN,Offset,Size` under such a header. Times are
 //! seconds, offset and size bytes; the response time may be empty.
 
-use super::{Line, fields, length, number, op, seconds};
-use crate::Record;
+use super::{TextLine, fields, length, number, op, seconds};
+use crate::TraceRecord;
 
 pub(crate) const HEADER_START: &str = "Timestamp,Response,IOType";
 
-pub(crate) fn parse(line: &str) -> Result<Line, String> {
+pub(crate) fn parse(line: &str) -> Result<TextLine, String> {
     if line.starts_with(HEADER_START) {
-        return Ok(Line::Other);
+        return Ok(TextLine::Other);
     }
     let [time, _response, kind, lun, offset, size] = fields(line)?;
-    Ok(Line::Record(Record {
+    Ok(TextLine::Record(TraceRecord {
         time: seconds(time, "Timestamp")?,
         op: op(kind)?,
         offset_bytes: number(offset, "Offset")?,
@@ -30,14 +30,14 @@ mod tests {
     #[test]
     fn parses_a_published_line() {
         let line = "1455592844.085322022,,W,1,1063763968,4096";
-        let Ok(Line::Record(record)) = parse(line) else {
+        let Ok(TextLine::Record(record)) = parse(line) else {
             panic!("not parsed");
         };
         assert_eq!(record.time.0, 1_455_592_844_085_322_022);
         assert_eq!(record.volume, 1);
         assert_eq!(
             parse("Timestamp,Response,IOType,LUN,Offset,Size"),
-            Ok(Line::Other)
+            Ok(TextLine::Other)
         );
     }
 }

@@ -10,8 +10,8 @@
 //! The version is the upper byte of its field. Commands are those of SCSI; all but reads and
 //! writes are passed over. Lengths are bytes, sectors of 512 bytes.
 
-use super::{Line, sector_bytes};
-use crate::{Op, Record};
+use super::{TextLine, sector_bytes};
+use crate::{RecordOp, TraceRecord};
 use block::Nanos;
 
 pub(crate) const BYTES_1: usize = 32;
@@ -22,11 +22,11 @@ type Layout = (usize, usize, usize);
 const LAYOUT_1: Layout = (4, 12, 14);
 const LAYOUT_2: Layout = (8, 0, 2);
 
-pub(crate) fn parse_1(raw: &[u8]) -> Result<Line, String> {
+pub(crate) fn parse_1(raw: &[u8]) -> Result<TextLine, String> {
     parse(raw, LAYOUT_1, 1)
 }
 
-pub(crate) fn parse_2(raw: &[u8]) -> Result<Line, String> {
+pub(crate) fn parse_2(raw: &[u8]) -> Result<TextLine, String> {
     parse(raw, LAYOUT_2, 2)
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn is_2(start: &[u8]) -> bool {
     start.chunks_exact(BYTES_2).all(|raw| parse_2(raw).is_ok())
 }
 
-fn parse(raw: &[u8], (len, command, version): Layout, wanted: u8) -> Result<Line, String> {
+fn parse(raw: &[u8], (len, command, version): Layout, wanted: u8) -> Result<TextLine, String> {
     let short = |at: usize| u16::from_le_bytes([raw[at], raw[at + 1]]);
     let word = |at: usize| u32::from_le_bytes(raw[at..at + 4].try_into().expect("four bytes"));
     let long = |at: usize| u64::from_le_bytes(raw[at..at + 8].try_into().expect("eight bytes"));
@@ -49,16 +49,16 @@ fn parse(raw: &[u8], (len, command, version): Layout, wanted: u8) -> Result<Line
         return Err(format!("the version is {found}, not {wanted}"));
     }
     let op = match short(command) {
-        0x08 | 0x28 | 0xa8 | 0x88 => Op::Read,
-        0x0a | 0x2a | 0xaa | 0x8a => Op::Write,
-        0..=0xff => return Ok(Line::Other),
+        0x08 | 0x28 | 0xa8 | 0x88 => RecordOp::Read,
+        0x0a | 0x2a | 0xaa | 0x8a => RecordOp::Write,
+        0..=0xff => return Ok(TextLine::Other),
         other => return Err(format!("no SCSI command: {other:#x}")),
     };
     let micros = long(24);
     let time = micros
         .checked_mul(1000)
         .ok_or_else(|| format!("no time in microseconds: {micros}"))?;
-    Ok(Line::Record(Record {
+    Ok(TextLine::Record(TraceRecord {
         time: Nanos(time),
         op,
         offset_bytes: sector_bytes(long(16), "sector")?,
@@ -118,11 +118,11 @@ mod tests {
             "one record proves nothing"
         );
         assert_eq!(parse_1(&read.0), parse_2(&read.1));
-        assert_eq!(parse_1(&inquiry.0), Ok(Line::Other));
-        let Ok(Line::Record(record)) = parse_2(&write.1) else {
+        assert_eq!(parse_1(&inquiry.0), Ok(TextLine::Other));
+        let Ok(TextLine::Record(record)) = parse_2(&write.1) else {
             panic!("not parsed");
         };
-        assert_eq!((record.op, record.offset_bytes), (Op::Write, 4096));
+        assert_eq!((record.op, record.offset_bytes), (RecordOp::Write, 4096));
         assert_eq!(record.time.0, 5_633_898_611_442_000);
         assert!(parse_1(&read.1[..BYTES_1]).is_err());
     }

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use trace::Strictness;
-use tracesim::{BELADY, Plan, Size, Source};
+use tracesim::{BELADY, PoolSize, SimulationPlan, TraceSource};
 
 /// Differences up to this mean that definitions agree.
 const AGREEMENT: f64 = 0.005;
@@ -59,10 +59,10 @@ fn compare(names: &[&str], sizes: &[f64]) {
     let mut compared = 0;
     for name in names {
         let path = dir.join(format!("{name}.csv.zst"));
-        let source = Source::open(&path, None, Strictness::Strict, 4096).expect("a trace");
-        let plan = Plan {
+        let source = TraceSource::open(&path, None, Strictness::Strict, 4096).expect("a trace");
+        let plan = SimulationPlan {
             policies: POLICIES.iter().map(|p| p.0.to_string()).collect(),
-            sizes: sizes.iter().copied().map(Size::Share).collect(),
+            sizes: sizes.iter().copied().map(PoolSize::Share).collect(),
             threads: 2,
         };
         for row in plan.run(&source, &|| {}).expect("simulated") {

@@ -4,7 +4,7 @@
 use policy::profile::{MissRatioCurve, STATE_BYTES_MAX};
 use std::path::PathBuf;
 use trace::Strictness;
-use tracesim::{Plan, Size, Source};
+use tracesim::{PoolSize, SimulationPlan, TraceSource};
 
 const MEAN_ERROR_MAX: f64 = 0.01;
 const SHARES: [f64; 6] = [0.003, 0.01, 0.03, 0.1, 0.3, 0.6];
@@ -17,9 +17,9 @@ fn sampled_curves_agree_with_simulated_lru() {
     };
     for name in ["hplajw", "iozone_ssd", "cloudphysics_sample"] {
         let path = PathBuf::from(&shared).join(format!("traces/{name}.csv.zst"));
-        let source = Source::open(&path, None, Strictness::Strict, 4096).expect("the trace");
+        let source = TraceSource::open(&path, None, Strictness::Strict, 4096).expect("the trace");
         let mut curve = MissRatioCurve::new(1);
-        let each = |chunk: &tracesim::Chunk| {
+        let each = |chunk: &tracesim::RequestChunk| {
             chunk
                 .lines
                 .iter()
@@ -27,14 +27,15 @@ fn sampled_curves_agree_with_simulated_lru() {
         };
         source.for_each_chunk(each).expect("it was read before");
         assert!(curve.state_bytes() < STATE_BYTES_MAX);
-        let plan = Plan {
+        let plan = SimulationPlan {
             policies: vec!["lru".into()],
-            sizes: SHARES.map(Size::Share).to_vec(),
+            sizes: SHARES.map(PoolSize::Share).to_vec(),
             threads: 1,
         };
         let rows = plan.run(&source, &|| ()).expect("lru runs");
-        let off =
-            |row: &tracesim::Row| (curve.at(row.cache_blocks).miss_ratio - row.miss_ratio).abs();
+        let off = |row: &tracesim::ResultRow| {
+            (curve.at(row.cache_blocks).miss_ratio - row.miss_ratio).abs()
+        };
         let error = rows.iter().map(off).sum::<f64>() / rows.len() as f64;
         assert!(
             error <= MEAN_ERROR_MAX,

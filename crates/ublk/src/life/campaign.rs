@@ -11,7 +11,7 @@ const STEPS: usize = 60;
 const ORIGINS: u64 = 3;
 
 /// A device of the model, with state that the driver does not have.
-struct Device {
+struct ModelDevice {
     info: DeviceInfo,
     params: Params,
     name: String,
@@ -24,7 +24,7 @@ struct Device {
 }
 
 #[derive(Clone)]
-struct Volume {
+struct ModelVolume {
     name: String,
     origin: u64,
     params: Params,
@@ -40,9 +40,9 @@ impl Classes {
     }
 }
 
-struct Random(u64);
+struct CampaignRandom(u64);
 
-impl Random {
+impl CampaignRandom {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005);
         self.0 = self.0.wrapping_add(1_442_695_040_888_963_407);
@@ -54,12 +54,12 @@ impl Random {
     }
 }
 
-type MarkOf = fn(&Volume) -> u64;
+type MarkOf = fn(&ModelVolume) -> u64;
 
-struct World<'a> {
-    random: Random,
-    devices: BTreeMap<u32, Device>,
-    volumes: Vec<Volume>,
+struct CampaignWorld<'a> {
+    random: CampaignRandom,
+    devices: BTreeMap<u32, ModelDevice>,
+    volumes: Vec<ModelVolume>,
     mark: MarkOf,
     /// Numbers of ended processes belong to strangers now.
     strangers: bool,
@@ -71,13 +71,13 @@ struct World<'a> {
 
 /// The end of an attachment.
 #[derive(PartialEq, Eq)]
-enum End {
+enum AttachEnd {
     Live(u32),
-    Refused(Refusal),
+    Refused(AttachRefusal),
     Killed,
 }
 
-impl World<'_> {
+impl CampaignWorld<'_> {
     fn found(&self) -> Vec<Found> {
         let all = self.devices.values();
         all.map(|device| (device.info, Some(device.name.clone())))
@@ -93,20 +93,20 @@ impl World<'_> {
         };
         for volume in self.volumes.clone() {
             match self.attach(&volume)? {
-                End::Killed => {
+                AttachEnd::Killed => {
                     self.classes.count("killed while it attaches");
                     break;
                 }
-                End::Live(id) => self.judge(&volume, id)?,
-                End::Refused(why) => self.refused(&volume, why)?,
+                AttachEnd::Live(id) => self.judge(&volume, id)?,
+                AttachEnd::Refused(why) => self.refused(&volume, why)?,
             }
         }
         for device in self.devices.values_mut() {
-            if device.info.state == State::Live {
+            if device.info.state == UblkState::Live {
                 device.busy = self.random.below(4) as u32;
                 // The driver notices a death late.
                 if !self.random.one_in(4) {
-                    device.info.state = State::Quiesced;
+                    device.info.state = UblkState::Quiesced;
                 }
             }
         }
@@ -114,13 +114,13 @@ impl World<'_> {
         Ok(())
     }
 
-    fn attach(&mut self, volume: &Volume) -> Result<End, String> {
+    fn attach(&mut self, volume: &ModelVolume) -> Result<AttachEnd, String> {
         let mark = (self.mark)(volume);
         let known = match choose(&self.found(), mark, &volume.name) {
             Ok(known) => known,
-            Err(refusal) => return Ok(End::Refused(refusal)),
+            Err(refusal) => return Ok(AttachEnd::Refused(refusal)),
         };
-        let mut machine = Attach::new(Wanted {
+        let mut machine = Attach::new(WantedDevice {
             mark,
             pid: self.pid,
             queues: 1,
@@ -128,37 +128,39 @@ impl World<'_> {
             params: volume.params,
             known,
         });
-        let (mut event, mut made) = (Event::Begin, None);
+        let (mut event, mut made) = (AttachEvent::Begin, None);
         loop {
             let step = machine.step(event);
             if self.random.one_in(25) {
-                if let Step::Begin(info) = step {
+                if let AttachStep::Begin(info) = step {
                     // The starter goes on without the daemon.
                     self.started(info.id);
                     self.classes.count("killed while its starter goes on");
                 }
-                return Ok(End::Killed);
+                return Ok(AttachEnd::Killed);
             }
             event = match step {
-                Step::Control(ask) => Event::Answer(self.answer(volume, ask, &mut made)?),
-                Step::Look(pid) => {
+                AttachStep::Control(ask) => {
+                    AttachEvent::Answer(self.answer(volume, ask, &mut made)?)
+                }
+                AttachStep::Look(pid) => {
                     let died = self.random.one_in(2);
                     let device = self.devices.values_mut().find(|d| d.info.pid == pid);
                     if let Some(device) = device.filter(|_| died) {
-                        device.info.state = State::Quiesced;
+                        device.info.state = UblkState::Quiesced;
                     }
                     if self.strangers {
                         self.classes
                             .count("the number of a dead server is a stranger's");
                     }
-                    Event::Runs(self.strangers)
+                    AttachEvent::Runs(self.strangers)
                 }
-                Step::Pause(_) => Event::Paused,
-                Step::Begin(info) => {
+                AttachStep::Pause(_) => AttachEvent::Paused,
+                AttachStep::Begin(info) => {
                     self.started(info.id);
-                    Event::Answer(Ok(Vec::new()))
+                    AttachEvent::Answer(Ok(Vec::new()))
                 }
-                Step::Serve(info) => {
+                AttachStep::Serve(info) => {
                     let device = self.devices.get_mut(&info.id).ok_or("no such device")?;
                     if device.origin != volume.origin {
                         return Err(format!("device {} of another origin is served", info.id));
@@ -168,14 +170,14 @@ impl World<'_> {
                     }
                     device.name.clone_from(&volume.name);
                     device.recovering = false;
-                    Event::Serving
+                    AttachEvent::Serving
                 }
-                Step::Live(id) => return Ok(End::Live(id)),
-                Step::Refused(why, to_remove) => {
+                AttachStep::Live(id) => return Ok(AttachEnd::Live(id)),
+                AttachStep::Refused(why, to_remove) => {
                     if to_remove != made {
                         return Err(format!("{to_remove:?} is removed, and {made:?} was made"));
                     }
-                    return Ok(End::Refused(why));
+                    return Ok(AttachEnd::Refused(why));
                 }
             };
         }
@@ -183,29 +185,29 @@ impl World<'_> {
 
     fn started(&mut self, id: u32) {
         let device = self.devices.get_mut(&id).expect("it was added");
-        device.info.state = State::Quiesced;
+        device.info.state = UblkState::Quiesced;
         device.busy = self.random.below(3) as u32;
     }
 
     fn answer(
         &mut self,
-        volume: &Volume,
-        ask: Control,
+        volume: &ModelVolume,
+        ask: UblkControl,
         made: &mut Option<u32>,
     ) -> Result<Result<Vec<u8>, i32>, String> {
         let id = ask.device;
-        if ask.command == Command::GetFeatures {
+        if ask.command == UblkCommand::GetFeatures {
             let grows = if self.can_grow {
                 0
             } else {
-                Features::UPDATE_SIZE.0
+                UblkFeatures::UPDATE_SIZE.0
             };
             return Ok(Ok((!grows).to_ne_bytes().to_vec()));
         }
-        if ask.command == Command::Add {
+        if ask.command == UblkCommand::Add {
             let mut info = DeviceInfo::decode(&ask.buffer).ok_or("no device")?;
             (info.id, self.next, *made) = (self.next, self.next + 1, Some(self.next));
-            let device = Device {
+            let device = ModelDevice {
                 info,
                 params: volume.params,
                 name: volume.name.clone(),
@@ -220,30 +222,30 @@ impl World<'_> {
             return Ok(Err(19));
         };
         match ask.command {
-            Command::GetInfo => return Ok(Ok(device.info.encode().to_vec())),
-            Command::GetParams => return Ok(Ok(device.params.encode().to_vec())),
-            Command::StartRecovery if device.busy > 0 => {
+            UblkCommand::GetInfo => return Ok(Ok(device.info.encode().to_vec())),
+            UblkCommand::GetParams => return Ok(Ok(device.params.encode().to_vec())),
+            UblkCommand::StartRecovery if device.busy > 0 => {
                 device.busy -= 1;
-                device.info.state = State::Quiesced;
+                device.info.state = UblkState::Quiesced;
                 return Ok(Err(EBUSY));
             }
-            Command::StartRecovery if device.recovering => {
+            UblkCommand::StartRecovery if device.recovering => {
                 self.classes.count("killed while it takes a device over");
                 return Ok(Err(EINVAL));
             }
-            Command::StartRecovery => {
-                device.info.state = State::Quiesced;
+            UblkCommand::StartRecovery => {
+                device.info.state = UblkState::Quiesced;
                 device.recovering = true;
             }
-            Command::EndRecovery => {
-                device.info.state = State::Live;
+            UblkCommand::EndRecovery => {
+                device.info.state = UblkState::Live;
                 device.info.pid = self.pid as i32;
             }
-            Command::UpdateSize => device.params.sectors = Sectors(ask.data),
-            Command::Delete if device.info.state != State::Dead => {
+            UblkCommand::UpdateSize => device.params.sectors = Sectors(ask.data),
+            UblkCommand::Delete if device.info.state != UblkState::Dead => {
                 return Err(format!("device {id}, which may hold writes, is removed"));
             }
-            Command::Delete => {
+            UblkCommand::Delete => {
                 self.devices.remove(&id);
             }
             _ => {}
@@ -252,12 +254,11 @@ impl World<'_> {
     }
 
     /// Judges a volume with a device.
-    fn judge(&mut self, volume: &Volume, id: u32) -> Result<(), String> {
+    fn judge(&mut self, volume: &ModelVolume, id: u32) -> Result<(), String> {
         self.classes.count("served");
-        let of_origin = self
-            .devices
-            .values()
-            .filter(|device| device.origin == volume.origin && device.info.state != State::Dead);
+        let of_origin = self.devices.values().filter(|device| {
+            device.origin == volume.origin && device.info.state != UblkState::Dead
+        });
         let all: Vec<_> = of_origin.map(|device| device.info.id).collect();
         if all != [id] {
             return Err(format!("devices {all:?} are of one origin"));
@@ -272,14 +273,14 @@ impl World<'_> {
     }
 
     /// Judges a volume without a device, by the reason.
-    fn refused(&mut self, volume: &Volume, why: Refusal) -> Result<(), String> {
+    fn refused(&mut self, volume: &ModelVolume, why: AttachRefusal) -> Result<(), String> {
         let reason = match why {
-            Refusal::OtherOrigin(id) => {
+            AttachRefusal::OtherOrigin(id) => {
                 self.classes.count("left alone: another origin");
                 let device = &self.devices[&id];
                 device.origin != volume.origin && device.name == volume.name
             }
-            Refusal::Reshaped(id, _) => {
+            AttachRefusal::Reshaped(id, _) => {
                 self.classes.count("left alone: another shape");
                 let (is, wanted) = (self.devices[&id].params, volume.params);
                 wanted.sectors < is.sectors
@@ -287,7 +288,7 @@ impl World<'_> {
                     || wanted.block != is.block
                     || wanted.read_only && !is.read_only
             }
-            Refusal::InUse { .. } => self.strangers,
+            AttachRefusal::InUse { .. } => self.strangers,
             _ => false,
         };
         match reason {
@@ -339,13 +340,13 @@ impl World<'_> {
 }
 
 fn run(seed: u64, mark: MarkOf, classes: &mut Classes) -> Result<(), String> {
-    let volume = |origin: u64| Volume {
+    let volume = |origin: u64| ModelVolume {
         name: format!("name{origin}"),
         origin,
         params: super::tests::wanted(None).params,
     };
-    let mut random = Random(seed);
-    let mut world = World {
+    let mut random = CampaignRandom(seed);
+    let mut world = CampaignWorld {
         can_grow: random.one_in(2),
         random,
         devices: BTreeMap::new(),

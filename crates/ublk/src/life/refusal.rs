@@ -1,6 +1,6 @@
 //! Causes for which a volume has no device, with their remedies.
 
-use crate::uapi::Command;
+use crate::uapi::UblkCommand;
 use block::Nanos;
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub const RELEASE_MAX: Nanos = Nanos::from_secs(60);
 
 /// The reason of a missing device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
+pub enum AttachRefusal {
     /// The driver lacks a needed feature.
     TooOld,
     /// This process has no permission.
@@ -28,14 +28,14 @@ pub enum Refusal {
     /// A device of that name has no record of its origin.
     Unmarked(u32),
     /// The existing device has another shape.
-    Reshaped(u32, Difference),
+    Reshaped(u32, ShapeDifference),
     /// The driver refused a command for another reason.
-    Failed(Command, i32),
+    Failed(UblkCommand, i32),
 }
 
 /// Differences that keep an existing device from serving its volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Difference {
+pub enum ShapeDifference {
     /// The volume is smaller.
     Shrunk,
     /// The volume is larger, and the driver cannot enlarge devices.
@@ -50,63 +50,63 @@ pub enum Difference {
     Unknown,
 }
 
-impl fmt::Display for Difference {
+impl fmt::Display for ShapeDifference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Difference::Shrunk => "the volume has shrunk since",
-            Difference::Grown => {
+            ShapeDifference::Shrunk => "the volume has shrunk since",
+            ShapeDifference::Grown => {
                 "the volume has grown on a kernel before 6.16, which keeps devices as they are"
             }
-            Difference::Block => "the volume has another logical block now",
-            Difference::Writable => "the volume is read-only now, and the device takes writes",
-            Difference::Unflushed => {
+            ShapeDifference::Block => "the volume has another logical block now",
+            ShapeDifference::Writable => "the volume is read-only now, and the device takes writes",
+            ShapeDifference::Unflushed => {
                 "the device was made without a write cache, so that no flush would reach the volume"
             }
-            Difference::Unknown => "its shape cannot be read",
+            ShapeDifference::Unknown => "its shape cannot be read",
         })
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for AttachRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::TooOld => f.write_str(
+            AttachRefusal::TooOld => f.write_str(
                 "this kernel's ublk is too old: it needs Linux 6.5 or later, best 6.12; \
                  until then reach the volume over NBD",
             ),
-            Refusal::Denied => f.write_str(
+            AttachRefusal::Denied => f.write_str(
                 "ublk needs CAP_SYS_ADMIN, which this process has not; run it as root, or reach \
                  the volume over NBD",
             ),
-            Refusal::InUse { id, pid } => write!(
+            AttachRefusal::InUse { id, pid } => write!(
                 f,
                 "/dev/ublkb{id} of its origin is served by process {pid}; stop that first"
             ),
-            Refusal::NotReleased(id) => write!(
+            AttachRefusal::NotReleased(id) => write!(
                 f,
                 "the dead server of /dev/ublkb{id} still has I/O in flight after {} s; see to its \
                  disks, then start again",
                 RELEASE_MAX.0 / 1_000_000_000
             ),
-            Refusal::OtherOrigin(id) => write!(
+            AttachRefusal::OtherOrigin(id) => write!(
                 f,
                 "/dev/ublkb{id} is of a volume of that name with another origin, and was left alone; \
                  start the daemon that has that origin, and unmount and detach the device there, or \
                  give up what waits in it by `hotset detach --force`"
             ),
-            Refusal::Unmarked(id) => write!(
+            AttachRefusal::Unmarked(id) => write!(
                 f,
                 "/dev/ublkb{id} was made by an earlier release, which did not note its origin, and was \
                  left alone; start that release to unmount and detach it, or give up what waits in \
                  it by `hotset detach --force`"
             ),
-            Refusal::Reshaped(id, difference) => write!(
+            AttachRefusal::Reshaped(id, difference) => write!(
                 f,
                 "/dev/ublkb{id} is left from a server that died, and was left alone: {difference}; give \
                  the volume its former shape to unmount and detach the device, or give up what waits \
                  in it by `hotset detach --force`"
             ),
-            Refusal::Failed(command, number) => write!(
+            AttachRefusal::Failed(command, number) => write!(
                 f,
                 "the kernel's ublk refused {command:?} with error {number}; see its log (dmesg), or \
                  reach the volume over NBD"

@@ -1,6 +1,6 @@
 //! The shape of a device.
 
-use super::{Decoder, Encoder};
+use super::{UapiDecoder, UapiEncoder};
 use block::Sectors;
 
 /// `struct ublk_params`: the shape of a device.
@@ -37,7 +37,7 @@ impl Params {
     pub fn encode(&self) -> [u8; Self::BYTES] {
         const BASIC: u32 = 1 << 0;
         const DISCARD: u32 = 1 << 1;
-        let mut out = Encoder::new();
+        let mut out = UapiEncoder::new();
         out.u32(Self::BYTES as u32);
         out.u32(BASIC | DISCARD);
         out.u32(
@@ -95,7 +95,7 @@ pub struct Made {
 impl Made {
     /// Reads the structure; `None` if `bytes` are too few.
     pub fn decode(bytes: &[u8]) -> Option<Made> {
-        let mut from = Decoder(bytes.get(8..32)?);
+        let mut from = UapiDecoder(bytes.get(8..32)?);
         let attributes = from.u32();
         let block_shift = u8::from_ne_bytes(from.take());
         from.skip(11);

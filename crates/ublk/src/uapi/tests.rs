@@ -5,12 +5,12 @@ use super::*;
 /// The numbers are those of the `_IOWR` of C for the same types.
 #[test]
 fn commands_have_the_kernels_numbers() {
-    assert_eq!(Command::Add.op(), 0xc020_7504);
-    assert_eq!(Command::GetInfo.op(), 0x8020_7502);
-    assert_eq!(Command::GetFeatures.op(), 0x8020_7513);
-    assert_eq!(Command::EndRecovery.op(), 0xc020_7511);
-    assert_eq!(Command::UpdateSize.op(), 0xc020_7515);
-    assert_eq!(Command::DeleteAsync.op(), 0x8020_7514);
+    assert_eq!(UblkCommand::Add.op(), 0xc020_7504);
+    assert_eq!(UblkCommand::GetInfo.op(), 0x8020_7502);
+    assert_eq!(UblkCommand::GetFeatures.op(), 0x8020_7513);
+    assert_eq!(UblkCommand::EndRecovery.op(), 0xc020_7511);
+    assert_eq!(UblkCommand::UpdateSize.op(), 0xc020_7515);
+    assert_eq!(UblkCommand::DeleteAsync.op(), 0x8020_7514);
     assert_eq!(IoCommand::Fetch.op(), 0xc010_7520);
     assert_eq!(IoCommand::CommitAndFetch.op(), 0xc010_7521);
     assert_eq!(IoCommand::GetData.op(), 0xc010_7522);
@@ -21,11 +21,11 @@ fn device_information_comes_back_as_it_went() {
     let info = DeviceInfo {
         queues: 1,
         depth: 128,
-        state: State::Quiesced,
+        state: UblkState::Quiesced,
         bytes_max: 1 << 20,
         id: 7,
         pid: 4321,
-        features: Features::NEEDED,
+        features: UblkFeatures::NEEDED,
         mark: 0x0123_4567_89ab_cdef,
     };
     let bytes = info.encode();

@@ -1,7 +1,7 @@
 //! The end of a shard's queue: waiting operations are cancelled and disks finish. Memory that the
 //! kernel may still write is never freed.
 
-use super::{CANCEL, UringDriver, Work};
+use super::{CANCEL, DriverWork, UringDriver};
 use crate::ring::Wait;
 use block::{Driver, Nanos};
 use io_uring::opcode;
@@ -38,7 +38,7 @@ impl UringDriver {
     fn drain(&mut self, limit: Nanos) -> bool {
         self.is_ending = true;
         self.slots
-            .retain(|_, slot| !matches!(&slot.work, Work::Stream(op) if op.is_resolving()));
+            .retain(|_, slot| !matches!(&slot.work, DriverWork::Stream(op) if op.is_resolving()));
         let until = self.now() + limit;
         let mut says_at = self.now() + SILENT_MAX;
         let mut done = Vec::new();
@@ -62,10 +62,10 @@ impl UringDriver {
 
     /// The unfinished operations, in a line.
     fn waited_for(&self, left: Nanos) -> String {
-        let name = |work: &Work| match work {
-            Work::Disk(disk, _) => self.disks.get(*disk).disk.geometry.name.to_string(),
-            Work::Stream(_) => "connections".to_owned(),
-            Work::Port(_) => "block devices of volumes".to_owned(),
+        let name = |work: &DriverWork| match work {
+            DriverWork::Disk(disk, _) => self.disks.get(*disk).disk.geometry.name.to_string(),
+            DriverWork::Stream(_) => "connections".to_owned(),
+            DriverWork::Port(_) => "block devices of volumes".to_owned(),
         };
         let mut waited_for: BTreeMap<String, usize> = BTreeMap::new();
         for (_, slot) in self.slots.iter().filter(|(_, slot)| ends(&slot.work)) {
@@ -92,7 +92,7 @@ impl UringDriver {
 
     fn cancel_waiting(&mut self) {
         let streams = self.slots.iter();
-        let streams = streams.filter(|(_, slot)| matches!(slot.work, Work::Stream(_)));
+        let streams = streams.filter(|(_, slot)| matches!(slot.work, DriverWork::Stream(_)));
         let waiting: Vec<u64> = streams.map(|(key, _)| key as u64).collect();
         for user_data in waiting {
             let entry = opcode::AsyncCancel::new(user_data).build();
@@ -104,10 +104,10 @@ impl UringDriver {
 
 /// True if an operation ends by itself, or when cancelled. Tags that wait for a request end only
 /// with their ring, and own no memory that the kernel writes to.
-fn ends(work: &Work) -> bool {
+fn ends(work: &DriverWork) -> bool {
     match work {
-        Work::Disk(..) | Work::Stream(_) => true,
-        Work::Port(op) => op.owns_memory(),
+        DriverWork::Disk(..) | DriverWork::Stream(_) => true,
+        DriverWork::Port(op) => op.owns_memory(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Events outside the ring: look-ups of hosts, and closed disks and ports. A shard releases the
 //! files of those once no operation on them is in flight.
 
-use super::{UringDriver, Work};
+use super::{DriverWork, UringDriver};
 use crate::stream::StreamOp;
 use block::{Completion, Payload};
 
@@ -9,7 +9,7 @@ impl UringDriver {
     /// Acts on events outside the ring.
     pub(super) fn catch_up(&mut self) {
         for (key, resolved) in self.resolver.take() {
-            let Work::Stream(StreamOp::Connect(connect)) = &mut self.slots[key].work else {
+            let DriverWork::Stream(StreamOp::Connect(connect)) = &mut self.slots[key].work else {
                 unreachable!("only a connect waits for a host, and keeps its slot")
             };
             match connect.resolved(resolved) {
@@ -26,11 +26,11 @@ impl UringDriver {
             let slots = &self.slots;
             let disk_in_use = |disk| {
                 let mut all = slots.iter();
-                all.any(|(_, slot)| matches!(slot.work, Work::Disk(d, _) if d == disk))
+                all.any(|(_, slot)| matches!(slot.work, DriverWork::Disk(d, _) if d == disk))
             };
             let port_in_use = |port| {
                 let mut all = slots.iter();
-                all.any(|(_, slot)| matches!(&slot.work, Work::Port(op) if op.port() == port))
+                all.any(|(_, slot)| matches!(&slot.work, DriverWork::Port(op) if op.port() == port))
             };
             let disks = self.disks.release_closed(&self.ring, disk_in_use);
             let ports = self.ports.release_closed(&self.ring, port_in_use);
@@ -43,7 +43,7 @@ impl UringDriver {
     /// Ends the tags of closed ports that wait for requests; the kernel's answers come later.
     fn leave_closed_ports(&mut self) {
         for (_, slot) in &mut self.slots {
-            if let Work::Port(op) = &mut slot.work
+            if let DriverWork::Port(op) = &mut slot.work
                 && let Some(error) = self.ports.leave(op)
             {
                 self.ended.push(Completion {

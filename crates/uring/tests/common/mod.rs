@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
-use block::{Buf, Completion, Driver, IoResult, Nanos, Op, Payload, TargetId, Token};
+use block::{Buf, Completion, Driver, DriverOp, IoResult, Nanos, Payload, TargetId, Token};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -106,7 +106,11 @@ impl Drop for Mount {
 }
 
 /// Performs one operation to its end.
-pub fn perform(driver: &mut UringDriver, target: TargetId, op: Op) -> (IoResult<u64>, Payload) {
+pub fn perform(
+    driver: &mut UringDriver,
+    target: TargetId,
+    op: DriverOp,
+) -> (IoResult<u64>, Payload) {
     driver.submit(Token(0), target, op);
     let completion = wait(driver, 1).pop().unwrap();
     (completion.result, completion.payload)

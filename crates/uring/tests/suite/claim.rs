@@ -2,7 +2,7 @@
 //! program: while another thread starts a process, that has all files open too.
 
 use crate::common::{directory, file, filled, host, perform};
-use block::{Driver, Lba, Op};
+use block::{Driver, DriverOp, Lba};
 use uring::DiskOptions;
 
 #[test]
@@ -18,7 +18,7 @@ fn a_disk_that_was_used_can_be_claimed_again_at_once() {
         let (disk, _) = host.open_disk(&path, &exclusive).unwrap();
         let mut driver = host.driver().unwrap();
         let buf = filled(&driver, 4096, 0);
-        perform(&mut driver, disk, Op::Read(Lba::ZERO, buf))
+        perform(&mut driver, disk, DriverOp::Read(Lba::ZERO, buf))
             .0
             .unwrap();
         driver.close(disk);

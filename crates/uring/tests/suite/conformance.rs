@@ -1,7 +1,7 @@
 //! The driver and host suites on real files, loop devices and sockets.
 
 use crate::common::{Loop, Mount, directory, file, host};
-use block::conformance::{self, Rig};
+use block::conformance::{self, DriverRig};
 use block::{Address, Sectors};
 use std::path::Path;
 use uring::{DiskOptions, Uring};
@@ -11,7 +11,7 @@ const BYTES: u64 = 8 << 20;
 fn run_on(host: &Uring, path: impl AsRef<Path>, options: &DiskOptions, listen: Address) {
     let (disk, _) = host.open_disk(path, options).unwrap();
     let listener = Some(host.listen(&listen).unwrap());
-    let rig = Rig { disk, listener };
+    let rig = DriverRig { disk, listener };
     conformance::run(conformance::driver(host.driver().unwrap(), rig, 1));
 }
 

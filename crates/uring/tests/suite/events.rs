@@ -1,7 +1,7 @@
 //! Events that others raise.
 
 use crate::common::{filled, host, perform};
-use block::{Driver, Kind, Nanos, Op, Payload, Token};
+use block::{Driver, DriverOp, IoErrorKind, Nanos, Payload, Token};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -30,7 +30,7 @@ fn a_receive_waits_for_an_event_and_takes_its_count() {
         let target = host.open_event(ours).unwrap();
         let count = |driver: &mut UringDriver, expected: u64| {
             let buf = filled(driver, 8, 0);
-            let (result, payload) = perform(driver, target, Op::Recv(buf));
+            let (result, payload) = perform(driver, target, DriverOp::Recv(buf));
             assert_eq!(result.unwrap(), 8);
             match payload {
                 Payload::Buf(buf) => assert_eq!(*buf, expected.to_ne_bytes()),
@@ -42,7 +42,7 @@ fn a_receive_waits_for_an_event_and_takes_its_count() {
         count(&mut driver, 7);
         // The receive waits: the counts taken before do not end it.
         let buf = filled(&driver, 8, 0);
-        driver.submit(Token(1), target, Op::Recv(buf));
+        driver.submit(Token(1), target, DriverOp::Recv(buf));
         let mut done = Vec::new();
         driver.park(driver.now() + Nanos::from_millis(30), &mut done);
         assert!(done.is_empty());
@@ -53,7 +53,7 @@ fn a_receive_waits_for_an_event_and_takes_its_count() {
         assert_eq!(done.pop().unwrap().result.unwrap(), 8);
         // A receive that waits when the event is closed ends.
         let buf = filled(&driver, 8, 0);
-        driver.submit(Token(2), target, Op::Recv(buf));
+        driver.submit(Token(2), target, DriverOp::Recv(buf));
         driver.park(Nanos::ZERO, &mut done);
         driver.close(target);
         while done.is_empty() {
@@ -71,7 +71,7 @@ fn what_another_has_taken_is_waited_for_again() {
     let target = host.open_event(ours).unwrap();
     for round in 0..200 {
         let buf = filled(&driver, 8, 0);
-        driver.submit(Token(round), target, Op::Recv(buf));
+        driver.submit(Token(round), target, DriverOp::Recv(buf));
         let mut done = Vec::new();
         driver.park(Nanos::ZERO, &mut done);
         raise(&theirs, 1);
@@ -90,9 +90,9 @@ fn an_event_is_neither_sent_to_nor_received_into_less_than_a_count() {
     let (host, theirs) = (host(), event(0));
     let mut driver = host.driver().unwrap();
     let target = host.open_event(theirs.into()).unwrap();
-    let small = Op::Recv(filled(&driver, 4, 0));
-    for op in [small, Op::Send(Vec::new()), Op::Accept] {
+    let small = DriverOp::Recv(filled(&driver, 4, 0));
+    for op in [small, DriverOp::Send(Vec::new()), DriverOp::Accept] {
         let (result, _) = perform(&mut driver, target, op);
-        assert_eq!(result.unwrap_err().kind(), Kind::Invalid);
+        assert_eq!(result.unwrap_err().kind(), IoErrorKind::Invalid);
     }
 }

@@ -1,7 +1,7 @@
 //! Disks that shrink, fill up, return errors, refuse or go away.
 
 use crate::common::{Loop, Mount, buf_of, directory, file, filled, host, perform, run};
-use block::{Extent, Fua, IoError, Kind, Lba, Op, Sectors, TargetId};
+use block::{DriverOp, Extent, Fua, IoError, IoErrorKind, Lba, Sectors, TargetId};
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -27,14 +27,14 @@ fn open_with(
 
 fn read(driver: &mut UringDriver, disk: TargetId, at: Lba, bytes: usize) -> Result<u8, IoError> {
     let buf = filled(driver, bytes, 0xa5);
-    let (result, payload) = perform(driver, disk, Op::Read(at, buf));
+    let (result, payload) = perform(driver, disk, DriverOp::Read(at, buf));
     let first = buf_of(payload)[0];
     result.map(|_| first)
 }
 
 fn write(driver: &mut UringDriver, disk: TargetId, at: Lba, fua: Fua) -> Result<u64, IoError> {
     let data = filled(driver, BLOCK, 7).share();
-    perform(driver, disk, Op::Write(at, data, fua)).0
+    perform(driver, disk, DriverOp::Write(at, data, fua)).0
 }
 
 fn truncate(path: &Path, bytes: u64) {
@@ -51,7 +51,7 @@ fn a_file_truncated_under_us() {
     truncate(&path, MIB / 2 + 100);
     let at = Lba(MIB / 2 / 512);
     let error = read(&mut driver, disk, at, BLOCK).unwrap_err();
-    assert_eq!(error.kind(), Kind::Gone);
+    assert_eq!(error.kind(), IoErrorKind::Gone);
     assert!(
         error.to_string().contains("shrank or was truncated"),
         "{error}"
@@ -59,7 +59,7 @@ fn a_file_truncated_under_us() {
     let error = read(&mut driver, disk, Lba(at.0 - 8), 2 * BLOCK).unwrap_err();
     assert_eq!(
         (error.kind(), error.extent().unwrap().start),
-        (Kind::Gone, at)
+        (IoErrorKind::Gone, at)
     );
     // The rest of the disk still reads.
     assert_eq!(read(&mut driver, disk, Lba::ZERO, BLOCK).unwrap(), 0);
@@ -81,7 +81,7 @@ fn a_block_device_that_shrinks() {
         read(&mut driver, disk, last, BLOCK).map(drop).unwrap_err(),
         write(&mut driver, disk, last, Fua::No).unwrap_err(),
     ] {
-        assert_eq!(error.kind(), Kind::Gone, "{error}");
+        assert_eq!(error.kind(), IoErrorKind::Gone, "{error}");
         assert!(error.to_string().contains("shrank"), "{error}");
     }
     write(&mut driver, disk, Lba::ZERO, Fua::Yes).unwrap();
@@ -98,7 +98,7 @@ fn a_block_device_that_returns_errors() {
     // The device keeps its size, and its medium goes.
     truncate(&path, 0);
     let error = read(&mut driver, disk, Lba(8), BLOCK).unwrap_err();
-    assert_eq!(error.kind(), Kind::Media);
+    assert_eq!(error.kind(), IoErrorKind::Media);
     assert_eq!(error.extent(), Some(Extent::new(Lba(8), Sectors(8))));
     assert_eq!(error.device(), Some(device.path()));
     assert!(error.to_string().contains("read failed"), "{error}");
@@ -119,7 +119,7 @@ fn a_device_detached_while_open() {
     assert_eq!(read(&mut driver, disk, Lba::ZERO, BLOCK).unwrap(), 7);
     host.close(disk);
     let error = read(&mut driver, disk, Lba::ZERO, BLOCK).unwrap_err();
-    assert_eq!(error.kind(), Kind::Gone);
+    assert_eq!(error.kind(), IoErrorKind::Gone);
     drop(driver);
     // The kernel takes a ring down in the background.
     let begin = Instant::now();
@@ -141,11 +141,13 @@ fn a_full_file_system() {
     let (mut driver, disk) = open(&host(), &path);
     let ends = (0..512).map(|i| write(&mut driver, disk, Lba(i * 8), Fua::No));
     let error = ends.filter_map(Result::err).next().unwrap();
-    assert_eq!(error.kind(), Kind::NoSpace);
+    assert_eq!(error.kind(), IoErrorKind::NoSpace);
     assert!(error.to_string().contains("write failed"), "{error}");
     // Space can be made again.
     let half = Extent::new(Lba::ZERO, Sectors(1024));
-    perform(&mut driver, disk, Op::Discard(half)).0.unwrap();
+    perform(&mut driver, disk, DriverOp::Discard(half))
+        .0
+        .unwrap();
     write(&mut driver, disk, Lba(1024 + 4096), Fua::No).unwrap();
 }
 
@@ -178,18 +180,18 @@ fn a_flush_that_failed_keeps_failing() {
     };
     let (mut driver, disk) = open_with(&host, device.path(), &buffered);
     write(&mut driver, disk, Lba::ZERO, Fua::No).unwrap();
-    let error = perform(&mut driver, disk, Op::Flush).0.unwrap_err();
+    let error = perform(&mut driver, disk, DriverOp::Flush).0.unwrap_err();
     assert!(error.kind().data_may_have_changed());
     assert!(error.to_string().contains("may be lost"), "{error}");
     std::fs::remove_file(mount.path().join("filler")).unwrap();
     for error in [
-        perform(&mut driver, disk, Op::Flush).0.unwrap_err(),
+        perform(&mut driver, disk, DriverOp::Flush).0.unwrap_err(),
         write(&mut driver, disk, Lba::ZERO, Fua::No).unwrap_err(),
         read(&mut driver, disk, Lba::ZERO, BLOCK)
             .map(drop)
             .unwrap_err(),
     ] {
-        assert_eq!(error.kind(), Kind::Gone, "{error}");
+        assert_eq!(error.kind(), IoErrorKind::Gone, "{error}");
         assert!(
             error.to_string().contains("restart what uses it"),
             "{error}"
@@ -198,7 +200,7 @@ fn a_flush_that_failed_keeps_failing() {
     host.close(disk);
     let (again, _) = host.open_disk(device.path(), &buffered).unwrap();
     write(&mut driver, again, Lba::ZERO, Fua::No).unwrap();
-    perform(&mut driver, again, Op::Flush).0.unwrap();
+    perform(&mut driver, again, DriverOp::Flush).0.unwrap();
 }
 
 /// A block device that answers every write with an I/O error: its medium is
@@ -228,13 +230,13 @@ fn a_durable_write_that_failed_takes_the_device_out_of_service() {
     };
     let (mut driver, disk) = open(&host(), device.path());
     let error = write(&mut driver, disk, Lba::ZERO, Fua::No).unwrap_err();
-    assert_eq!(error.kind(), Kind::Media, "{error}");
-    perform(&mut driver, disk, Op::Flush).0.unwrap();
+    assert_eq!(error.kind(), IoErrorKind::Media, "{error}");
+    perform(&mut driver, disk, DriverOp::Flush).0.unwrap();
     let error = write(&mut driver, disk, Lba::ZERO, Fua::Yes).unwrap_err();
-    assert_eq!(error.kind(), Kind::Media, "{error}");
+    assert_eq!(error.kind(), IoErrorKind::Media, "{error}");
     assert!(error.to_string().contains("may be lost"), "{error}");
-    let error = perform(&mut driver, disk, Op::Flush).0.unwrap_err();
-    assert_eq!(error.kind(), Kind::Gone, "{error}");
+    let error = perform(&mut driver, disk, DriverOp::Flush).0.unwrap_err();
+    assert_eq!(error.kind(), IoErrorKind::Gone, "{error}");
 }
 
 #[test]
@@ -249,15 +251,15 @@ fn a_read_only_disk_refuses_changes() {
     let extent = Extent::new(Lba::ZERO, Sectors(8));
     let data = filled(&driver, BLOCK, 7).share();
     for op in [
-        Op::Write(Lba::ZERO, data, Fua::No),
-        Op::Zero(extent),
-        Op::Discard(extent),
+        DriverOp::Write(Lba::ZERO, data, Fua::No),
+        DriverOp::Zero(extent),
+        DriverOp::Discard(extent),
     ] {
         let error = perform(&mut driver, disk, op).0.unwrap_err();
-        assert_eq!(error.kind(), Kind::ReadOnly, "{error}");
+        assert_eq!(error.kind(), IoErrorKind::ReadOnly, "{error}");
     }
     assert_eq!(read(&mut driver, disk, Lba::ZERO, BLOCK).unwrap(), 0);
-    perform(&mut driver, disk, Op::Flush).0.unwrap();
+    perform(&mut driver, disk, DriverOp::Flush).0.unwrap();
 }
 
 /// Zeroes read back, and the bytes on both sides stay, on `path`.
@@ -265,16 +267,18 @@ fn a_read_only_disk_refuses_changes() {
 fn zeroes(path: &Path, options: &DiskOptions) {
     let (mut driver, disk) = open_with(&host(), path, options);
     let data = filled(&driver, 512 << 10, 9).share();
-    let op = Op::Write(Lba::ZERO, data, Fua::No);
+    let op = DriverOp::Write(Lba::ZERO, data, Fua::No);
     perform(&mut driver, disk, op).0.unwrap();
     // Twice, for the second goes straight to the way that worked.
     for (start, len) in [(8, 512), (528, 8)] {
         let extent = Extent::new(Lba(start), Sectors(len));
-        perform(&mut driver, disk, Op::Zero(extent)).0.unwrap();
+        perform(&mut driver, disk, DriverOp::Zero(extent))
+            .0
+            .unwrap();
     }
-    perform(&mut driver, disk, Op::Flush).0.unwrap();
+    perform(&mut driver, disk, DriverOp::Flush).0.unwrap();
     let buf = filled(&driver, 512 << 10, 1);
-    let (result, payload) = perform(&mut driver, disk, Op::Read(Lba::ZERO, buf));
+    let (result, payload) = perform(&mut driver, disk, DriverOp::Read(Lba::ZERO, buf));
     result.unwrap();
     for (sector, bytes) in (0u64..).zip(buf_of(payload).chunks(512)) {
         let zero = (8..520).contains(&sector) || (528..536).contains(&sector);
@@ -290,7 +294,9 @@ fn zeroing_a_hole_takes_no_space() {
     File::create(&path).unwrap().set_len(64 * MIB).unwrap();
     let (mut driver, disk) = open_with(&host(), &path, &DiskOptions::default());
     let extent = Extent::new(Lba::ZERO, Sectors::from_mib(64));
-    perform(&mut driver, disk, Op::Zero(extent)).0.unwrap();
+    perform(&mut driver, disk, DriverOp::Zero(extent))
+        .0
+        .unwrap();
     let sectors = std::fs::metadata(&path).unwrap().blocks();
     assert!(sectors < 1024, "{sectors} sectors");
 }
@@ -317,6 +323,8 @@ fn zeroing_by_range_by_hole_and_by_writing() {
         // Where space cannot be given back, discarding changes nothing.
         let (mut driver, disk) = open_with(&host(), &path, &buffered);
         let extent = Extent::new(Lba::ZERO, Sectors(8));
-        perform(&mut driver, disk, Op::Discard(extent)).0.unwrap();
+        perform(&mut driver, disk, DriverOp::Discard(extent))
+            .0
+            .unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! A file system that does not answer: FUSE, over a server that is stopped.
 
 use crate::common::{directory, file, host};
-use block::{Device, Fua, Host, Kind, Lba, Nanos, ShardId};
+use block::{Device, Fua, Host, IoErrorKind, Lba, Nanos, ShardId};
 use futures_util::future::join_all;
 use shard::{Config, Local, Mesh, Shard};
 use std::path::{Path, PathBuf};
@@ -133,7 +133,7 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
                 assert!(env.timer.timeout(pause, hanging.flush()).await.is_none());
                 let open = || opener.open_disk_aside(&mount.path, &options);
                 assert!(env.timer.timeout(pause, open()).await.is_none());
-                assert_eq!(open().await.unwrap_err().kind(), Kind::Timeout);
+                assert_eq!(open().await.unwrap_err().kind(), IoErrorKind::Timeout);
                 opener.close(hangs);
                 let elsewhere = async {
                     let mut buf = env.pool.take(8192);
@@ -153,7 +153,7 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
                 let opened = async {
                     loop {
                         match open().await {
-                            Err(error) if error.kind() == Kind::Timeout => {
+                            Err(error) if error.kind() == IoErrorKind::Timeout => {
                                 env.timer.sleep(pause).await
                             }
                             opened => break opened,

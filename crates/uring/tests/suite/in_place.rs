@@ -2,7 +2,7 @@
 //! cost of completions of the ring.
 
 use crate::common::{Mount, buf_of, filled, host, perform, wait};
-use block::{Address, Driver, Fua, Lba, Nanos, Op, TargetId, Token};
+use block::{Address, Driver, DriverOp, Fua, Lba, Nanos, TargetId, Token};
 use std::fs::File;
 use std::io::Write;
 use std::net::TcpListener;
@@ -31,15 +31,15 @@ fn small_transfers_enter_no_ring() {
     };
     let first = driver.enters();
     let data = filled(&driver, BLOCK, 7).share();
-    let write = Op::Write(Lba(8), data, Fua::Yes);
+    let write = DriverOp::Write(Lba(8), data, Fua::Yes);
     perform(&mut driver, disk, write).0.unwrap();
     let buf = filled(&driver, BLOCK, 0);
-    let (result, payload) = perform(&mut driver, disk, Op::Read(Lba(8), buf));
+    let (result, payload) = perform(&mut driver, disk, DriverOp::Read(Lba(8), buf));
     result.unwrap();
     assert!(buf_of(payload).iter().all(|&byte| byte == 7));
     assert_eq!(driver.enters(), first);
     let long = filled(&driver, 1 << 20, 0);
-    perform(&mut driver, disk, Op::Read(Lba::ZERO, long))
+    perform(&mut driver, disk, DriverOp::Read(Lba::ZERO, long))
         .0
         .unwrap();
     assert!(driver.enters() > first, "a long one is handed over");
@@ -55,12 +55,12 @@ fn a_stream_is_heard_amid_transfers_in_place() {
     let (result, _) = perform(
         &mut driver,
         TargetId::NONE,
-        Op::Connect(Address::Tcp(at.into())),
+        DriverOp::Connect(Address::Tcp(at.into())),
     );
     let stream = TargetId(result.unwrap() as u32);
     let mut peer = listener.accept().unwrap().0;
     let into = filled(&driver, BLOCK, 0);
-    driver.submit(Token(1), stream, Op::Recv(into));
+    driver.submit(Token(1), stream, DriverOp::Recv(into));
     let mut done = Vec::new();
     driver.park(Nanos::ZERO, &mut done);
     peer.write_all(b"heard").unwrap();
@@ -71,7 +71,7 @@ fn a_stream_is_heard_amid_transfers_in_place() {
         assert!(driver.now() < limit, "the stream is starved");
         done.clear();
         let buf = filled(&driver, BLOCK, 0);
-        driver.submit(Token(2), disk, Op::Read(Lba::ZERO, buf));
+        driver.submit(Token(2), disk, DriverOp::Read(Lba::ZERO, buf));
         driver.park(Nanos::MAX, &mut done);
     }
 }
@@ -84,7 +84,7 @@ fn a_file_cut_short_is_reported_as_ever() {
     let file = File::options().write(true).open(mount.path().join("disk"));
     file.unwrap().set_len(BYTES / 2).unwrap();
     let buf = filled(&driver, BLOCK, 0);
-    driver.submit(Token(0), disk, Op::Read(Lba(BYTES / 512 - 8), buf));
+    driver.submit(Token(0), disk, DriverOp::Read(Lba(BYTES / 512 - 8), buf));
     let error = wait(&mut driver, 1).pop().unwrap().result.unwrap_err();
-    assert_eq!(error.kind(), block::Kind::Gone);
+    assert_eq!(error.kind(), block::IoErrorKind::Gone);
 }

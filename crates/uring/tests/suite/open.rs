@@ -1,7 +1,7 @@
 //! A failed opening reports the cause and the remedy; a successful one has the right shape.
 
 use crate::common::{Loop, Mount, directory, file, host};
-use block::{Address, Kind, Sectors};
+use block::{Address, IoErrorKind, Sectors};
 use std::fs::File;
 use std::path::Path;
 use uring::DiskOptions;
@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 
 /// Opening fails with this kind, naming the path, the cause and the remedy.
 #[track_caller]
-fn refused(path: impl AsRef<Path>, options: &DiskOptions, kind: Kind, words: &[&str]) {
+fn refused(path: impl AsRef<Path>, options: &DiskOptions, kind: IoErrorKind, words: &[&str]) {
     let path = path.as_ref();
     let error = host().open_disk(path, options).unwrap_err();
     let text = error.to_string();
@@ -31,16 +31,26 @@ fn options(change: impl FnOnce(&mut DiskOptions)) -> DiskOptions {
 fn a_missing_file() {
     let path = directory().path().join("nothing");
     let words = ["does not exist", "truncate -s"];
-    refused(path, &DiskOptions::default(), Kind::Gone, &words);
+    refused(path, &DiskOptions::default(), IoErrorKind::Gone, &words);
 }
 
 #[test]
 fn a_directory_or_character_device() {
     let dir = directory();
     let words = ["is a directory", "name a file or a block device"];
-    refused(dir.path(), &DiskOptions::default(), Kind::Invalid, &words);
+    refused(
+        dir.path(),
+        &DiskOptions::default(),
+        IoErrorKind::Invalid,
+        &words,
+    );
     let words = ["neither a file nor a block device"];
-    refused("/dev/full", &DiskOptions::default(), Kind::Invalid, &words);
+    refused(
+        "/dev/full",
+        &DiskOptions::default(),
+        IoErrorKind::Invalid,
+        &words,
+    );
 }
 
 #[test]
@@ -49,7 +59,7 @@ fn a_file_too_short() {
     for bytes in [0, 511] {
         let path = file(&dir, bytes);
         let words = ["too short", "truncate -s SIZE"];
-        refused(path, &DiskOptions::default(), Kind::Invalid, &words);
+        refused(path, &DiskOptions::default(), IoErrorKind::Invalid, &words);
     }
 }
 
@@ -63,7 +73,7 @@ fn a_file_of_broken_blocks() {
         "no multiple of its block of 4096",
         "truncate -s %4096",
     ];
-    refused(&path, &large, Kind::Invalid, &words);
+    refused(&path, &large, IoErrorKind::Invalid, &words);
     host().open_disk(path, &DiskOptions::default()).unwrap();
 }
 
@@ -72,7 +82,7 @@ fn an_impossible_block() {
     let dir = directory();
     let path = file(&dir, MIB);
     let odd = options(|o| o.block = Some(Sectors(3)));
-    refused(&path, &odd, Kind::Invalid, &["512 or 4096 bytes"]);
+    refused(&path, &odd, IoErrorKind::Invalid, &["512 or 4096 bytes"]);
 }
 
 #[test]
@@ -90,7 +100,7 @@ fn no_permission() {
             libc::setfsuid(65534);
         }
         let words = ["access is denied", "give this user"];
-        refused(path, &DiskOptions::default(), Kind::Denied, &words);
+        refused(path, &DiskOptions::default(), IoErrorKind::Denied, &words);
     });
     deny.join().unwrap();
 }
@@ -103,7 +113,12 @@ fn no_direct_io() {
     let path = mount.path().join("disk");
     File::create(&path).unwrap().set_len(MIB).unwrap();
     let words = ["no direct I/O", "ext4", "ask for buffered I/O"];
-    refused(&path, &DiskOptions::default(), Kind::Unsupported, &words);
+    refused(
+        &path,
+        &DiskOptions::default(),
+        IoErrorKind::Unsupported,
+        &words,
+    );
     let buffered = options(|o| o.buffered = true);
     host().open_disk(path, &buffered).unwrap();
 }
@@ -118,7 +133,12 @@ fn a_read_only_file_system() {
     let at = mount.path().to_str().unwrap();
     crate::common::run("mount", &["-o", "remount,ro", at]).unwrap();
     let words = ["read-only file system", "remount it for writing"];
-    refused(&path, &DiskOptions::default(), Kind::ReadOnly, &words);
+    refused(
+        &path,
+        &DiskOptions::default(),
+        IoErrorKind::ReadOnly,
+        &words,
+    );
     let read_only = options(|o| o.read_only = true);
     host().open_disk(path, &read_only).unwrap();
 }
@@ -133,7 +153,7 @@ fn a_file_in_use() {
     refused(
         &path,
         &exclusive,
-        Kind::Busy,
+        IoErrorKind::Busy,
         &["in use", "stop that first"],
     );
     // The lock concerns only openings that ask for it.
@@ -152,7 +172,7 @@ fn a_block_device_in_use() {
     let owner = host();
     let (disk, _) = owner.open_disk(device.path(), &exclusive).unwrap();
     let words = ["in use", "mounted"];
-    refused(device.path(), &exclusive, Kind::Busy, &words);
+    refused(device.path(), &exclusive, IoErrorKind::Busy, &words);
     owner.close(disk);
     owner.open_disk(device.path(), &exclusive).unwrap();
 }
@@ -174,7 +194,7 @@ fn a_device_with_nothing_behind_it() {
     }
     let words = ["no device behind it", "attach one"];
     let path = format!("/dev/loop{NUMBER}");
-    refused(path, &DiskOptions::default(), Kind::Gone, &words);
+    refused(path, &DiskOptions::default(), IoErrorKind::Gone, &words);
     // SAFETY: as above.
     unsafe { libc::ioctl(fd, 0x4C81, NUMBER) };
 }
@@ -188,7 +208,7 @@ fn a_device_with_large_blocks_and_a_wish_for_small_ones() {
     };
     let small = options(|o| o.block = Some(Sectors(1)));
     let words = ["cannot do 512-byte blocks", "ask for 4096"];
-    refused(device.path(), &small, Kind::Invalid, &words);
+    refused(device.path(), &small, IoErrorKind::Invalid, &words);
 }
 
 #[test]
@@ -223,7 +243,7 @@ fn listeners_in_the_way_and_bad_addresses() {
     let host = host();
     let (first, _) = host.listen(&unix).unwrap();
     let error = host.listen(&unix).unwrap_err();
-    assert_eq!(error.kind(), Kind::Busy);
+    assert_eq!(error.kind(), IoErrorKind::Busy);
     assert!(error.to_string().contains("choose another path"), "{error}");
     host.close(first);
     assert!(!path.exists(), "a closed listener removes its file");
@@ -239,5 +259,5 @@ fn listeners_in_the_way_and_bad_addresses() {
 
     let (_, bound) = host.listen(&Address::Tcp("127.0.0.1:0".into())).unwrap();
     let error = host.listen(&bound).unwrap_err();
-    assert_eq!(error.kind(), Kind::Busy, "{error}");
+    assert_eq!(error.kind(), IoErrorKind::Busy, "{error}");
 }

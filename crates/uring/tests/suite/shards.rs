@@ -2,8 +2,8 @@
 
 use crate::common::{buf_of, directory, file, filled, host, perform, wait};
 use block::{
-    Address, Driver, Extent, Fua, Host, Lba, Nanos, Op, Pool, Progress, Sectors, TargetId, Token,
-    Turn,
+    Address, Driver, DriverOp, Extent, Fua, Host, Lba, Nanos, Pool, Sectors, ShardTurn, TargetId,
+    Token, TurnProgress,
 };
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -75,27 +75,31 @@ fn a_driver_dropped_with_work_in_flight_gives_every_buffer_back() {
     for parks in 0..3 {
         let mut driver = host.driver().unwrap();
         let pool: Pool = driver.pool().clone();
-        let connect = Op::Connect(address.clone());
+        let connect = DriverOp::Connect(address.clone());
         let (result, _) = perform(&mut driver, TargetId::NONE, connect);
         let stream = TargetId(result.unwrap() as u32);
-        perform(&mut driver, listener, Op::Accept).0.unwrap();
+        perform(&mut driver, listener, DriverOp::Accept).0.unwrap();
 
         // Waits for ever, waits for a peer that does not read, and disks.
-        driver.submit(Token(1), listener, Op::Accept);
-        driver.submit(Token(2), stream, Op::Recv(filled(&driver, BLOCK, 0)));
+        driver.submit(Token(1), listener, DriverOp::Accept);
+        driver.submit(Token(2), stream, DriverOp::Recv(filled(&driver, BLOCK, 0)));
         let data = filled(&driver, 4 << 20, 1).share();
-        driver.submit(Token(3), stream, Op::Send(vec![data; 4]));
-        let lookup = Op::Connect(Address::Tcp("localhost:1".into()));
+        driver.submit(Token(3), stream, DriverOp::Send(vec![data; 4]));
+        let lookup = DriverOp::Connect(Address::Tcp("localhost:1".into()));
         driver.submit(Token(4), TargetId::NONE, lookup);
         for at in 0..256 {
             let buf = filled(&driver, BLOCK, 0);
-            driver.submit(Token(10), disk, Op::Read(Lba(at * 8), buf));
+            driver.submit(Token(10), disk, DriverOp::Read(Lba(at * 8), buf));
             let data = filled(&driver, BLOCK, 2).share();
-            driver.submit(Token(11), disk, Op::Write(Lba(at * 8), data, Fua::Yes));
+            driver.submit(
+                Token(11),
+                disk,
+                DriverOp::Write(Lba(at * 8), data, Fua::Yes),
+            );
         }
         let extent = Extent::new(Lba(8192), Sectors(8192));
-        driver.submit(Token(12), disk, Op::Zero(extent));
-        driver.submit(Token(13), disk, Op::Flush);
+        driver.submit(Token(12), disk, DriverOp::Zero(extent));
+        driver.submit(Token(13), disk, DriverOp::Flush);
         let mut done = Vec::new();
         for _ in 0..parks {
             driver.park(driver.now() + Nanos::from_micros(50), &mut done);
@@ -107,7 +111,7 @@ fn a_driver_dropped_with_work_in_flight_gives_every_buffer_back() {
     // Submitted writes were carried out.
     let mut driver = host.driver().unwrap();
     let buf = filled(&driver, BLOCK, 0);
-    let (result, payload) = perform(&mut driver, disk, Op::Read(Lba(255 * 8), buf));
+    let (result, payload) = perform(&mut driver, disk, DriverOp::Read(Lba(255 * 8), buf));
     result.unwrap();
     assert!(buf_of(payload).iter().all(|&byte| byte == 2));
 }
@@ -121,7 +125,7 @@ fn a_stream_accepted_while_its_driver_ends_is_closed() {
     let (listener, _) = host.listen(&address).unwrap();
     let mut peer = UnixStream::connect(&path).unwrap();
     let mut driver = host.driver().unwrap();
-    driver.submit(Token(1), listener, Op::Accept);
+    driver.submit(Token(1), listener, DriverOp::Accept);
     drop(driver);
     assert_eq!(peer.read(&mut [0; 8]).unwrap(), 0);
 }
@@ -136,7 +140,7 @@ fn more_disks_than_are_registered() {
         std::fs::write(&path, [i as u8; BLOCK]).unwrap();
         let (disk, _) = host.open_disk(path, &DiskOptions::default()).unwrap();
         let buf = filled(&driver, BLOCK, 0);
-        let (result, payload) = perform(&mut driver, disk, Op::Read(Lba::ZERO, buf));
+        let (result, payload) = perform(&mut driver, disk, DriverOp::Read(Lba::ZERO, buf));
         result.unwrap();
         assert_eq!(buf_of(payload)[BLOCK - 1], i as u8);
     }
@@ -159,7 +163,7 @@ fn a_disk_under_an_old_number_is_the_new_disk() {
     };
     let mut first_byte = |disk| {
         let buf = filled(&driver, BLOCK, 0);
-        let (result, payload) = perform(&mut driver, disk, Op::Read(Lba::ZERO, buf));
+        let (result, payload) = perform(&mut driver, disk, DriverOp::Read(Lba::ZERO, buf));
         result.unwrap();
         buf_of(payload)[0]
     };
@@ -192,7 +196,11 @@ fn more_operations_than_the_ring_has_entries() {
     let mut driver = host.driver().unwrap();
     for token in 0..2000 {
         let data = filled(&driver, BLOCK, token as u8).share();
-        driver.submit(Token(token), disk, Op::Write(Lba(token * 8), data, Fua::No));
+        driver.submit(
+            Token(token),
+            disk,
+            DriverOp::Write(Lba(token * 8), data, Fua::No),
+        );
     }
     let mut tokens: Vec<_> = wait(&mut driver, 2000)
         .into_iter()
@@ -202,7 +210,7 @@ fn more_operations_than_the_ring_has_entries() {
     assert!(tokens.into_iter().eq(0..2000));
     for at in [0, 999, 1999] {
         let buf = filled(&driver, BLOCK, 0);
-        let (result, payload) = perform(&mut driver, disk, Op::Read(Lba(at * 8), buf));
+        let (result, payload) = perform(&mut driver, disk, DriverOp::Read(Lba(at * 8), buf));
         result.unwrap();
         assert_eq!(buf_of(payload)[BLOCK - 1], at as u8);
     }
@@ -219,17 +227,17 @@ fn bytes_anywhere_in_memory_reach_the_disk() {
         let other = host.driver().unwrap();
         filled(&other, BLOCK, 5).share()
     };
-    let op = Op::Write(Lba::ZERO, foreign, Fua::No);
+    let op = DriverOp::Write(Lba::ZERO, foreign, Fua::No);
     perform(&mut driver, disk, op).0.unwrap();
     // After a header of 28 bytes, where direct I/O cannot begin.
     let mut buf = filled(&driver, 28 + BLOCK, 6);
     buf[28 + BLOCK - 1] = 7;
     let odd = buf.share().slice(28..28 + BLOCK);
-    perform(&mut driver, disk, Op::Write(Lba(8), odd, Fua::No))
+    perform(&mut driver, disk, DriverOp::Write(Lba(8), odd, Fua::No))
         .0
         .unwrap();
     let (_, odd) = filled(&driver, 28 + 2 * BLOCK, 0).split_at(28);
-    let (result, payload) = perform(&mut driver, disk, Op::Read(Lba::ZERO, odd));
+    let (result, payload) = perform(&mut driver, disk, DriverOp::Read(Lba::ZERO, odd));
     result.unwrap();
     let buf = buf_of(payload);
     assert!(buf[..BLOCK].iter().all(|&byte| byte == 5));
@@ -244,10 +252,10 @@ struct Idler {
     ended: Arc<AtomicBool>,
 }
 
-impl Turn for Idler {
-    fn turn(&mut self) -> Progress {
+impl ShardTurn for Idler {
+    fn turn(&mut self) -> TurnProgress {
         assert!(!self.panics, "as the test wants");
-        Progress::Idle(Nanos::MAX)
+        TurnProgress::Idle(Nanos::MAX)
     }
     fn park(&mut self, deadline: Nanos) {
         self.driver.park(deadline, &mut Vec::new());

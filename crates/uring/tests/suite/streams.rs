@@ -1,7 +1,7 @@
 //! Streams beyond the suite: long gathers, broken peers, host names, closing.
 
 use crate::common::{buf_of, directory, filled, host, perform, wait};
-use block::{Address, Driver, Kind, Nanos, Op, Payload, Shared, TargetId, Token};
+use block::{Address, Driver, DriverOp, IoErrorKind, Nanos, Payload, SharedBuf, TargetId, Token};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
@@ -16,11 +16,11 @@ fn connected(driver: &mut UringDriver) -> (TargetId, TcpStream) {
 }
 
 fn connect(driver: &mut UringDriver, address: Address) -> block::IoResult<TargetId> {
-    let (result, _) = perform(driver, TargetId::NONE, Op::Connect(address));
+    let (result, _) = perform(driver, TargetId::NONE, DriverOp::Connect(address));
     result.map(|id| TargetId(id as u32))
 }
 
-fn parts_of(payload: Payload) -> Vec<Shared> {
+fn parts_of(payload: Payload) -> Vec<SharedBuf> {
     match payload {
         Payload::Parts(parts) => parts,
         other => panic!("the vector of a send, not {other:?}"),
@@ -38,7 +38,7 @@ fn a_send_gathers_more_parts_than_one_call_takes() {
     let data = buf.share();
     // Single bytes, with empty parts among them.
     let parts = (0..3000).flat_map(|at| [data.slice(at..at + 1), data.slice(at..at)]);
-    let (result, payload) = perform(&mut driver, stream, Op::Send(parts.collect()));
+    let (result, payload) = perform(&mut driver, stream, DriverOp::Send(parts.collect()));
     assert_eq!(result.unwrap(), 0);
     assert!(parts_of(payload).is_empty());
     let mut got = vec![0; 3000];
@@ -51,7 +51,7 @@ fn a_send_goes_on_while_the_peer_reads_slowly() {
     let mut driver = host().driver().unwrap();
     let (stream, mut peer) = connected(&mut driver);
     let part = filled(&driver, 4 << 20, 3).share();
-    let op = Op::Send(vec![part.clone(); 8]);
+    let op = DriverOp::Send(vec![part.clone(); 8]);
     driver.submit(Token(0), stream, op);
     // The peer reads nothing yet, and no socket buffers that much.
     let mut done = Vec::new();
@@ -76,23 +76,23 @@ fn a_peer_that_resets_breaks_the_stream_only() {
     let mut driver = host().driver().unwrap();
     let (stream, mut peer) = connected(&mut driver);
     let greeting = filled(&driver, 10, 1).share();
-    let (result, _) = perform(&mut driver, stream, Op::Send(vec![greeting]));
+    let (result, _) = perform(&mut driver, stream, DriverOp::Send(vec![greeting]));
     result.unwrap();
     // Bytes left unread turn a close into a reset.
     peer.write_all(b"x").unwrap();
-    driver.submit(Token(0), stream, Op::Recv(filled(&driver, 10, 0)));
+    driver.submit(Token(0), stream, DriverOp::Recv(filled(&driver, 10, 0)));
     let completion = wait(&mut driver, 1).pop().unwrap();
     assert_eq!(
         (completion.result.unwrap(), buf_of(completion.payload)[0]),
         (1, b'x')
     );
     drop(peer);
-    let recv = Op::Recv(filled(&driver, 10, 0));
+    let recv = DriverOp::Recv(filled(&driver, 10, 0));
     let (result, _) = perform(&mut driver, stream, recv);
-    assert_eq!(result.unwrap_err().kind(), Kind::Stream);
+    assert_eq!(result.unwrap_err().kind(), IoErrorKind::Stream);
     let data = filled(&driver, 10, 1).share();
-    let (result, payload) = perform(&mut driver, stream, Op::Send(vec![data]));
-    assert_eq!(result.unwrap_err().kind(), Kind::Stream);
+    let (result, payload) = perform(&mut driver, stream, DriverOp::Send(vec![data]));
+    assert_eq!(result.unwrap_err().kind(), IoErrorKind::Stream);
     assert!(parts_of(payload).is_empty());
 }
 
@@ -105,7 +105,7 @@ fn a_host_name_is_looked_up_without_blocking() {
     let stream = connect(&mut driver, at).unwrap();
     let (mut peer, _) = listener.accept().unwrap();
     peer.write_all(b"hello").unwrap();
-    let recv = Op::Recv(filled(&driver, 64, 0));
+    let recv = DriverOp::Recv(filled(&driver, 64, 0));
     let (result, payload) = perform(&mut driver, stream, recv);
     let bytes = result.unwrap() as usize;
     assert!(b"hello".starts_with(&buf_of(payload)[..bytes]));
@@ -122,14 +122,22 @@ fn connections_that_fail_say_why() {
     let tcp = |address: &str| Address::Tcp(address.into());
     refused(
         tcp("127.0.0.1:1"),
-        Kind::Stream,
+        IoErrorKind::Stream,
         "tcp:127.0.0.1:1: cannot connect",
     );
-    refused(tcp("no port"), Kind::Stream, "check its name and port");
+    refused(
+        tcp("no port"),
+        IoErrorKind::Stream,
+        "check its name and port",
+    );
     let unix = Address::Unix("/nowhere/socket".into());
-    refused(unix, Kind::Stream, "unix:/nowhere/socket: cannot connect");
+    refused(
+        unix,
+        IoErrorKind::Stream,
+        "unix:/nowhere/socket: cannot connect",
+    );
     let long = Address::Unix("/x".repeat(60).into());
-    refused(long, Kind::Invalid, "1 to 107 bytes");
+    refused(long, IoErrorKind::Invalid, "1 to 107 bytes");
 }
 
 #[test]
@@ -141,7 +149,7 @@ fn closing_a_listener_here_or_elsewhere_ends_an_accept() {
         let address = Address::Unix(path.to_str().unwrap().into());
         let (listener, _) = host.listen(&address).unwrap();
         let mut driver = host.driver().unwrap();
-        driver.submit(Token(5), listener, Op::Accept);
+        driver.submit(Token(5), listener, DriverOp::Accept);
         let mut done = Vec::new();
         driver.park(driver.now() + Nanos::from_millis(5), &mut done);
         assert!(done.is_empty());
@@ -153,7 +161,7 @@ fn closing_a_listener_here_or_elsewhere_ends_an_accept() {
         }
         let completion = wait(&mut driver, 1).pop().unwrap();
         assert_eq!(completion.token, Token(5));
-        assert_eq!(completion.result.unwrap_err().kind(), Kind::Stream);
+        assert_eq!(completion.result.unwrap_err().kind(), IoErrorKind::Stream);
     }
 }
 
@@ -170,7 +178,9 @@ fn a_stream_opened_on_one_shard_serves_on_another() {
     let send = move || {
         let mut there = host.driver().unwrap();
         let data = filled(&there, 5, 8).share();
-        perform(&mut there, stream, Op::Send(vec![data])).0.unwrap();
+        perform(&mut there, stream, DriverOp::Send(vec![data]))
+            .0
+            .unwrap();
     };
     std::thread::spawn(send).join().unwrap();
     let mut got = [0; 5];

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fault::tests::file;
-use crate::guest::{BASE, BYTES, Guest};
+use crate::guest::{BASE, BYTES, GuestMemory};
 use crate::hostile::{offer_read, serve_all, was_read};
 use block::{Geometry, Pool, Sectors};
 use std::io::Read;
@@ -24,7 +24,7 @@ const CONFIG_BYTES: u32 = 60;
 /// A monitor, its guest and the events between it and a disk.
 struct Monitor {
     frontend: Frontend,
-    guest: Guest,
+    guest: GuestMemory,
     memory: VhostUserMemoryRegionInfo,
     kick: File,
     call: File,
@@ -45,7 +45,7 @@ impl Monitor {
         };
         Monitor {
             frontend: Frontend::connect(path, 2).unwrap(),
-            guest: Guest::with(RING, map),
+            guest: GuestMemory::with(RING, map),
             memory,
             kick: event().unwrap(),
             call: event().unwrap(),
@@ -126,8 +126,8 @@ fn until<T>(what: &str, mut is_there: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn shape(sectors: u64) -> Shape {
-    Shape {
+fn shape(sectors: u64) -> GuestDiskShape {
+    GuestDiskShape {
         geometry: Geometry::new("data", Sectors(sectors), Sectors(1)),
         read_only: false,
         name: "data".into(),
@@ -135,8 +135,8 @@ fn shape(sectors: u64) -> Shape {
     }
 }
 
-fn begin(path: &Path, sectors: u64) -> (Listener, VirtioPort, Kicks) {
-    Listener::begin(path, shape(sectors), bells(), Arc::new(|_| ())).unwrap()
+fn begin(path: &Path, sectors: u64) -> (GuestListener, VirtioPort, Kicks) {
+    GuestListener::begin(path, shape(sectors), bells(), Arc::new(|_| ())).unwrap()
 }
 
 fn bells() -> Bells {
@@ -212,7 +212,7 @@ fn is_cut_off(monitor: &mut Monitor) -> bool {
 }
 
 /// Returns true if a well-behaved monitor is served now.
-fn serves(path: &Path, listener: &Listener) -> bool {
+fn serves(path: &Path, listener: &GuestListener) -> bool {
     let mut monitor = Monitor::connect(path);
     monitor.negotiate();
     monitor.activate();
@@ -393,7 +393,7 @@ fn only_a_socket_is_replaced() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("data.sock");
     let refused = |path: &Path| {
-        let begun = Listener::begin(path, shape(4096), bells(), Arc::new(|_| ()));
+        let begun = GuestListener::begin(path, shape(4096), bells(), Arc::new(|_| ()));
         begun.err().unwrap().to_string()
     };
     std::fs::write(&path, "precious").unwrap();
@@ -419,7 +419,7 @@ fn strangers_do_not_fill_the_log() {
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();
     let into = lines.clone();
     let log: Log = Arc::new(move |line| into.lock().unwrap().push(line));
-    let begun = Listener::begin(&path, shape(4096), bells(), log);
+    let begun = GuestListener::begin(&path, shape(4096), bells(), log);
     let (_listener, _port, _kicks) = begun.unwrap();
     let mut monitor = Monitor::connect(&path);
     monitor.negotiate();

@@ -5,19 +5,19 @@
 
 use super::body::Path;
 use crate::app::App;
-use crate::gate::Reader;
-use crate::problem::Problem;
-use advise::sizing::{EXAMPLE_PRICES, Hits, Outcome, PriceBook, volume};
+use crate::gate::ReaderCaller;
+use crate::problem::ProblemAnswer;
+use advise::sizing::{EXAMPLE_PRICES, Hits, PriceBook, SizeOutcome, volume};
 use axum::Json;
 use axum::extract::State;
 use control::observed::Observed;
-use control::protocol::{Reply, Request};
+use control::protocol::{ControlRequest, Reply};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 /// Advice on the size of a pool.
 #[derive(Serialize, ToSchema)]
-pub struct Advice {
+pub struct SizingAdvice {
     /// The basis of the estimates.
     basis: String,
     /// Length of the observation.
@@ -31,18 +31,18 @@ pub struct Advice {
     /// Share of accesses that an endless pool would hit.
     cacheable_share: f64,
     /// Hits by size, by the estimator of the sizes below, the smallest first.
-    curve: Vec<Point>,
+    curve: Vec<AdvicePoint>,
     /// Sizes side by side.
-    sizes: Vec<Size>,
+    sizes: Vec<SizeAnswer>,
     /// Reasons not to rely on the advice, and its unknowns.
     warnings: Vec<String>,
     /// The price book of the costs, if `--prices` gave one.
-    prices: Option<Prices>,
+    prices: Option<AdvicePrices>,
 }
 
 /// A point of the curve.
 #[derive(Serialize, ToSchema)]
-pub struct Point {
+pub struct AdvicePoint {
     /// Size of the pool.
     pool_bytes: u64,
     /// Share of 4 KiB blocks read that a pool of this size serves.
@@ -53,7 +53,7 @@ pub struct Point {
 
 /// The expected results of a pool of some size.
 #[derive(Serialize, ToSchema)]
-pub struct Size {
+pub struct SizeAnswer {
     /// `without`, `half`, `now`, `double` or `recommended`.
     label: String,
     /// The size.
@@ -72,7 +72,7 @@ pub struct Size {
 
 /// The price book of the costs.
 #[derive(Serialize, ToSchema)]
-pub struct Prices {
+pub struct AdvicePrices {
     /// The day of the prices.
     dated: String,
     /// The currency of every amount.
@@ -84,24 +84,26 @@ pub struct Prices {
 /// Advise on the size of a volume's pool
 #[utoipa::path(get, path = "/api/v1/volumes/{volume}/advice", tag = "volumes",
     params(("volume" = String, Path)), responses(
-    (status = 200, body = Advice), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 200, body = SizingAdvice), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn advise(
-    _: Reader,
+    _: ReaderCaller,
     State(app): State<App>,
     Path(volume): Path<String>,
-) -> Result<Json<Advice>, Problem> {
-    match app.daemon.ask(Request::Observe { volume }).await? {
+) -> Result<Json<SizingAdvice>, ProblemAnswer> {
+    match app.daemon.ask(ControlRequest::Observe { volume }).await? {
         Reply::Observed(observed) => {
-            let advice = Advice::of(&observed, app.prices.as_ref());
-            advice.map(Json).map_err(|text| Problem::conflict(&text))
+            let advice = SizingAdvice::of(&observed, app.prices.as_ref());
+            advice
+                .map(Json)
+                .map_err(|text| ProblemAnswer::conflict(&text))
         }
-        other => Err(Problem::unexpected(&other)),
+        other => Err(ProblemAnswer::unexpected(&other)),
     }
 }
 
-impl Advice {
-    fn of(observed: &Observed, prices: Option<&PriceBook>) -> Result<Advice, String> {
+impl SizingAdvice {
+    fn of(observed: &Observed, prices: Option<&PriceBook>) -> Result<SizingAdvice, String> {
         // Costs are left out below if there are no prices; the rest does not rest on them.
         let book = prices
             .cloned()
@@ -109,7 +111,7 @@ impl Advice {
         let advice = volume::advice(observed, book)?;
         let profile = &advice.profile;
         let measured_bytes = advice.curve.last().map_or(0, |point| point.pool_bytes);
-        let size = |size: &Outcome| Size {
+        let size = |size: &SizeOutcome| SizeAnswer {
             label: size.label.to_owned(),
             pool_bytes: size.pool_bytes,
             measured: size.pool_bytes <= measured_bytes,
@@ -118,12 +120,12 @@ impl Advice {
             latency_us_p99: size.estimate.map(|e| e.latency_us_p99),
             cost: prices.and(size.cost.as_ref()).map(|cost| cost.total),
         };
-        let point = |point: &Hits| Point {
+        let point = |point: &Hits| AdvicePoint {
             pool_bytes: point.pool_bytes,
             hit_ratio: point.hit_ratio,
             error: point.error,
         };
-        Ok(Advice {
+        Ok(SizingAdvice {
             observed_s: profile.seconds,
             accesses: profile.accesses(),
             pool_bytes: Some(observed.pool_bytes).filter(|bytes| *bytes > 0),
@@ -131,7 +133,7 @@ impl Advice {
             cacheable_share: advice.cacheable_share,
             curve: advice.curve.iter().map(point).collect(),
             sizes: advice.sizes.iter().map(size).collect(),
-            prices: prices.map(|book| Prices {
+            prices: prices.map(|book| AdvicePrices {
                 dated: book.dated.to_string(),
                 currency: book.currency.clone(),
                 years: book.years,

@@ -1,13 +1,13 @@
 //! Arrays: their members, and scrubs. The status shows the progress of a rebuild or a scrub.
 
-use super::body::{Body, Device, Path};
+use super::body::{Body, DeviceBody, Path};
 use super::change::change;
 use crate::app::App;
 use crate::gate::Operator;
-use crate::problem::Problem;
+use crate::problem::ProblemAnswer;
 use axum::extract::State;
 use axum::http::StatusCode;
-use control::protocol::Request;
+use control::protocol::ControlRequest;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 #[serde(deny_unknown_fields)]
 pub struct NewMember {
     /// The device.
-    device: Device,
+    device: DeviceBody,
     /// Overwrite the device although data on it is lost.
     #[serde(default)]
     overwrite: bool,
@@ -25,15 +25,15 @@ pub struct NewMember {
 /// Add a device to an array: a member that was lost, or a spare
 #[utoipa::path(post, path = "/api/v1/arrays/{array}/members", tag = "arrays",
     params(("array" = String, Path)), request_body = NewMember, responses(
-    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn add_member(
     operator: Operator,
     State(app): State<App>,
     Path(array): Path<String>,
     Body(new): Body<NewMember>,
-) -> Result<StatusCode, Problem> {
-    let request = Request::AddMember {
+) -> Result<StatusCode, ProblemAnswer> {
+    let request = ControlRequest::AddMember {
         array,
         device: new.device.named_or_new(),
         overwrite: new.overwrite,
@@ -45,29 +45,34 @@ pub async fn add_member(
 #[utoipa::path(delete, path = "/api/v1/arrays/{array}/members/{member}", tag = "arrays",
     params(("array" = String, Path), ("member" = String, Path, description = "Its device, or the number of its role")),
     responses(
-    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn fail_member(
     operator: Operator,
     State(app): State<App>,
     Path((array, member)): Path<(String, String)>,
-) -> Result<StatusCode, Problem> {
-    change(&app, &operator, Request::FailMember { array, member }).await
+) -> Result<StatusCode, ProblemAnswer> {
+    change(
+        &app,
+        &operator,
+        ControlRequest::FailMember { array, member },
+    )
+    .await
 }
 
 /// Put a device in a member's place
 #[utoipa::path(put, path = "/api/v1/arrays/{array}/members/{member}/device", tag = "arrays",
     params(("array" = String, Path), ("member" = String, Path, description = "Its device, or the number of its role")),
     request_body = NewMember, responses(
-    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn replace_member(
     operator: Operator,
     State(app): State<App>,
     Path((array, member)): Path<(String, String)>,
     Body(new): Body<NewMember>,
-) -> Result<StatusCode, Problem> {
-    let request = Request::ReplaceMember {
+) -> Result<StatusCode, ProblemAnswer> {
+    let request = ControlRequest::ReplaceMember {
         array,
         member,
         device: new.device.named_or_new(),
@@ -79,7 +84,7 @@ pub async fn replace_member(
 /// The options of a scrub.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Scrub {
+pub struct ScrubBody {
     /// Repair differences.
     #[serde(default)]
     repair: bool,
@@ -87,14 +92,14 @@ pub struct Scrub {
 
 /// Begin to compare the copies and the parity of an array
 #[utoipa::path(post, path = "/api/v1/arrays/{array}/scrub", tag = "arrays",
-    params(("array" = String, Path)), request_body = inline(Scrub), responses(
-    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+    params(("array" = String, Path)), request_body = inline(ScrubBody), responses(
+    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn scrub(
     operator: Operator,
     State(app): State<App>,
     Path(array): Path<String>,
-    Body(Scrub { repair }): Body<Scrub>,
-) -> Result<StatusCode, Problem> {
-    change(&app, &operator, Request::Scrub { array, repair }).await
+    Body(ScrubBody { repair }): Body<ScrubBody>,
+) -> Result<StatusCode, ProblemAnswer> {
+    change(&app, &operator, ControlRequest::Scrub { array, repair }).await
 }

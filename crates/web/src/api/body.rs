@@ -1,46 +1,46 @@
 //! Bodies and parameters, with errors in the form of problems.
 
-use crate::problem::Problem;
+use crate::problem::ProblemAnswer;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts};
 use axum::http::StatusCode;
 use control::protocol::NamedOrNew;
-use control::section::Section;
+use control::section::SectionText;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 /// A body of JSON.
 #[derive(FromRequest)]
-#[from_request(via(axum::Json), rejection(Problem))]
+#[from_request(via(axum::Json), rejection(ProblemAnswer))]
 pub struct Body<T>(pub T);
 
 /// The parameters in an address.
 #[derive(FromRequestParts)]
-#[from_request(via(axum::extract::Path), rejection(Problem))]
+#[from_request(via(axum::extract::Path), rejection(ProblemAnswer))]
 pub struct Path<T>(pub T);
 
 /// The parameters after the question mark.
 #[derive(FromRequestParts)]
-#[from_request(via(axum::extract::Query), rejection(Problem))]
+#[from_request(via(axum::extract::Query), rejection(ProblemAnswer))]
 pub struct Query<T>(pub T);
 
 const REMEDY: &str = "see docs/openapi.json for what this address takes";
 
-impl From<JsonRejection> for Problem {
-    fn from(cause: JsonRejection) -> Problem {
-        Problem::new(cause.status(), cause.body_text(), REMEDY)
+impl From<JsonRejection> for ProblemAnswer {
+    fn from(cause: JsonRejection) -> ProblemAnswer {
+        ProblemAnswer::new(cause.status(), cause.body_text(), REMEDY)
     }
 }
 
-impl From<PathRejection> for Problem {
-    fn from(cause: PathRejection) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, cause.body_text(), REMEDY)
+impl From<PathRejection> for ProblemAnswer {
+    fn from(cause: PathRejection) -> ProblemAnswer {
+        ProblemAnswer::new(StatusCode::BAD_REQUEST, cause.body_text(), REMEDY)
     }
 }
 
-impl From<QueryRejection> for Problem {
-    fn from(cause: QueryRejection) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, cause.body_text(), REMEDY)
+impl From<QueryRejection> for ProblemAnswer {
+    fn from(cause: QueryRejection) -> ProblemAnswer {
+        ProblemAnswer::new(StatusCode::BAD_REQUEST, cause.body_text(), REMEDY)
     }
 }
 
@@ -48,7 +48,7 @@ impl From<QueryRejection> for Problem {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NamedOrNewDevice)]
-pub struct Device {
+pub struct DeviceBody {
     /// Its name in reports.
     pub name: String,
     /// A file or a block device.
@@ -59,15 +59,15 @@ pub struct Device {
     pub controller: Option<String>,
 }
 
-impl Device {
+impl DeviceBody {
     /// True if the device is not yet in the configuration.
     pub fn is_new(&self) -> bool {
         self.path.is_some() || self.nbd.is_some()
     }
 
     /// Its section.
-    pub fn section(&self) -> Section {
-        Section::default()
+    pub fn section(&self) -> SectionText {
+        SectionText::default()
             .text("name", &self.name)
             .optional("path", self.path.as_deref())
             .optional("nbd", self.nbd.as_deref())

@@ -2,16 +2,16 @@
 
 use crate::app::App;
 use crate::gate::Operator;
-use crate::problem::Problem;
+use crate::problem::ProblemAnswer;
 use axum::http::StatusCode;
-use control::protocol::Request;
+use control::protocol::ControlRequest;
 
 /// Carries out a change, which is temporary if `operator` asks for that.
 pub(super) async fn change(
     app: &App,
     operator: &Operator,
-    request: Request,
-) -> Result<StatusCode, Problem> {
+    request: ControlRequest,
+) -> Result<StatusCode, ProblemAnswer> {
     app.daemon.change(request, operator.temporary).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -5,7 +5,7 @@ use crate::app::App;
 use crate::gate::Asker;
 use crate::history::now;
 use crate::history::sample::Sample;
-use crate::problem::Problem;
+use crate::problem::ProblemAnswer;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -19,7 +19,7 @@ const SPAN_S: u64 = 3600;
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct Span {
+pub struct SpanQuery {
     /// The start of the span, in seconds since 1970; an hour before its end unless given.
     from: Option<u64>,
     /// The end of the span, in seconds since 1970; now unless given.
@@ -30,7 +30,7 @@ pub struct Span {
 
 /// The history of the daemon's figures.
 #[derive(Serialize, ToSchema)]
-pub struct History {
+pub struct HistoryAnswer {
     /// The time from one sample to the next.
     step_s: u64,
     /// The samples of the span, the oldest first; times without a report have none.
@@ -42,25 +42,25 @@ pub struct History {
 /// Figures over time, of the last day each ten seconds and of thirty days each five minutes
 ///
 /// An answer has at most 721 samples: of a longer span several are merged.
-#[utoipa::path(get, path = "/api/v1/history", tag = "daemon", params(Span), responses(
-    (status = 200, body = History), (status = "default", body = Problem, content_type = "application/problem+json")
+#[utoipa::path(get, path = "/api/v1/history", tag = "daemon", params(SpanQuery), responses(
+    (status = 200, body = HistoryAnswer), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn history(
     _: Asker,
     State(app): State<App>,
-    Query(Span { from, to, volume }): Query<Span>,
-) -> Result<Json<History>, Problem> {
+    Query(SpanQuery { from, to, volume }): Query<SpanQuery>,
+) -> Result<Json<HistoryAnswer>, ProblemAnswer> {
     let now = now();
     let to = to.unwrap_or(now);
     let from = from.unwrap_or(to.saturating_sub(SPAN_S));
     if from > to {
         let what = format!("the span from {from} to {to} ends before it begins");
         let remedy = "give `from` and `to` in seconds since 1970, `from` first";
-        return Err(Problem::new(StatusCode::BAD_REQUEST, what, remedy));
+        return Err(ProblemAnswer::new(StatusCode::BAD_REQUEST, what, remedy));
     }
     let history = app.daemon.history();
     let range = history.range(volume.as_deref(), from, to, now);
-    Ok(Json(History {
+    Ok(Json(HistoryAnswer {
         step_s: range.step_s,
         samples: range.samples,
         trouble: history.trouble().map(str::to_owned),

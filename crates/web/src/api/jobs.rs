@@ -3,21 +3,24 @@
 use super::body::{Body, Path};
 use super::change::change;
 use crate::app::App;
-use crate::gate::{Operator, Reader};
-use crate::problem::Problem;
+use crate::gate::{Operator, ReaderCaller};
+use crate::problem::ProblemAnswer;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use control::job::Job;
-use control::protocol::Request;
+use control::protocol::ControlRequest;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 /// Jobs at work, then those that ended last
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", responses(
-    (status = 200, body = Vec<Job>), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 200, body = Vec<Job>), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
-pub async fn jobs(_: Reader, State(app): State<App>) -> Result<Json<Vec<Job>>, Problem> {
+pub async fn jobs(
+    _: ReaderCaller,
+    State(app): State<App>,
+) -> Result<Json<Vec<Job>>, ProblemAnswer> {
     let report = app.daemon.report().await?;
     Ok(Json(report.status.jobs.clone()))
 }
@@ -25,34 +28,34 @@ pub async fn jobs(_: Reader, State(app): State<App>) -> Result<Json<Vec<Job>>, P
 /// The state of a job: paused or at work.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Paused {
+pub struct PausedBody {
     /// Pause the job at its present progress; or resume it.
     paused: bool,
 }
 
 /// Pause a detachment, or resume it
 #[utoipa::path(put, path = "/api/v1/jobs/{job}/paused", tag = "jobs",
-    params(("job" = String, Path, description = "Its name, such as detach:db")), request_body = Paused, responses(
-    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+    params(("job" = String, Path, description = "Its name, such as detach:db")), request_body = PausedBody, responses(
+    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn set_paused(
     operator: Operator,
     State(app): State<App>,
     Path(job): Path<String>,
-    Body(Paused { paused }): Body<Paused>,
-) -> Result<StatusCode, Problem> {
-    change(&app, &operator, Request::PauseJob { job, paused }).await
+    Body(PausedBody { paused }): Body<PausedBody>,
+) -> Result<StatusCode, ProblemAnswer> {
+    change(&app, &operator, ControlRequest::PauseJob { job, paused }).await
 }
 
 /// Cancel a job
 #[utoipa::path(delete, path = "/api/v1/jobs/{job}", tag = "jobs",
     params(("job" = String, Path, description = "Its name, such as scrub:mirror")), responses(
-    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn cancel(
     operator: Operator,
     State(app): State<App>,
     Path(job): Path<String>,
-) -> Result<StatusCode, Problem> {
-    change(&app, &operator, Request::CancelJob { job }).await
+) -> Result<StatusCode, ProblemAnswer> {
+    change(&app, &operator, ControlRequest::CancelJob { job }).await
 }

@@ -5,8 +5,8 @@
 //! whichever viewer had asked for that.
 
 use crate::app::App;
-use crate::gate::Reader;
-use crate::problem::Problem;
+use crate::gate::ReaderCaller;
+use crate::problem::ProblemAnswer;
 use axum::extract::State;
 use axum::response::Sse;
 use axum::response::sse::Event;
@@ -21,10 +21,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Each event `status` holds the answer of `/api/v1/status`, with the counters of requests and
 /// blocks alone and without totals; each event `problem` the reason of a missing status.
 #[utoipa::path(get, path = "/api/v1/live", tag = "daemon", responses(
-    (status = 200, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 200, body = String, content_type = "text/event-stream"), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn live(
-    _: Reader,
+    _: ReaderCaller,
     State(app): State<App>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
     let events = unfold((app, Duration::ZERO), |(app, pause)| async move {

@@ -4,8 +4,8 @@
 //! Not here: the permission to overwrite a device; the daemon decides on that.
 
 use crate::app::App;
-use crate::gate::Reader;
-use crate::problem::Problem;
+use crate::gate::ReaderCaller;
+use crate::problem::ProblemAnswer;
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 /// A place that data may be on.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-pub struct Place {
+pub struct PlaceAnswer {
     /// The name in the configuration, if any.
     pub name: Option<String>,
     /// The file, block device or NBD URI.
@@ -32,9 +32,12 @@ pub struct Place {
 
 /// Devices that could be cached or cache
 #[utoipa::path(get, path = "/api/v1/places", tag = "daemon", responses(
-    (status = 200, body = Vec<Place>), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 200, body = Vec<PlaceAnswer>), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
-pub async fn places(_: Reader, State(app): State<App>) -> Result<Json<Vec<Place>>, Problem> {
+pub async fn places(
+    _: ReaderCaller,
+    State(app): State<App>,
+) -> Result<Json<Vec<PlaceAnswer>>, ProblemAnswer> {
     let report = app.daemon.report().await?;
     let status = &report.status;
     let listed = tokio::task::spawn_blocking(block_devices).await;
@@ -55,7 +58,7 @@ pub async fn places(_: Reader, State(app): State<App>) -> Result<Json<Vec<Place>
         let size = std::fs::metadata(&unused.place)
             .ok()
             .filter(|meta| meta.is_file());
-        places.push(Place {
+        places.push(PlaceAnswer {
             name: Some(unused.name.clone()),
             place: unused.place.clone(),
             size_bytes: found
@@ -97,7 +100,7 @@ struct Block {
 }
 
 /// The block devices of this machine; none where `lsblk` cannot name them.
-pub fn block_devices() -> Vec<Place> {
+pub fn block_devices() -> Vec<PlaceAnswer> {
     let columns = "PATH,SIZE,MODEL,ROTA,FSTYPE,MOUNTPOINTS,TYPE";
     let output = std::process::Command::new("lsblk")
         .args(["--json", "--bytes", "--output", columns])
@@ -106,7 +109,7 @@ pub fn block_devices() -> Vec<Place> {
 }
 
 /// The places of a listing; none if `json` is no listing.
-pub fn listed(json: &[u8]) -> Vec<Place> {
+pub fn listed(json: &[u8]) -> Vec<PlaceAnswer> {
     let Ok(listing) = serde_json::from_slice::<Listing>(json) else {
         return Vec::new();
     };
@@ -118,7 +121,7 @@ pub fn listed(json: &[u8]) -> Vec<Place> {
     places
 }
 
-fn place(block: &Block, to: &mut Vec<Place>) {
+fn place(block: &Block, to: &mut Vec<PlaceAnswer>) {
     if block.size.unwrap_or(0) > 0 {
         // Of several, such as bind mounts, the shortest says most.
         let mounted = block.mountpoints.iter().flatten().min_by_key(|at| at.len());
@@ -129,7 +132,7 @@ fn place(block: &Block, to: &mut Vec<Place>) {
             (None, 1) => Some("1 partition".to_owned()),
             (None, n) => Some(format!("{n} partitions")),
         };
-        to.push(Place {
+        to.push(PlaceAnswer {
             name: None,
             place: block.path.clone(),
             size_bytes: block.size,

@@ -1,14 +1,14 @@
 //! Pools: making and removing them, and their devices.
 
-use super::body::{Body, Device, Path};
+use super::body::{Body, DeviceBody, Path};
 use super::change::change;
 use crate::app::App;
 use crate::gate::Operator;
-use crate::problem::Problem;
+use crate::problem::ProblemAnswer;
 use axum::extract::State;
 use axum::http::StatusCode;
-use control::protocol::Request;
-use control::section::Section;
+use control::protocol::ControlRequest;
+use control::section::SectionText;
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -19,7 +19,7 @@ pub struct NewPool {
     /// The pool's name, for volumes and in reports.
     name: String,
     /// Its devices; may be none.
-    devices: Vec<Device>,
+    devices: Vec<DeviceBody>,
     /// The replacement policy; `auto` unless given.
     policy: Option<String>,
     /// The unit of replacement, such as `64KiB`.
@@ -28,15 +28,15 @@ pub struct NewPool {
 
 /// Make a pool and overwrite its devices
 #[utoipa::path(post, path = "/api/v1/pools", tag = "pools", request_body = NewPool, responses(
-    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn add_pool(
     operator: Operator,
     State(app): State<App>,
     Body(new): Body<NewPool>,
-) -> Result<StatusCode, Problem> {
+) -> Result<StatusCode, ProblemAnswer> {
     let names: Vec<String> = new.devices.iter().map(|d| d.name.clone()).collect();
-    let pool = Section::default()
+    let pool = SectionText::default()
         .text("name", &new.name)
         .list("devices", &names)
         .optional("policy", new.policy.as_deref())
@@ -44,46 +44,51 @@ pub async fn add_pool(
         .finish();
     let unknown = new.devices.iter().filter(|device| device.is_new());
     let devices = unknown.map(|device| device.section().finish()).collect();
-    change(&app, &operator, Request::AddPool { pool, devices }).await
+    change(&app, &operator, ControlRequest::AddPool { pool, devices }).await
 }
 
 /// Remove a pool that no volume uses, and forget its lines
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}", tag = "pools",
     params(("pool" = String, Path)), responses(
-    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn remove_pool(
     operator: Operator,
     State(app): State<App>,
     Path(pool): Path<String>,
-) -> Result<StatusCode, Problem> {
-    change(&app, &operator, Request::RemovePool { pool }).await
+) -> Result<StatusCode, ProblemAnswer> {
+    change(&app, &operator, ControlRequest::RemovePool { pool }).await
 }
 
 /// Add a device to a pool and overwrite the device
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/devices", tag = "pools",
-    params(("pool" = String, Path)), request_body = Device, responses(
-    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+    params(("pool" = String, Path)), request_body = DeviceBody, responses(
+    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn add_device(
     operator: Operator,
     State(app): State<App>,
     Path(pool): Path<String>,
-    Body(device): Body<Device>,
-) -> Result<StatusCode, Problem> {
+    Body(device): Body<DeviceBody>,
+) -> Result<StatusCode, ProblemAnswer> {
     let device = device.named_or_new();
-    change(&app, &operator, Request::AddDevice { pool, device }).await
+    change(&app, &operator, ControlRequest::AddDevice { pool, device }).await
 }
 
 /// Take a device out of a pool
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}/devices/{device}", tag = "pools",
     params(("pool" = String, Path), ("device" = String, Path)), responses(
-    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn remove_device(
     operator: Operator,
     State(app): State<App>,
     Path((pool, device)): Path<(String, String)>,
-) -> Result<StatusCode, Problem> {
-    change(&app, &operator, Request::RemoveDevice { pool, device }).await
+) -> Result<StatusCode, ProblemAnswer> {
+    change(
+        &app,
+        &operator,
+        ControlRequest::RemoveDevice { pool, device },
+    )
+    .await
 }

@@ -7,12 +7,12 @@
 use super::body::{Body, Path};
 use crate::app::App;
 use crate::gate::Operator;
-use crate::problem::Problem;
+use crate::problem::ProblemAnswer;
 use axum::body::{Body as Content, Bytes};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use control::recording::{PERIOD, Recording};
+use control::recording::{ControlRecording, PERIOD};
 use futures_util::stream::unfold;
 use serde::Deserialize;
 use std::io::{self, Write};
@@ -45,16 +45,16 @@ pub struct RecordingEnd {
 #[utoipa::path(post, path = "/api/v1/volumes/{volume}/recording", tag = "volumes",
     params(("volume" = String, Path)), request_body = RecordingEnd, responses(
     (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
-    (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn record(
     _: Operator,
     State(app): State<App>,
     Path(volume): Path<String>,
     Body(end): Body<RecordingEnd>,
-) -> Result<Response, Problem> {
+) -> Result<Response, ProblemAnswer> {
     if !(end.seconds > 0.0 && end.seconds <= SECONDS_MAX) {
-        return Err(Problem::new(
+        return Err(ProblemAnswer::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             format!("a recording of {} s cannot be sent", end.seconds),
             format!(
@@ -78,9 +78,9 @@ pub async fn record(
 }
 
 /// A sink that sends a trace's bytes to the client.
-struct Pieces<'a>(&'a Sender<io::Result<Bytes>>);
+struct TracePieces<'a>(&'a Sender<io::Result<Bytes>>);
 
-impl Write for Pieces<'_> {
+impl Write for TracePieces<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = Bytes::copy_from_slice(bytes);
         let sent = self.0.blocking_send(Ok(piece));
@@ -94,14 +94,14 @@ impl Write for Pieces<'_> {
 }
 
 fn send(
-    mut recording: Recording,
+    mut recording: ControlRecording,
     end: &RecordingEnd,
     sender: &Sender<io::Result<Bytes>>,
 ) -> io::Result<()> {
     let ends_at = Instant::now() + Duration::from_secs_f64(end.seconds);
     let mut left = end.requests.unwrap_or(usize::MAX);
-    let mut trace =
-        Writer::new(FilePath::new(""), Pieces(sender), Format::Binary).map_err(io::Error::other)?;
+    let mut trace = Writer::new(FilePath::new(""), TracePieces(sender), Format::Binary)
+        .map_err(io::Error::other)?;
     let cut_off = loop {
         let now = Instant::now();
         std::thread::sleep(PERIOD.min(ends_at.saturating_duration_since(now)));

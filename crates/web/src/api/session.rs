@@ -3,8 +3,8 @@
 use super::body::Body;
 use crate::app::App;
 use crate::gate::NoQuery;
-use crate::problem::Problem;
-use crate::tokens::Role;
+use crate::problem::ProblemAnswer;
+use crate::tokens::TokenRole;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -22,9 +22,9 @@ pub struct Credentials {
 
 /// A browser that has signed in.
 #[derive(Serialize, ToSchema)]
-pub struct Session {
+pub struct SessionAnswer {
     /// The rights of the browser.
-    role: Role,
+    role: TokenRole,
     /// The token against forgery, which each change carries in the header `X-CSRF-Token`.
     csrf: String,
 }
@@ -34,16 +34,16 @@ pub struct Session {
 /// Sets a cookie. Programs send `Authorization: Bearer TOKEN` instead.
 #[utoipa::path(post, path = "/api/v1/session", tag = "session", security(()),
     request_body = Credentials, responses(
-    (status = 200, body = Session), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 200, body = SessionAnswer), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn sign_in(
     _: NoQuery,
     State(app): State<App>,
     Body(credentials): Body<Credentials>,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<impl IntoResponse, ProblemAnswer> {
     let role = app.gate.admit(&credentials.token).await?;
     let (session, cookie) = app.gate.begin(role);
-    let session = Session {
+    let session = SessionAnswer {
         role: session.role,
         csrf: session.csrf,
     };
@@ -52,14 +52,14 @@ pub async fn sign_in(
 
 /// The session of a browser, or no content without one
 #[utoipa::path(get, path = "/api/v1/session", tag = "session", security(()), responses(
-    (status = 200, description = "The session of the cookie", body = Session),
+    (status = 200, description = "The session of the cookie", body = SessionAnswer),
     (status = 204, description = "There is no session")
 ))]
 pub async fn shown(_: NoQuery, State(app): State<App>, headers: HeaderMap) -> Response {
     let Some(session) = app.gate.session(&headers) else {
         return StatusCode::NO_CONTENT.into_response();
     };
-    let session = Session {
+    let session = SessionAnswer {
         role: session.role,
         csrf: session.csrf,
     };
@@ -68,7 +68,7 @@ pub async fn shown(_: NoQuery, State(app): State<App>, headers: HeaderMap) -> Re
 
 /// Sign a browser out
 #[utoipa::path(delete, path = "/api/v1/session", tag = "session", security(()), responses(
-    (status = 204), (status = "default", body = Problem, content_type = "application/problem+json")
+    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
 ))]
 pub async fn sign_out(_: NoQuery, State(app): State<App>, headers: HeaderMap) -> impl IntoResponse {
     let cookie = app.gate.end(&headers);

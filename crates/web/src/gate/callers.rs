@@ -1,8 +1,8 @@
 //! Clients by their rights, as arguments of handlers.
 
 use crate::app::App;
-use crate::problem::Problem;
-use crate::tokens::Role;
+use crate::problem::ProblemAnswer;
+use crate::tokens::TokenRole;
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -11,9 +11,9 @@ use axum::http::request::Parts;
 pub struct NoQuery;
 
 impl<S: Sync> FromRequestParts<S> for NoQuery {
-    type Rejection = Problem;
+    type Rejection = ProblemAnswer;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<NoQuery, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<NoQuery, ProblemAnswer> {
         match parts.uri.query() {
             None | Some("") => Ok(NoQuery),
             Some(query) => Err(unknown(query)),
@@ -21,22 +21,25 @@ impl<S: Sync> FromRequestParts<S> for NoQuery {
     }
 }
 
-fn unknown(query: &str) -> Problem {
+fn unknown(query: &str) -> ProblemAnswer {
     let what = format!("this address does not take `?{query}`");
     let remedy = "leave it out; see docs/openapi.json for what this address takes";
-    Problem::new(StatusCode::BAD_REQUEST, what, remedy)
+    ProblemAnswer::new(StatusCode::BAD_REQUEST, what, remedy)
 }
 
 /// A client that may look, at an address without parameters.
-pub struct Reader;
+pub struct ReaderCaller;
 
-impl FromRequestParts<App> for Reader {
-    type Rejection = Problem;
+impl FromRequestParts<App> for ReaderCaller {
+    type Rejection = ProblemAnswer;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Reader, Problem> {
+    async fn from_request_parts(
+        parts: &mut Parts,
+        app: &App,
+    ) -> Result<ReaderCaller, ProblemAnswer> {
         Asker::from_request_parts(parts, app).await?;
         NoQuery::from_request_parts(parts, app).await?;
-        Ok(Reader)
+        Ok(ReaderCaller)
     }
 }
 
@@ -44,9 +47,9 @@ impl FromRequestParts<App> for Reader {
 pub struct Asker;
 
 impl FromRequestParts<App> for Asker {
-    type Rejection = Problem;
+    type Rejection = ProblemAnswer;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Asker, Problem> {
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Asker, ProblemAnswer> {
         let role = app.gate.role(&parts.method, &parts.headers).await;
         role.map(|_| Asker)
     }
@@ -59,11 +62,11 @@ pub struct Operator {
 }
 
 impl FromRequestParts<App> for Operator {
-    type Rejection = Problem;
+    type Rejection = ProblemAnswer;
 
-    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Operator, Problem> {
-        if app.gate.role(&parts.method, &parts.headers).await? == Role::ReadOnly {
-            return Err(Problem::new(
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Operator, ProblemAnswer> {
+        if app.gate.role(&parts.method, &parts.headers).await? == TokenRole::ReadOnly {
+            return Err(ProblemAnswer::new(
                 StatusCode::FORBIDDEN,
                 "this token may look, and change nothing",
                 "use the operator's token",

@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 /// Intervals of one length.
-pub struct Ring {
+pub struct IntervalRing {
     /// The length.
     pub step_s: u64,
     /// The place of the first record, among the records of a name.
@@ -27,18 +27,18 @@ pub struct Ring {
 /// Records of each ring.
 const RECORDS: u64 = 8640;
 /// A day at ten seconds, and thirty days at five minutes.
-pub const RINGS: [Ring; 2] = [
-    Ring {
+pub const RINGS: [IntervalRing; 2] = [
+    IntervalRing {
         step_s: 10,
         first: 0,
     },
-    Ring {
+    IntervalRing {
         step_s: 300,
         first: RECORDS,
     },
 ];
 
-impl Ring {
+impl IntervalRing {
     /// The time that its records cover.
     pub fn span_s(&self) -> u64 {
         self.step_s * RECORDS
@@ -64,17 +64,17 @@ const FILE_BYTES: u64 = RECORDS_AT + OWNERS as u64 * OWNER_BYTES;
 type Names = Vec<Option<String>>;
 
 /// An open file.
-pub struct File {
+pub struct HistoryFile {
     path: PathBuf,
     file: fs::File,
     names: Names,
     trouble: Option<String>,
 }
 
-impl File {
+impl HistoryFile {
     /// Opens the file at `path`, or makes a missing one. The second result is the reason why
     /// another file was set aside there.
-    pub fn open(path: &Path) -> Result<(File, Option<String>), String> {
+    pub fn open(path: &Path) -> Result<(HistoryFile, Option<String>), String> {
         let unusable = |error: io::Error| {
             let path = path.display();
             format!(
@@ -95,7 +95,7 @@ impl File {
         let file = file.map_err(unusable)?;
         let mut names = [0; NAMES_BYTES];
         file.read_exact_at(&mut names, NAMES_AT).map_err(unusable)?;
-        let file = File {
+        let file = HistoryFile {
             path: path.to_owned(),
             file,
             names: parse_names(&names),
@@ -110,7 +110,7 @@ impl File {
     }
 
     /// Keeps samples of one interval, each of the volume of that name or of all.
-    pub fn write(&mut self, ring: &Ring, samples: &[(Option<&str>, Sample)]) {
+    pub fn write(&mut self, ring: &IntervalRing, samples: &[(Option<&str>, Sample)]) {
         let present: Vec<&str> = samples.iter().filter_map(|(name, _)| *name).collect();
         let mut written = Ok(());
         for (name, sample) in samples {
@@ -133,7 +133,7 @@ impl File {
     }
 
     /// All samples of a ring, of a volume or of all together, in any order.
-    pub fn read(&self, name: Option<&str>, ring: &Ring) -> Vec<Sample> {
+    pub fn read(&self, name: Option<&str>, ring: &IntervalRing) -> Vec<Sample> {
         let owner = match name {
             None => 0,
             Some(name) => match self.named(name) {
@@ -227,7 +227,7 @@ fn make(path: &Path) -> io::Result<()> {
 }
 
 /// The offset of the record of an interval.
-fn place(owner: usize, ring: &Ring, interval: u64) -> u64 {
+fn place(owner: usize, ring: &IntervalRing, interval: u64) -> u64 {
     let record = ring.first + interval % RECORDS;
     RECORDS_AT + owner as u64 * OWNER_BYTES + record * RECORD_BYTES as u64
 }
@@ -267,7 +267,7 @@ fn checksum(name: &str, record: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
-fn encode(name: &str, ring: &Ring, sample: &Sample) -> [u8; RECORD_BYTES] {
+fn encode(name: &str, ring: &IntervalRing, sample: &Sample) -> [u8; RECORD_BYTES] {
     let mut record = [0; RECORD_BYTES];
     // 32 bits of ten seconds last for 1,300 years.
     let interval = (sample.at / ring.step_s) as u32;
@@ -283,7 +283,7 @@ fn encode(name: &str, ring: &Ring, sample: &Sample) -> [u8; RECORD_BYTES] {
     record
 }
 
-fn decode(name: &str, ring: &Ring, at: u64, record: &[u8]) -> Option<Sample> {
+fn decode(name: &str, ring: &IntervalRing, at: u64, record: &[u8]) -> Option<Sample> {
     let (words, _) = record.as_chunks::<4>();
     let mut words = words.iter().copied();
     let found = u32::from_le_bytes(words.next()?);
@@ -297,7 +297,7 @@ fn decode(name: &str, ring: &Ring, at: u64, record: &[u8]) -> Option<Sample> {
     Some(Sample::new(interval * ring.step_s, figures))
 }
 
-fn decode_all(name: &str, ring: &Ring, bytes: &[u8]) -> Vec<Sample> {
+fn decode_all(name: &str, ring: &IntervalRing, bytes: &[u8]) -> Vec<Sample> {
     let records = bytes.chunks_exact(RECORD_BYTES).zip(0..);
     records
         .filter_map(|(record, at)| decode(name, ring, at, record))

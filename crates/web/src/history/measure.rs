@@ -2,7 +2,7 @@
 
 use super::sample::Sample;
 use cache::Counter;
-use control::status::{Status, Total, Volume};
+use control::status::{Status, Total, VolumeReport};
 use std::collections::{BTreeSet, HashMap};
 
 /// Arrays of arrays of devices are looked into, and none that are deeper.
@@ -31,7 +31,7 @@ impl Requests {
 
 /// The difference of two reports of a volume, or of all.
 #[derive(Default)]
-struct Change {
+struct ReportChange {
     clients: Requests,
     origin: Requests,
     hits: u64,
@@ -49,8 +49,8 @@ pub fn between<'a>(
     span_s: f64,
 ) -> Vec<(Option<&'a str>, Sample)> {
     let (origins, origins_before) = (Origins::of(now), Origins::of(before));
-    let volumes_before: HashMap<&str, &Volume> = by_name(&before.volumes);
-    let mut all = Change::default();
+    let volumes_before: HashMap<&str, &VolumeReport> = by_name(&before.volumes);
+    let mut all = ReportChange::default();
     let mut served = BTreeSet::new();
     let mut samples = Vec::new();
     for volume in &now.volumes {
@@ -65,7 +65,7 @@ pub fn between<'a>(
         }
         let origin = origins.requests(&volume.origin, DEPTH_MAX);
         let origin = origin.since(&origins_before.requests(&volume.origin, DEPTH_MAX));
-        let change = Change::of(volume, earlier, origin);
+        let change = ReportChange::of(volume, earlier, origin);
         // Volumes may share an origin.
         if served.insert(&volume.origin) {
             all.origin.add(&change.origin);
@@ -77,13 +77,13 @@ pub fn between<'a>(
     samples
 }
 
-fn by_name(volumes: &[Volume]) -> HashMap<&str, &Volume> {
+fn by_name(volumes: &[VolumeReport]) -> HashMap<&str, &VolumeReport> {
     volumes.iter().map(|v| (&*v.name, v)).collect()
 }
 
-impl Change {
-    fn of(now: &Volume, before: &Volume, origin: Requests) -> Change {
-        let clients = |volume: &Volume| Requests {
+impl ReportChange {
+    fn of(now: &VolumeReport, before: &VolumeReport, origin: Requests) -> ReportChange {
+        let clients = |volume: &VolumeReport| Requests {
             reads: volume.read_total.clone(),
             writes: volume.write_total.clone(),
         };
@@ -96,7 +96,7 @@ impl Change {
         // Writes that a log merges do not reach its origin.
         let written = clients.writes.requests;
         let merged = written.saturating_sub(origin.writes.requests);
-        Change {
+        ReportChange {
             hits: count(Counter::BlocksHit),
             misses: count(Counter::BlocksMissed),
             kept: count(Counter::ReadsHit).saturating_add(log.map_or(0, |_| merged)),
@@ -107,7 +107,7 @@ impl Change {
     }
 
     /// Adds all of a volume but its origin, which others may have too.
-    fn add(&mut self, other: &Change) {
+    fn add(&mut self, other: &ReportChange) {
         self.clients.add(&other.clients);
         self.hits = self.hits.saturating_add(other.hits);
         self.misses = self.misses.saturating_add(other.misses);
@@ -156,11 +156,11 @@ struct Origins<'a> {
 
 impl<'a> Origins<'a> {
     fn of(status: &'a Status) -> Origins<'a> {
-        let requests = |device: &'a control::status::Device| Requests {
+        let requests = |device: &'a control::status::DeviceActivity| Requests {
             reads: device.read_total.clone(),
             writes: device.write_total.clone(),
         };
-        let members = |array: &'a control::status::Array| {
+        let members = |array: &'a control::status::ArrayReport| {
             let members = array.members.iter();
             members.filter_map(|m| m.device.as_deref()).collect()
         };

@@ -1,8 +1,8 @@
 //! A history is kept, read and refused.
 
-use super::file::{File, RINGS};
+use super::file::{HistoryFile, RINGS};
 use super::*;
-use control::status::WriteBack;
+use control::status::WriteBackReport;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
@@ -26,15 +26,15 @@ impl Bench {
         self.dir.path().join("history")
     }
 
-    fn load(&self) -> History {
-        let (history, wrong) = History::load(&self.path());
+    fn load(&self) -> DaemonHistory {
+        let (history, wrong) = DaemonHistory::load(&self.path());
         assert_eq!(wrong, None);
         history
     }
 
     /// The file with samples that have so many reads a second.
     fn written(&self, samples: &[(Option<&str>, u64, f32)]) {
-        let (mut file, _) = File::open(&self.path()).unwrap();
+        let (mut file, _) = HistoryFile::open(&self.path()).unwrap();
         for (name, at, reads) in samples {
             for ring in &RINGS {
                 file.write(ring, &[(*name, sample(*at, *reads))]);
@@ -54,7 +54,7 @@ fn sample(at: u64, reads: f32) -> Sample {
 
 /// A report with a volume that has served ten reads of 3 ms `rounds` times, nine of ten from the
 /// pool.
-fn report(rounds: u64, at: Instant) -> Arc<Report> {
+fn report(rounds: u64, at: Instant) -> Arc<DaemonReport> {
     let mut report = crate::sample::report();
     let total = |requests, us: u64| {
         let mut total = control::status::Total {
@@ -78,7 +78,7 @@ fn report(rounds: u64, at: Instant) -> Arc<Report> {
 }
 
 /// Has `history` see a report each five seconds for so many of them, with two rounds in each.
-fn watched(history: &mut History, from: u64, seconds: u64) {
+fn watched(history: &mut DaemonHistory, from: u64, seconds: u64) {
     let begin = Instant::now();
     for second in (0..=seconds).step_by(5) {
         let at = begin + Duration::from_secs(second);
@@ -131,7 +131,7 @@ fn an_interval_that_was_not_watched_has_no_sample() {
     let bench = Bench::new();
     let mut history = bench.load();
     let now = BEGIN + 1000;
-    let found = |history: &History| history.range(None, BEGIN, now, now).samples.len();
+    let found = |history: &DaemonHistory| history.range(None, BEGIN, now, now).samples.len();
     watched(&mut history, BEGIN, 50);
     assert_eq!(found(&history), 5);
     // The daemon was away, then another one ran, then the server slept.
@@ -170,7 +170,7 @@ fn what_is_owed_is_of_all_logs_and_its_age_that_of_the_oldest() {
     before.volumes.push(before.volumes[0].clone());
     before.volumes[1].name = "second".into();
     for (volume, lag_s) in before.volumes.iter_mut().zip([2.0, 7.0]) {
-        volume.write_back = Some(WriteBack {
+        volume.write_back = Some(WriteBackReport {
             order: "ordered".into(),
             owed_bytes: 4096,
             lag_s,
@@ -284,7 +284,7 @@ fn a_file_of_another_kind_size_or_version_is_kept_beside_a_new_one() {
     ];
     for ((why, damage), n) in damages.iter().zip(1..) {
         damage();
-        let (history, wrong) = History::load(&bench.path());
+        let (history, wrong) = DaemonHistory::load(&bench.path());
         let wrong = wrong.unwrap();
         let aside = bench.path().with_extension(format!("old{n}"));
         assert!(
@@ -308,7 +308,7 @@ fn a_file_of_another_kind_size_or_version_is_kept_beside_a_new_one() {
 fn without_a_file_there_is_no_history_and_everything_else() {
     let bench = Bench::new();
     fs::create_dir(bench.path()).unwrap();
-    let (mut history, wrong) = History::load(&bench.path());
+    let (mut history, wrong) = DaemonHistory::load(&bench.path());
     let wrong = wrong.unwrap();
     assert!(wrong.contains("no history is kept"), "{wrong}");
     assert_eq!(history.trouble(), Some(&*wrong));
@@ -324,14 +324,14 @@ fn without_a_file_there_is_no_history_and_everything_else() {
 #[test]
 fn a_volume_that_is_gone_makes_room_for_another() {
     let bench = Bench::new();
-    let (mut file, _) = File::open(&bench.path()).unwrap();
+    let (mut file, _) = HistoryFile::open(&bench.path()).unwrap();
     let names: Vec<String> = (0..64).map(|n| format!("vol{n}")).collect();
     let many: Vec<_> = names
         .iter()
         .map(|n| (Some(&**n), sample(BEGIN, 1.0)))
         .collect();
     file.write(&RINGS[0], &many);
-    let known = |file: &File, name: &str| file.read(Some(name), &RINGS[0]).len();
+    let known = |file: &HistoryFile, name: &str| file.read(Some(name), &RINGS[0]).len();
     assert_eq!(known(&file, "vol62"), 1);
     // There is no room for the last, nor for a name that is longer than any.
     assert_eq!(known(&file, "vol63"), 0);
@@ -345,7 +345,7 @@ fn a_volume_that_is_gone_makes_room_for_another() {
             (Some("new"), sample(BEGIN + 10, 7.0)),
         ],
     );
-    let (file, _) = File::open(&bench.path()).unwrap();
+    let (file, _) = HistoryFile::open(&bench.path()).unwrap();
     assert_eq!(known(&file, "vol0"), 0);
     assert_eq!(known(&file, "vol1"), 2);
     let found = file.read(Some("new"), &RINGS[0]);

@@ -1,11 +1,11 @@
 //! The list of the metrics, and the places of their values in the status.
 
 use super::devices::FIGURES;
-use super::value::Value;
+use super::value::MetricValue;
 use super::volumes::{CLIENTS, LOG};
 use cache::Counter;
-use control::status::{Counters, Status, Volume, WriteBack};
-use control::trouble::Kind;
+use control::status::{NamedCounters, Status, VolumeReport, WriteBackReport};
+use control::trouble::TroubleKind;
 use std::iter;
 
 /// States of a pool's device; an ejected one has its fault after that word.
@@ -21,7 +21,7 @@ const ARRAY_STATES: [&str; 6] = [
 const MEMBER_STATES: [&str; 4] = ["in sync", "filling", "lost", "missing"];
 
 /// Samples, made one by one: a thousand volumes have 150,000.
-pub type Samples<'a> = Box<dyn Iterator<Item = Sample<'a>> + 'a>;
+pub type Samples<'a> = Box<dyn Iterator<Item = MetricSample<'a>> + 'a>;
 
 /// A metric with all its samples.
 pub struct Family<'a> {
@@ -31,9 +31,9 @@ pub struct Family<'a> {
 }
 
 /// A value and its labels.
-pub struct Sample<'a> {
+pub struct MetricSample<'a> {
     pub labels: Labels<'a>,
-    pub value: Value<'a>,
+    pub value: MetricValue<'a>,
 }
 
 /// Names and values, four at most.
@@ -55,7 +55,7 @@ impl<'a> Families<'a> {
         &mut self,
         name: &str,
         help: &'static str,
-        samples: impl Iterator<Item = Sample<'a>> + 'a,
+        samples: impl Iterator<Item = MetricSample<'a>> + 'a,
     ) {
         self.0.push(Family {
             name: format!("hotset_{name}"),
@@ -71,9 +71,9 @@ impl<'a> Families<'a> {
         help: &'static str,
         items: &'a [T],
         named: impl Fn(&'a T) -> Labels<'a> + 'a,
-        value: impl Fn(&'a T) -> Value<'a> + 'a,
+        value: impl Fn(&'a T) -> MetricValue<'a> + 'a,
     ) {
-        let sample = move |item| Sample {
+        let sample = move |item| MetricSample {
             labels: named(item),
             value: value(item),
         };
@@ -85,12 +85,12 @@ impl<'a> Families<'a> {
         &mut self,
         owner: &'static str,
         items: &'a [T],
-        of: fn(&'a T) -> (&'a str, &'a Counters),
+        of: fn(&'a T) -> (&'a str, &'a NamedCounters),
     ) {
         for counter in Counter::ALL {
             let name = format!("{owner}_{}", counter.name());
             let named = move |item| labels([(owner, of(item).0)]);
-            let value = move |item: &'a T| Value::Counter(of(item).1.value(*counter));
+            let value = move |item: &'a T| MetricValue::Counter(of(item).1.value(*counter));
             self.each(&name, counter.help(), items, named, value);
         }
     }
@@ -108,13 +108,13 @@ fn states<'a>(
     of: Labels<'a>,
     known: &'static [&'static str],
     now: &'a str,
-) -> impl Iterator<Item = Sample<'a>> + 'a {
+) -> impl Iterator<Item = MetricSample<'a>> + 'a {
     let present = known.iter().copied().find(|state| now.starts_with(state));
     let other = if present.is_none() { Some(now) } else { None };
     let all = known.iter().copied().chain(other);
-    let sample = move |state| Sample {
+    let sample = move |state| MetricSample {
         labels: with(of, ("state", state)),
-        value: Value::Gauge(if state == present.unwrap_or(now) {
+        value: MetricValue::Gauge(if state == present.unwrap_or(now) {
             1.0
         } else {
             0.0
@@ -140,60 +140,60 @@ fn daemon<'a>(status: &'a Status, to: &mut Families<'a>) {
         (
             "daemon_uptime_seconds",
             "Time since the daemon began.",
-            Value::Gauge(status.uptime_s),
+            MetricValue::Gauge(status.uptime_s),
         ),
         (
             "daemon_cpu_seconds",
             "Processor time that the daemon used.",
-            Value::Seconds(status.cpu_s),
+            MetricValue::Seconds(status.cpu_s),
         ),
         (
             "daemon_resident_memory_bytes",
             "Memory of the daemon that is resident.",
-            Value::Gauge(status.resident_bytes as f64),
+            MetricValue::Gauge(status.resident_bytes as f64),
         ),
         (
             "nbd_connections",
             "NBD connections that are open.",
-            Value::Gauge(nbd.connections.into()),
+            MetricValue::Gauge(nbd.connections.into()),
         ),
         (
             "nbd_handshakes",
             "NBD connections whose handshake is under way.",
-            Value::Gauge(nbd.handshakes.into()),
+            MetricValue::Gauge(nbd.handshakes.into()),
         ),
         (
             "nbd_connections_failed",
             "NBD connections ended for a violation, a stall or a failed handshake.",
-            Value::Counter(nbd.connections_failed),
+            MetricValue::Counter(nbd.connections_failed),
         ),
         (
             "nbd_connections_refused",
             "NBD connections closed because there were too many.",
-            Value::Counter(nbd.connections_refused),
+            MetricValue::Counter(nbd.connections_refused),
         ),
         (
             "nbd_requests",
             "NBD requests answered without an error.",
-            Value::Counter(nbd.requests),
+            MetricValue::Counter(nbd.requests),
         ),
         (
             "nbd_errors",
             "NBD requests answered with an error.",
-            Value::Counter(nbd.errors),
+            MetricValue::Counter(nbd.errors),
         ),
     ] {
         let labels = labels([]);
-        to.add(name, help, iter::once(Sample { labels, value }));
+        to.add(name, help, iter::once(MetricSample { labels, value }));
     }
-    let troubles = Kind::ALL.into_iter().map(|kind| {
+    let troubles = TroubleKind::ALL.into_iter().map(|kind| {
         let its = status
             .troubles
             .iter()
             .filter(|trouble| trouble.kind == kind);
-        Sample {
+        MetricSample {
             labels: labels([("kind", kind.name()), ("severity", kind.severity().name())]),
-            value: Value::Gauge(its.count() as f64),
+            value: MetricValue::Gauge(its.count() as f64),
         }
     });
     to.add("troubles", "What is wrong, by kind.", troubles);
@@ -213,7 +213,7 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
                 ("mode", &v.mode),
             ])
         },
-        |_| Value::Gauge(1.0),
+        |_| MetricValue::Gauge(1.0),
     );
     to.each(
         "volume_waiting",
@@ -226,21 +226,21 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
                 ("pool", &v.pool),
             ])
         },
-        |_| Value::Gauge(1.0),
+        |_| MetricValue::Gauge(1.0),
     );
     to.each(
         "volume_size_bytes",
         "Size of a volume.",
         volumes,
         |v| labels([("volume", &v.name)]),
-        |v| Value::Gauge(v.size_bytes as f64),
+        |v| MetricValue::Gauge(v.size_bytes as f64),
     );
     let logs = volumes
         .iter()
         .filter_map(|v| Some((v, v.write_back.as_ref()?)));
-    let order = logs.clone().map(|(volume, log)| Sample {
+    let order = logs.clone().map(|(volume, log)| MetricSample {
         labels: labels([("volume", &volume.name), ("order", &log.order)]),
-        value: Value::Gauge(1.0),
+        value: MetricValue::Gauge(1.0),
     });
     to.add(
         "volume_write_back_info",
@@ -249,9 +249,9 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
     );
     for (name, help, value) in LOG {
         let logs = logs.clone();
-        let sample = move |(volume, log): (&'a Volume, &'a WriteBack)| Sample {
+        let sample = move |(volume, log): (&'a VolumeReport, &'a WriteBackReport)| MetricSample {
             labels: labels([("volume", volume.name.as_str())]),
-            value: Value::Gauge(value(log)),
+            value: MetricValue::Gauge(value(log)),
         };
         to.add(name, help, logs.map(sample));
     }
@@ -260,7 +260,7 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
         "Whether the changes of a volume are held back.",
         volumes,
         |v| labels([("volume", &v.name)]),
-        |v| Value::Gauge(f64::from(u8::from(v.quiesced))),
+        |v| MetricValue::Gauge(f64::from(u8::from(v.quiesced))),
     );
     for (name, help, of) in CLIENTS {
         to.each(name, help, volumes, |v| labels([("volume", &v.name)]), of);
@@ -275,9 +275,9 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
         "The policy of a pool.",
         pools,
         |p| labels([("pool", &p.name), ("policy", &p.policy)]),
-        |_| Value::Gauge(1.0),
+        |_| MetricValue::Gauge(1.0),
     );
-    type Of = fn(&control::status::Pool) -> f64;
+    type Of = fn(&control::status::PoolReport) -> f64;
     let figures: [(&str, &str, Of); 4] = [
         ("pool_line_size_bytes", "The unit of replacement.", |p| {
             p.line_bytes.into()
@@ -300,14 +300,17 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
             help,
             pools,
             |p| labels([("pool", &p.name)]),
-            move |p| Value::Gauge(of(p)),
+            move |p| MetricValue::Gauge(of(p)),
         );
     }
     let rules = pools.iter().flat_map(|p| {
-        p.rule.would_miss.iter().map(move |(rule, share)| Sample {
-            labels: labels([("pool", &p.name), ("rule", rule)]),
-            value: Value::Gauge(*share),
-        })
+        p.rule
+            .would_miss
+            .iter()
+            .map(move |(rule, share)| MetricSample {
+                labels: labels([("pool", &p.name), ("rule", rule)]),
+                value: MetricValue::Gauge(*share),
+            })
     });
     let help =
         "The share of recent accesses that a rule of a policy that tunes itself would have missed.";
@@ -327,18 +330,18 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
         "Whether a pool's device is in this state.",
         state,
     );
-    let capacity = devices().map(|(labels, d)| Sample {
+    let capacity = devices().map(|(labels, d)| MetricSample {
         labels,
-        value: Value::Gauge(d.capacity_bytes as f64),
+        value: MetricValue::Gauge(d.capacity_bytes as f64),
     });
     to.add(
         "pool_device_capacity_bytes",
         "Bytes of a pool device's lines.",
         capacity,
     );
-    let faults = devices().map(|(labels, d)| Sample {
+    let faults = devices().map(|(labels, d)| MetricSample {
         labels,
-        value: Value::Counter(d.faults),
+        value: MetricValue::Counter(d.faults),
     });
     to.add("pool_device_faults", "Faults of a pool's device.", faults);
 }
@@ -349,7 +352,7 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
         .iter()
         .flat_map(|a| states(labels([("array", &a.name)]), &ARRAY_STATES, &a.state));
     to.add("array_state", "Whether an array is in this state.", state);
-    type Of = fn(&control::status::Array) -> f64;
+    type Of = fn(&control::status::ArrayReport) -> f64;
     let figures: [(&str, &str, Of); 4] = [
         ("array_size_bytes", "Size of an array.", |a| {
             a.size_bytes as f64
@@ -384,7 +387,7 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
             help,
             arrays,
             |a| labels([("array", &a.name)]),
-            move |a| Value::Gauge(of(a)),
+            move |a| MetricValue::Gauge(of(a)),
         );
     }
     let members = || {
@@ -403,7 +406,7 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
         "Whether a member of an array is in this state.",
         state,
     );
-    type Count = fn(&control::status::Member) -> u64;
+    type Count = fn(&control::status::MemberStatus) -> u64;
     let counts: [(&str, &str, Count); 5] = [
         (
             "array_member_reads",
@@ -432,17 +435,17 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
         ),
     ];
     for (name, help, of) in counts {
-        let sample = move |(labels, m)| Sample {
+        let sample = move |(labels, m)| MetricSample {
             labels,
-            value: Value::Counter(of(m)),
+            value: MetricValue::Counter(of(m)),
         };
         to.add(name, help, present().map(sample));
     }
     let missing = arrays.iter().map(|a| {
         let missing = a.members.iter().filter(|m| m.device.is_none()).count();
-        Sample {
+        MetricSample {
             labels: labels([("array", &*a.name)]),
-            value: Value::Gauge(missing as f64),
+            value: MetricValue::Gauge(missing as f64),
         }
     });
     to.add(
@@ -463,17 +466,17 @@ fn devices<'a>(status: &'a Status, to: &mut Families<'a>) {
     to.add(
         "device_endurance_used_ratio",
         "The share of its rated endurance that a device says it has used.",
-        worn().map(|(labels, wear)| Sample {
+        worn().map(|(labels, wear)| MetricSample {
             labels,
-            value: Value::Gauge(f64::from(wear.used_percent) / 100.0),
+            value: MetricValue::Gauge(f64::from(wear.used_percent) / 100.0),
         }),
     );
     to.add(
         "device_lifetime_written_bytes",
         "What was written to a device in its life, as it says.",
-        worn().map(|(labels, wear)| Sample {
+        worn().map(|(labels, wear)| MetricSample {
             labels,
-            value: Value::Counter(wear.written_bytes),
+            value: MetricValue::Counter(wear.written_bytes),
         }),
     );
     for (name, help, of) in FIGURES {

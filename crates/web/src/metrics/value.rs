@@ -3,7 +3,7 @@
 use control::status::Total;
 
 /// A value of one of the kinds that Prometheus knows.
-pub enum Value<'a> {
+pub enum MetricValue<'a> {
     Counter(u64),
     Seconds(f64),
     Gauge(f64),

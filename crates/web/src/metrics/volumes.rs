@@ -1,10 +1,10 @@
 //! The metrics of each volume beside its counters: its log, and the latencies of its clients.
 
-use super::value::Value;
-use control::status::{Volume, WriteBack};
+use super::value::MetricValue;
+use control::status::{VolumeReport, WriteBackReport};
 
 /// Reads the value of a gauge from the log of a write-back volume.
-pub type OfLog = fn(&WriteBack) -> f64;
+pub type OfLog = fn(&WriteBackReport) -> f64;
 /// Gauges of the logs of write-back volumes.
 pub const LOG: [(&str, &str, OfLog); 4] = [
     (
@@ -30,27 +30,27 @@ pub const LOG: [(&str, &str, OfLog); 4] = [
 ];
 
 /// Reads the value of a metric from a volume.
-pub type OfVolume = fn(&Volume) -> Value<'_>;
+pub type OfVolume = fn(&VolumeReport) -> MetricValue<'_>;
 /// The requests of clients, and their latencies.
 pub const CLIENTS: [(&str, &str, OfVolume); 4] = [
     (
         "volume_read_bytes",
         "Bytes that clients read of a volume.",
-        |v| Value::Counter(v.read_total.bytes),
+        |v| MetricValue::Counter(v.read_total.bytes),
     ),
     (
         "volume_written_bytes",
         "Bytes that clients wrote to a volume.",
-        |v| Value::Counter(v.write_total.bytes),
+        |v| MetricValue::Counter(v.write_total.bytes),
     ),
     (
         "volume_read_latency_seconds",
         "What clients waited for reads of a volume that succeeded.",
-        |v| Value::Latency(&v.read_total),
+        |v| MetricValue::Latency(&v.read_total),
     ),
     (
         "volume_write_latency_seconds",
         "What clients waited for writes to a volume that succeeded.",
-        |v| Value::Latency(&v.write_total),
+        |v| MetricValue::Latency(&v.write_total),
     ),
 ];

@@ -1,6 +1,6 @@
 //! Notices as mail, by the machine's own `sendmail`.
 
-use super::{Channel, DELIVERY_MAX, Notice};
+use super::{DELIVERY_MAX, Notice, NoticeChannel};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -45,7 +45,7 @@ impl Mail {
     }
 }
 
-impl Channel for Mail {
+impl NoticeChannel for Mail {
     fn name(&self) -> &'static str {
         "mail"
     }

@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Passes its notices on, and fails as often as set.
 struct Heard(Sender<Notice>, Mutex<u32>);
 
-impl Channel for Heard {
+impl NoticeChannel for Heard {
     fn name(&self) -> &'static str {
         "heard"
     }
@@ -117,7 +117,7 @@ fn a_daemon_that_is_away_for_a_while_is_a_trouble_of_its_own() {
     };
     let announced = [
         away(),
-        keyed(About {
+        keyed(TroubleAbout {
             kind: "x".into(),
             ..away().1
         }),

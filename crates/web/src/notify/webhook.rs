@@ -1,6 +1,6 @@
 //! Notices as JSON, by POST to an address.
 
-use super::{Channel, DELIVERY_MAX, Notice};
+use super::{DELIVERY_MAX, Notice, NoticeChannel};
 use axum::body::Body;
 use axum::http::{Method, Request, Uri, header, uri::Authority};
 use hyper::client::conn::http1::handshake;
@@ -109,7 +109,7 @@ impl Webhook {
     }
 }
 
-impl Channel for Webhook {
+impl NoticeChannel for Webhook {
     fn name(&self) -> &'static str {
         "webhook"
     }

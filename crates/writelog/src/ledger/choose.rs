@@ -12,7 +12,7 @@ use block::Nanos;
 use layout::{Likeness, LogSuperblock, Uuid, likeness};
 
 /// The log to open.
-pub struct Wanted {
+pub struct WantedLog {
     /// The volume.
     pub volume: String,
     /// Size of the volume in sectors.
@@ -31,7 +31,7 @@ pub struct Wanted {
 }
 
 /// Contents of a device.
-pub(super) enum Found {
+pub(super) enum CandidateState {
     /// A device that is missing or unreadable, with the reason.
     Absent(String),
     /// Zeroes, with room for `room` segments.
@@ -61,13 +61,13 @@ pub(super) struct Chosen {
 
 /// Decides on the devices found. An unusable device counts as absent if the other has everything.
 pub(super) fn choose(
-    wanted: &Wanted,
+    wanted: &WantedLog,
     witness: Option<&LogSuperblock>,
     names: &[String; 2],
-    found: [&Found; 2],
+    found: [&CandidateState; 2],
 ) -> Result<Chosen, String> {
     let faults = [0, 1].map(|copy| fault(wanted, &names[copy], found[copy]));
-    let absent = faults.clone().map(|why| why.map(Found::Absent));
+    let absent = faults.clone().map(|why| why.map(CandidateState::Absent));
     let usable = [0, 1].map(|copy| absent[copy].as_ref().unwrap_or(found[copy]));
     let chosen = among(wanted, witness, names, usable);
     match (chosen, faults.iter().flatten().next()) {
@@ -84,14 +84,14 @@ pub(super) fn choose(
 }
 
 /// Returns why a device cannot have a copy, whatever is on the other.
-fn fault(wanted: &Wanted, name: &str, found: &Found) -> Option<String> {
+fn fault(wanted: &WantedLog, name: &str, found: &CandidateState) -> Option<String> {
     let volume = &wanted.volume;
     match found {
-        Found::Other(what) => Some(format!(
+        CandidateState::Other(what) => Some(format!(
             "{name} {what}: it cannot have the log of {volume}; give another device, or lose \
              that with `hotset pool format --yes`"
         )),
-        Found::Log { superblock, .. } if superblock.volume != *volume => {
+        CandidateState::Log { superblock, .. } if superblock.volume != *volume => {
             let remedy = match superblock.owes {
                 true => "give each volume its own devices".into(),
                 false => format!(
@@ -104,8 +104,10 @@ fn fault(wanted: &Wanted, name: &str, found: &Found) -> Option<String> {
                 superblock.volume
             ))
         }
-        Found::Log { superblock, room } => too_small(volume, name, *room, superblock.segments),
-        Found::Absent(_) | Found::Blank { .. } => None,
+        CandidateState::Log { superblock, room } => {
+            too_small(volume, name, *room, superblock.segments)
+        }
+        CandidateState::Absent(_) | CandidateState::Blank { .. } => None,
     }
 }
 
@@ -120,14 +122,14 @@ fn too_small(volume: &str, name: &str, room: u32, segments: u32) -> Option<Strin
 
 /// As [`choose`], for devices that may have a copy.
 fn among(
-    wanted: &Wanted,
+    wanted: &WantedLog,
     witness: Option<&LogSuperblock>,
     names: &[String; 2],
-    found: [&Found; 2],
+    found: [&CandidateState; 2],
 ) -> Result<Chosen, String> {
     let volume = &wanted.volume;
     let logs = found.map(|found| match found {
-        Found::Log { superblock, .. } => Some(&**superblock),
+        CandidateState::Log { superblock, .. } => Some(&**superblock),
         _ => None,
     });
     if let [Some(a), Some(b)] = logs
@@ -216,10 +218,10 @@ fn among(
         doubt(what.into(), remedy)?;
     }
     let without = [0, 1].map(|copy| match found[copy] {
-        Found::Log { room, .. } | Found::Blank { room } => {
+        CandidateState::Log { room, .. } | CandidateState::Blank { room } => {
             too_small(volume, &names[copy], *room, now.segments)
         }
-        Found::Absent(_) | Found::Other(_) => None,
+        CandidateState::Absent(_) | CandidateState::Other(_) => None,
     });
     let sequence = all.iter().map(|s| s.sequence).max().unwrap_or(0);
     let superblock = LogSuperblock {
@@ -314,10 +316,10 @@ fn missing(names: &[String; 2], mask: [bool; 2], here: [bool; 2]) -> String {
 
 /// Begins a log on devices without one.
 fn new(
-    wanted: &Wanted,
+    wanted: &WantedLog,
     sequence: u64,
     names: &[String; 2],
-    found: [&Found; 2],
+    found: [&CandidateState; 2],
 ) -> Result<Chosen, String> {
     let volume = &wanted.volume;
     if wanted.keep {
@@ -328,19 +330,23 @@ fn new(
     let mut segments = u32::MAX;
     for (name, found) in names.iter().zip(found) {
         match found {
-            Found::Blank { room } | Found::Log { room, .. } if *room < SEGMENTS_MIN => {
+            CandidateState::Blank { room } | CandidateState::Log { room, .. }
+                if *room < SEGMENTS_MIN =>
+            {
                 return Err(format!(
                     "{name} is too small: a log needs {} MiB",
                     LOG_BYTES_MIN >> 20
                 ));
             }
-            Found::Blank { room } | Found::Log { room, .. } => segments = segments.min(*room),
-            Found::Absent(why) => {
+            CandidateState::Blank { room } | CandidateState::Log { room, .. } => {
+                segments = segments.min(*room)
+            }
+            CandidateState::Absent(why) => {
                 return Err(format!(
                     "a new log of {volume} needs both devices: {name}: {why}"
                 ));
             }
-            Found::Other(_) => unreachable!("refused before"),
+            CandidateState::Other(_) => unreachable!("refused before"),
         }
     }
     Ok(Chosen {

@@ -3,24 +3,24 @@
 //! Invariant: a journal that holds a part of the data that an origin lacks is used by its own log,
 //! or left unchanged; one that was given up is void.
 
-use super::choose::{Chosen, Wanted};
-use super::look::{Candidate, probe};
-use crate::journal::Journal;
+use super::choose::{Chosen, WantedLog};
+use super::look::{LogCandidate, probe};
+use crate::journal::WriteJournal;
 use block::{Device, Env};
 use layout::{BLOCK_SECTORS, JournalSuperblock, SuperblockError, Uuid, journal_half};
 
 /// The journal, in use or to be formatted. For an unusable one, its name and the reason.
-type Choice<P> = (Option<Journal<P>>, Option<(String, String)>);
+type Choice<P> = (Option<WriteJournal<P>>, Option<(String, String)>);
 
 /// Decides on the journal of a log that is to open as `chosen`.
 pub(super) async fn choose<P: Device + Clone>(
-    wanted: &Wanted,
+    wanted: &WantedLog,
     chosen: &Chosen,
-    candidate: Option<Candidate<P>>,
+    candidate: Option<LogCandidate<P>>,
     env: &Env,
 ) -> Result<Choice<P>, String> {
     let (volume, next) = (&wanted.volume, &chosen.superblock);
-    let Some(Candidate { name, device, .. }) = candidate else {
+    let Some(LogCandidate { name, device, .. }) = candidate else {
         return match &next.journal {
             Some((_, name)) if next.owes => Err(format!(
                 "{volume} is not served: {name} is its journal, which may have a part of what its \
@@ -65,9 +65,9 @@ pub(super) async fn choose<P: Device + Clone>(
             identity: wanted.identity.clone(),
         };
         let (device, memory) = (device.clone(), env.pool.clone());
-        Ok((Some(Journal::new(device, memory, superblock)), None))
+        Ok((Some(WriteJournal::new(device, memory, superblock)), None))
     };
-    let journal = match Journal::open(device.clone(), env.pool.clone()).await {
+    let journal = match WriteJournal::open(device.clone(), env.pool.clone()).await {
         Ok(Ok(journal)) => journal,
         Ok(Err(SuperblockError::Blank)) => {
             return match probe(&device, env).await {

@@ -1,6 +1,6 @@
 //! The contents of a device for a copy of a log, or for the journal. Nothing is written.
 
-use super::choose::Found;
+use super::choose::CandidateState;
 use crate::pair::PairBlocks;
 use block::{Device, Env, Extent, IoResult, Lba};
 use layout::{
@@ -10,7 +10,7 @@ use layout::{
 use std::rc::Rc;
 
 /// A device for a copy, or for the journal.
-pub struct Candidate<P> {
+pub struct LogCandidate<P> {
     /// Name of the device.
     pub name: String,
     /// Failure domain of the device.
@@ -31,29 +31,29 @@ pub async fn superblock_of<D: Device>(device: &D, env: &Env) -> IoResult<Option<
 }
 
 /// Reads the contents of a device.
-pub(super) async fn look<P: Device>(pair: &PairBlocks, device: &P, env: &Env) -> Found {
+pub(super) async fn look<P: Device>(pair: &PairBlocks, device: &P, env: &Env) -> CandidateState {
     let blocks = device.geometry().sectors.0 / BLOCK_SECTORS;
     if blocks < LOG_AREA {
-        return Found::Other("is too small".into());
+        return CandidateState::Other("is too small".into());
     }
     let room = log_segments(blocks);
     match pair.read(device, &env.pool).await.map(|pair| pair.newest) {
-        Ok(Ok(superblock)) => Found::Log {
+        Ok(Ok(superblock)) => CandidateState::Log {
             superblock: Box::new(superblock),
             room,
         },
         Ok(Err(SuperblockError::Blank)) => match probe(device, env).await {
-            Ok(None) => Found::Blank { room },
-            Ok(Some(Foreign(what))) => Found::Other(format!("holds {what}")),
-            Err(error) => Found::Absent(error.to_string()),
+            Ok(None) => CandidateState::Blank { room },
+            Ok(Some(Foreign(what))) => CandidateState::Other(format!("holds {what}")),
+            Err(error) => CandidateState::Absent(error.to_string()),
         },
         // The other copy has all data of this one.
         Ok(Err(SuperblockError::Damaged(how))) => {
-            Found::Absent(format!("its superblock is damaged: {how}"))
+            CandidateState::Absent(format!("its superblock is damaged: {how}"))
         }
-        Ok(Err(SuperblockError::Foreign(what))) => Found::Other(format!("holds {what}")),
-        Ok(Err(error)) => Found::Other(format!("cannot be read: {error}")),
-        Err(error) => Found::Absent(error.to_string()),
+        Ok(Err(SuperblockError::Foreign(what))) => CandidateState::Other(format!("holds {what}")),
+        Ok(Err(error)) => CandidateState::Other(format!("cannot be read: {error}")),
+        Err(error) => CandidateState::Absent(error.to_string()),
     }
 }
 

@@ -2,11 +2,11 @@
 //! block is right, or its read fails, or the log is refused.
 
 use crate::rig::{Rig, config, pass_on, run};
-use block::{Buf, Device, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors};
+use block::{Buf, Device, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, Sectors};
 use layout::{BLOCK_BYTES, SEGMENT_BLOCKS};
 use std::cell::Cell;
 use std::rc::Rc;
-use writelog::{Area, Config, Scrutiny, WriteBack};
+use writelog::{Config, CopyArea, Scrutiny, WriteBack};
 
 /// Number of writes, of `BLOCKS` blocks each: a record has one write.
 const WRITES: u64 = 60;
@@ -37,8 +37,8 @@ impl Spoiled {
         }
     }
 
-    fn area(&self, copy: usize, trusted: bool) -> Option<Area<Spoiled>> {
-        Some(Area {
+    fn area(&self, copy: usize, trusted: bool) -> Option<CopyArea<Spoiled>> {
+        Some(CopyArea {
             device: self.clone(),
             base: Lba(0),
             segments: 16,
@@ -59,7 +59,7 @@ impl Device for Spoiled {
         let blocks = first..first + (buf.len() / BLOCK_BYTES) as u64;
         match self.block.get() {
             Some((block, Harm::Unreadable)) if blocks.contains(&block) => {
-                let error = IoError::new(Kind::Media, "an unreadable sector");
+                let error = IoError::new(IoErrorKind::Media, "an unreadable sector");
                 (buf, Err(error))
             }
             Some((block, Harm::Rot)) if blocks.contains(&block) => {
@@ -111,7 +111,7 @@ impl Seen {
         let log = match attempt {
             Ok(log) => log,
             Err(error) => {
-                assert_eq!(error.kind(), Kind::Corrupt, "{error}");
+                assert_eq!(error.kind(), IoErrorKind::Corrupt, "{error}");
                 self.refused += 1;
                 return;
             }

@@ -1,10 +1,11 @@
 //! The journal: its device, its replay, and its loss.
 
 use crate::rig::{Leaf, Rig, run};
-use block::{BoxDevice, Device, Fua, IoResult, Kind, Lba, Nanos};
+use block::{BoxDevice, Device, Fua, IoErrorKind, IoResult, Lba, Nanos};
 use layout::{JOURNAL_HALF_MIN, JournalCommit, JournalSuperblock, Uuid};
 use writelog::{
-    Candidate, Journal, Ledger, Members as _, Opened, Standing, Wanted, Witness, WriteBack,
+    LedgerWitness, LogCandidate, LogLedger, LogStanding, Members as _, OpenedLog, WantedLog,
+    WriteBack, WriteJournal,
 };
 
 const JOURNAL: usize = 3;
@@ -23,19 +24,19 @@ fn superblock(volume: &str, log: Uuid) -> JournalSuperblock {
     }
 }
 
-async fn format(rig: &Rig, superblock: JournalSuperblock) -> Journal<Leaf> {
+async fn format(rig: &Rig, superblock: JournalSuperblock) -> WriteJournal<Leaf> {
     let memory = rig.local.env().pool;
-    let journal = Journal::format(rig.leaf(JOURNAL), memory, superblock);
+    let journal = WriteJournal::format(rig.leaf(JOURNAL), memory, superblock);
     journal.await.unwrap()
 }
 
-async fn reopened(rig: &Rig) -> Journal<Leaf> {
-    let journal = Journal::open(rig.leaf(JOURNAL), rig.local.env().pool).await;
+async fn reopened(rig: &Rig) -> WriteJournal<Leaf> {
+    let journal = WriteJournal::open(rig.leaf(JOURNAL), rig.local.env().pool).await;
     journal.unwrap().unwrap()
 }
 
-pub fn candidate(rig: &Rig, disk: usize, name: &str) -> Candidate<BoxDevice> {
-    Candidate {
+pub fn candidate(rig: &Rig, disk: usize, name: &str) -> LogCandidate<BoxDevice> {
+    LogCandidate {
         holes: Vec::new(),
         name: name.into(),
         domain: name.into(),
@@ -44,8 +45,11 @@ pub fn candidate(rig: &Rig, disk: usize, name: &str) -> Candidate<BoxDevice> {
 }
 
 /// Opens the log of `db`, with the `journal` on that disk.
-async fn open(rig: &Rig, journal: Option<Candidate<BoxDevice>>) -> IoResult<Opened<BoxDevice>> {
-    let wanted = Wanted {
+async fn open(
+    rig: &Rig,
+    journal: Option<LogCandidate<BoxDevice>>,
+) -> IoResult<OpenedLog<BoxDevice>> {
+    let wanted = WantedLog {
         volume: "db".into(),
         sectors: 64 << 11,
         identity: b"archive".to_vec(),
@@ -55,8 +59,8 @@ async fn open(rig: &Rig, journal: Option<Candidate<BoxDevice>>) -> IoResult<Open
         keep: false,
     };
     let copies = [candidate(rig, 1, "ssd0"), candidate(rig, 2, "ssd1")];
-    let witness = Witness::Kept(BoxDevice::new(rig.leaf(WITNESS)));
-    let opened = Ledger::open(wanted, rig.local.env(), witness, copies, journal).await?;
+    let witness = LedgerWitness::Kept(BoxDevice::new(rig.leaf(WITNESS)));
+    let opened = LogLedger::open(wanted, rig.local.env(), witness, copies, journal).await?;
     if let Some(journal) = &opened.journal {
         journal.establish().await?;
     }
@@ -81,13 +85,13 @@ pub async fn all(rig: &Rig, disk: usize) -> Vec<u8> {
     buf.to_vec()
 }
 
-async fn refused(rig: &Rig, journal: Option<Candidate<BoxDevice>>, expected: &str) {
+async fn refused(rig: &Rig, journal: Option<LogCandidate<BoxDevice>>, expected: &str) {
     let mut before = Vec::new();
     for disk in 1..=WITNESS {
         before.push(all(rig, disk).await);
     }
     let error = open(rig, journal).await.err().expect("it is refused");
-    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(error.kind(), IoErrorKind::Invalid);
     assert!(error.to_string().contains(expected), "{error}");
     for (disk, before) in (1..).zip(before) {
         assert!(all(rig, disk).await == before, "disk {disk} was written");
@@ -100,7 +104,7 @@ fn what_cannot_be_a_journal_is_left_as_it_is() {
         let journal = || Some(candidate(&rig, JOURNAL, "hdd9"));
         let small = Some(candidate(&rig, WITNESS, "tiny"));
         refused(&rig, small, "tiny is too small: a journal needs 9 MiB").await;
-        let away = Candidate {
+        let away = LogCandidate {
             holes: Vec::new(),
             device: Err("it is not there".into()),
             ..candidate(&rig, JOURNAL, "hdd9")
@@ -155,7 +159,7 @@ fn what_owes_by_its_journal_keeps_it_and_one_that_is_away_is_given_up_durably() 
         let first = opened.journal.unwrap().superblock().journal;
         let again = open(&rig, journal()).await.unwrap();
         assert_eq!(again.journal.unwrap().superblock().journal, first);
-        let away = Candidate {
+        let away = LogCandidate {
             holes: Vec::new(),
             device: Err("it is not there".into()),
             ..candidate(&rig, JOURNAL, "hdd9")
@@ -171,8 +175,8 @@ fn what_owes_by_its_journal_keeps_it_and_one_that_is_away_is_given_up_durably() 
     });
 }
 
-pub fn standing(owes: bool) -> Standing {
-    Standing {
+pub fn standing(owes: bool) -> LogStanding {
+    LogStanding {
         copies: [true; 2],
         owes,
         forsaken: false,
@@ -180,7 +184,7 @@ pub fn standing(owes: bool) -> Standing {
     }
 }
 
-fn journal_of(opened: Opened<BoxDevice>) -> Uuid {
+fn journal_of(opened: OpenedLog<BoxDevice>) -> Uuid {
     let journal = opened.journal.expect("it takes part");
     journal.superblock().journal
 }
@@ -219,7 +223,7 @@ fn a_group_is_replayed_as_a_whole_or_not_at_all() {
         let data = rig.data(200, 7).await;
         origin.write(Lba(300 * 8), data, Fua::No).await.unwrap();
         let error = reopened(&rig).await.replay(&origin).await.err().unwrap();
-        assert_eq!(error.kind(), Kind::Corrupt);
+        assert_eq!(error.kind(), IoErrorKind::Corrupt);
         rig.expect(&origin, 300, 200, 7).await;
         reopened(&rig).await.retire().await.unwrap();
         let replayed = reopened(&rig).await.replay(&origin).await.unwrap();
@@ -232,7 +236,7 @@ fn a_journal_of_another_log_or_of_what_the_log_does_not_have_is_refused() {
     run(|rig| async move {
         let journal = format(&rig, superblock("db", Uuid(2))).await;
         let refused = rig.open_by(1, rig.both(), Some(journal)).await.err();
-        assert_eq!(refused.unwrap().kind(), Kind::Invalid);
+        assert_eq!(refused.unwrap().kind(), IoErrorKind::Invalid);
         groups(&rig).await;
         for disk in [1, 2] {
             for segment in 0..8 {
@@ -242,7 +246,7 @@ fn a_journal_of_another_log_or_of_what_the_log_does_not_have_is_refused() {
         let journal = reopened(&rig).await;
         let refused = rig.open_by(2, rig.both(), Some(journal)).await.err();
         let what = refused.unwrap();
-        assert_eq!(what.kind(), Kind::Corrupt);
+        assert_eq!(what.kind(), IoErrorKind::Corrupt);
         assert!(what.to_string().contains("which was there"));
     });
 }

@@ -13,18 +13,18 @@ mod standing;
 mod summary;
 mod unusable;
 
-use block::{Content, Device, Extent, Fua, Kind, Lba, Nanos, Sectors};
+use block::{Content, Device, Extent, Fua, IoErrorKind, Lba, Nanos, Sectors};
 use futures_util::future::join;
 use layout::{
-    BLOCK_BYTES, Became, LOG_NUMBER, Record, RecordExtent, SEGMENT_BLOCKS, Segment, SegmentCopy,
+    BLOCK_BYTES, Became, LOG_NUMBER, LogRecord, RecordExtent, SEGMENT_BLOCKS, Segment, SegmentCopy,
     Uuid,
 };
 use rig::{Leaf, Rig, Tapped, config, run};
-use writelog::Area;
+use writelog::CopyArea;
 
-async fn refused(rig: &Rig, areas: [Option<Area<Leaf>>; 2]) -> String {
+async fn refused(rig: &Rig, areas: [Option<CopyArea<Leaf>>; 2]) -> String {
     let error = rig.open(1, areas).await.err().expect("it is refused");
-    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(error.kind(), IoErrorKind::Invalid);
     let (buf, read) = rig
         .leaf(1)
         .read(Lba(0), rig.local.env().pool.get(1 << 20).await)
@@ -272,7 +272,7 @@ fn the_last_copy_is_never_reported_lost() {
             .write(Lba(8), rig.data(1, 2).await, Fua::No)
             .await
             .unwrap_err();
-        assert_eq!(error.kind(), Kind::Gone);
+        assert_eq!(error.kind(), IoErrorKind::Gone);
         assert!(log.flush().await.is_err() && log.drain().await.is_err());
         rig.control.release(rig.disks[0]);
         log.close().await;
@@ -305,7 +305,7 @@ fn writes_fail_once_the_last_copy_cannot_be_read() {
         let (first, second) = failed.expect("the writes hang");
         for error in [first, second] {
             assert!(
-                matches!(error.kind(), Kind::Corrupt | Kind::Gone),
+                matches!(error.kind(), IoErrorKind::Corrupt | IoErrorKind::Gone),
                 "{error}"
             );
         }
@@ -384,7 +384,7 @@ fn left_behind(fence: u64) -> Vec<(u32, Vec<u8>)> {
             count: blocks,
             became: Became::Zero,
         });
-        let record = Record {
+        let record = LogRecord {
             number,
             incarnation,
             segment,

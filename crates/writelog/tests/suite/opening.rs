@@ -4,10 +4,12 @@ use crate::journal::{WITNESS, all, candidate, standing};
 use crate::rig::{Rig, config, run};
 use block::{BoxDevice, Device, Fua, IoResult, Lba, Nanos};
 use layout::Uuid;
-use writelog::{Candidate, Ledger, Members as _, Opened, Standing, Wanted, Witness};
+use writelog::{
+    LedgerWitness, LogCandidate, LogLedger, LogStanding, Members as _, OpenedLog, WantedLog,
+};
 
-fn away(name: &str) -> Candidate<BoxDevice> {
-    Candidate {
+fn away(name: &str) -> LogCandidate<BoxDevice> {
+    LogCandidate {
         holes: Vec::new(),
         name: name.into(),
         domain: "".into(),
@@ -15,8 +17,8 @@ fn away(name: &str) -> Candidate<BoxDevice> {
     }
 }
 
-async fn found(rig: &Rig, copies: [Candidate<BoxDevice>; 2]) -> IoResult<Opened<BoxDevice>> {
-    let wanted = Wanted {
+async fn found(rig: &Rig, copies: [LogCandidate<BoxDevice>; 2]) -> IoResult<OpenedLog<BoxDevice>> {
+    let wanted = WantedLog {
         volume: "db".into(),
         sectors: 64 << 11,
         identity: b"archive".to_vec(),
@@ -25,15 +27,15 @@ async fn found(rig: &Rig, copies: [Candidate<BoxDevice>; 2]) -> IoResult<Opened<
         now: rig.now(),
         keep: false,
     };
-    let witness = Witness::Kept(BoxDevice::new(rig.leaf(WITNESS)));
-    Ledger::open(wanted, rig.local.env(), witness, copies, None).await
+    let witness = LedgerWitness::Kept(BoxDevice::new(rig.leaf(WITNESS)));
+    LogLedger::open(wanted, rig.local.env(), witness, copies, None).await
 }
 
-fn both(rig: &Rig) -> [Candidate<BoxDevice>; 2] {
+fn both(rig: &Rig) -> [LogCandidate<BoxDevice>; 2] {
     [candidate(rig, 1, "ssd0"), candidate(rig, 2, "ssd1")]
 }
 
-fn trusted(opened: &Opened<BoxDevice>) -> [bool; 2] {
+fn trusted(opened: &OpenedLog<BoxDevice>) -> [bool; 2] {
     let trusted = |copy: usize| opened.areas[copy].as_ref().is_some_and(|area| area.trusted);
     [trusted(0), trusted(1)]
 }
@@ -128,7 +130,7 @@ fn a_log_without_room_is_written_back_and_begun_again() {
         assert_eq!(log.carry_out().await.unwrap(), []);
         rig.expect(&rig.leaf(0), 100, 3, 7).await;
         for copies in [[true; 2], [false; 2]] {
-            let ended = Standing {
+            let ended = LogStanding {
                 copies,
                 ..standing(false)
             };

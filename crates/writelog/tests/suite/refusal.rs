@@ -2,7 +2,7 @@
 //! origin's error. Nothing waits for ever. All goes on once the origin accepts writes.
 
 use crate::rig::{Leaf, config, pass_on, run};
-use block::{Device, Extent, Fua, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared};
+use block::{Device, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, Sectors, SharedBuf};
 use std::cell::Cell;
 use std::rc::Rc;
 use writelog::Config;
@@ -17,7 +17,7 @@ enum What {
 struct Refusing {
     leaf: Leaf,
     /// The refused operation, and its error.
-    refuses: Rc<Cell<Option<(What, Kind)>>>,
+    refuses: Rc<Cell<Option<(What, IoErrorKind)>>>,
 }
 
 impl Refusing {
@@ -32,7 +32,7 @@ impl Refusing {
 impl Device for Refusing {
     pass_on!(geometry read flush discard extents);
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.check(What::Writes)?;
         self.leaf.write(at, data, fua).await
     }
@@ -43,7 +43,7 @@ impl Device for Refusing {
     }
 }
 
-fn refused_with(what: What, kind: Kind) {
+fn refused_with(what: What, kind: IoErrorKind) {
     run(move |rig| async move {
         let refuses = Rc::new(Cell::new(Some((what, kind))));
         let origin = Refusing {
@@ -86,10 +86,10 @@ fn refused_with(what: What, kind: Kind) {
 #[test]
 fn what_an_origin_refuses_for_good_ends_in_an_error() {
     for kind in [
-        Kind::NoSpace,
-        Kind::ReadOnly,
-        Kind::Unsupported,
-        Kind::Denied,
+        IoErrorKind::NoSpace,
+        IoErrorKind::ReadOnly,
+        IoErrorKind::Unsupported,
+        IoErrorKind::Denied,
     ] {
         refused_with(What::Zeroes, kind);
         refused_with(What::Writes, kind);

@@ -1,27 +1,30 @@
 //! One shard in a world of an origin, the two devices of a log, a journal and a witness.
 
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos,
-    Sectors, ShardId, Shared, TargetId,
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
+    Nanos, Sectors, ShardId, SharedBuf, TargetId,
 };
 use layout::Uuid;
-use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
-use sim::{Control, DiskSpec, Outcome, Service, Sim, SimDriver, Span, World};
+use shard::{Config as ShardConfig, Local, Mesh, Shard, ShardDisk};
+use sim::{
+    DiskSpec, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimWorld, WorldControl,
+};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
 use writelog::{
-    Area, Cleaning, Config, Journal, Members, NotRecorded, Scrutiny, Standing, WriteBack,
+    Cleaning, Config, CopyArea, LogStanding, Members, NotRecorded, Scrutiny, WriteBack,
+    WriteJournal,
 };
 
-pub type Leaf = Disk<SimDriver>;
+pub type Leaf = ShardDisk<SimDriver>;
 
 /// Runs `test` on one shard in such a world.
-pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) -> Sim {
-    let mut world = World::new(1);
+pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) -> SimHost {
+    let mut world = SimWorld::new(1);
     let mut add = |name: &str, mib, micros| {
         let mut spec = DiskSpec::new(Geometry::new(name, Sectors::from_mib(mib), Sectors(8)));
-        spec.service = Service::uniform(Span::exactly(Nanos::from_micros(micros)));
+        spec.service = ServiceTime::uniform(ServiceSpan::exactly(Nanos::from_micros(micros)));
         world.add_disk(spec).unwrap()
     };
     let disks: [TargetId; 5] = [
@@ -32,7 +35,7 @@ pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) 
         add("witness", 1, 100),
     ];
     let control = world.control();
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let test = Rc::new(test);
     let outcome = sim.drive(1, move |_, driver| {
         let (test, control) = (test.clone(), control.clone());
@@ -54,7 +57,7 @@ pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) 
             },
         )
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
     sim
 }
 
@@ -78,7 +81,7 @@ pub fn config(incarnation: u32) -> Config {
 #[derive(Clone)]
 pub struct Rig {
     pub local: Local<SimDriver>,
-    pub control: Control,
+    pub control: WorldControl,
     pub disks: [TargetId; 5],
     pub reported: Rc<Reported>,
 }
@@ -95,11 +98,11 @@ pub struct Reported {
 impl Members for Reported {
     fn record(
         &self,
-        standing: Standing,
+        standing: LogStanding,
     ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
         Box::pin(async move {
             if self.stuck.get() {
-                let error = IoError::new(Kind::NoSpace, "the witness is full");
+                let error = IoError::new(IoErrorKind::NoSpace, "the witness is full");
                 return Err(NotRecorded::Unsure(error));
             }
             let lost = &mut *self.lost.borrow_mut();
@@ -120,8 +123,8 @@ impl Rig {
         self.local.disk(self.disks[disk]).unwrap()
     }
 
-    pub fn area(&self, copy: usize, domain: &str) -> Area<Leaf> {
-        Area {
+    pub fn area(&self, copy: usize, domain: &str) -> CopyArea<Leaf> {
+        CopyArea {
             device: self.leaf(1 + copy),
             base: Lba(0),
             segments: 8,
@@ -132,15 +135,15 @@ impl Rig {
         }
     }
 
-    pub fn both(&self) -> [Option<Area<Leaf>>; 2] {
+    pub fn both(&self) -> [Option<CopyArea<Leaf>>; 2] {
         [Some(self.area(0, "pcie0")), Some(self.area(1, "pcie1"))]
     }
 
     /// Both areas of `segments` segments, on their disks as changed by `device`.
-    pub fn areas<D>(&self, segments: u32, device: impl Fn(Leaf) -> D) -> [Option<Area<D>>; 2] {
+    pub fn areas<D>(&self, segments: u32, device: impl Fn(Leaf) -> D) -> [Option<CopyArea<D>>; 2] {
         self.both().map(|area| {
             let area = area.expect("both are there");
-            Some(Area {
+            Some(CopyArea {
                 device: device(area.device),
                 base: area.base,
                 segments,
@@ -155,7 +158,7 @@ impl Rig {
     pub async fn open(
         &self,
         incarnation: u32,
-        areas: [Option<Area<Leaf>>; 2],
+        areas: [Option<CopyArea<Leaf>>; 2],
     ) -> IoResult<WriteBack<Leaf>> {
         self.open_by(incarnation, areas, None).await
     }
@@ -164,8 +167,8 @@ impl Rig {
     pub async fn open_by(
         &self,
         incarnation: u32,
-        areas: [Option<Area<Leaf>>; 2],
-        journal: Option<Journal<Leaf>>,
+        areas: [Option<CopyArea<Leaf>>; 2],
+        journal: Option<WriteJournal<Leaf>>,
     ) -> IoResult<WriteBack<Leaf>> {
         let config = Config {
             cleaning: match journal {
@@ -187,8 +190,8 @@ impl Rig {
         &self,
         origin: impl Device,
         config: Config,
-        areas: [Option<Area<D>>; 2],
-        journal: Option<Journal<D>>,
+        areas: [Option<CopyArea<D>>; 2],
+        journal: Option<WriteJournal<D>>,
     ) -> IoResult<WriteBack<D>> {
         let log = self.attempt(origin, config, areas, journal).await?;
         log.establish().await?;
@@ -200,15 +203,15 @@ impl Rig {
         &self,
         origin: impl Device,
         config: Config,
-        areas: [Option<Area<D>>; 2],
-        journal: Option<Journal<D>>,
+        areas: [Option<CopyArea<D>>; 2],
+        journal: Option<WriteJournal<D>>,
     ) -> IoResult<WriteBack<D>> {
         let (env, origin) = (self.local.env(), BoxDevice::new(origin));
         let members = self.reported.clone();
         WriteBack::open(config, env, members, areas, journal, origin).await
     }
 
-    pub async fn data(&self, blocks: usize, byte: u8) -> Shared {
+    pub async fn data(&self, blocks: usize, byte: u8) -> SharedBuf {
         let mut buf = self.local.env().pool.get(blocks * 4096).await;
         buf.fill(byte);
         buf.share()
@@ -244,7 +247,7 @@ macro_rules! pass_on {
         }
     };
     (@write) => {
-        async fn write(&self, at: block::Lba, data: block::Shared, fua: block::Fua) -> block::IoResult {
+        async fn write(&self, at: block::Lba, data: block::SharedBuf, fua: block::Fua) -> block::IoResult {
             self.leaf.write(at, data, fua).await
         }
     };
@@ -299,13 +302,13 @@ impl Device for Tapped {
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         self.reads.set(self.reads.get() + 1);
         if self.unreadable == Some(at) {
-            let error = IoError::new(Kind::Media, "an unreadable sector");
+            let error = IoError::new(IoErrorKind::Media, "an unreadable sector");
             return (buf, Err(error));
         }
         self.leaf.read(at, buf).await
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.written.set(self.written.get() + data.len() as u64);
         self.leaf.write(at, data, fua).await
     }

@@ -2,12 +2,12 @@
 //! nothing hangs, no data is lost, and the log goes on.
 
 use crate::rig::{Leaf, Rig, config, pass_on, run};
-use block::{BoxDevice, Device, Fua, IoError, IoResult, Kind, Lba, Nanos, Shared};
+use block::{BoxDevice, Device, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, SharedBuf};
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use writelog::{Candidate, Ledger, Wanted, Witness, WriteBack};
+use writelog::{LedgerWitness, LogCandidate, LogLedger, WantedLog, WriteBack};
 
 /// Time for which the metadata of a device cannot be written.
 const AWAY: Nanos = Nanos::from_secs(7);
@@ -55,9 +55,9 @@ impl Flaky {
 impl Device for Flaky {
     pass_on!(geometry read zero flush discard extents);
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         match self.is_struck(at) {
-            true => Err(IoError::new(Kind::Media, "write failed")),
+            true => Err(IoError::new(IoErrorKind::Media, "write failed")),
             false => self.leaf.write(at, data, fua).await,
         }
     }
@@ -99,13 +99,13 @@ impl Life {
             fault: self.fault.clone(),
             rig: rig.clone(),
         };
-        let candidate = |copy: usize| Candidate {
+        let candidate = |copy: usize| LogCandidate {
             holes: Vec::new(),
             name: format!("log{copy}"),
             domain: format!("pcie{copy}").into(),
             device: Ok(device(copy, 1 + copy)),
         };
-        let wanted = Wanted {
+        let wanted = WantedLog {
             volume: "db".into(),
             sectors: 64 << 11,
             identity: vec![1],
@@ -114,9 +114,9 @@ impl Life {
             now: Nanos(1),
             keep: false,
         };
-        let witness = Witness::Kept(BoxDevice::new(device(WITNESS, 4)));
+        let witness = LedgerWitness::Kept(BoxDevice::new(device(WITNESS, 4)));
         let copies = [candidate(0), candidate(1)];
-        let opened = Ledger::open(wanted, env.clone(), witness, copies, None).await?;
+        let opened = LogLedger::open(wanted, env.clone(), witness, copies, None).await?;
         let config = writelog::Config {
             log: opened.log,
             ..config(opened.incarnation)

@@ -3,7 +3,7 @@
 use crate::rig::{Leaf, Rig, Tapped, config, run};
 use block::{Device, Fua, Lba};
 use layout::{BLOCK_BYTES, LOG_NUMBER, SEGMENT_BLOCKS, Segment, SegmentCopy, Uuid};
-use writelog::Area;
+use writelog::CopyArea;
 
 /// Blocks of a write: two such records fill a segment.
 const BLOCKS: u64 = 100;
@@ -44,17 +44,17 @@ async fn wipe(rig: &Rig, copy: usize, slot: u32, block: u32) {
     put(rig, copy, slot, block, &[0; BLOCK_BYTES]).await;
 }
 
-fn both(rig: &Rig) -> [Option<Area<Leaf>>; 2] {
+fn both(rig: &Rig) -> [Option<CopyArea<Leaf>>; 2] {
     rig.areas(SEGMENTS, |leaf| leaf)
 }
 
-fn without(rig: &Rig, copy: usize) -> [Option<Area<Leaf>>; 2] {
+fn without(rig: &Rig, copy: usize) -> [Option<CopyArea<Leaf>>; 2] {
     let mut areas = both(rig);
     areas[copy] = None;
     areas
 }
 
-fn untrusted(rig: &Rig, copy: usize) -> [Option<Area<Leaf>>; 2] {
+fn untrusted(rig: &Rig, copy: usize) -> [Option<CopyArea<Leaf>>; 2] {
     let mut areas = both(rig);
     areas[copy].as_mut().unwrap().trusted = false;
     areas

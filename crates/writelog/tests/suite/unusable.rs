@@ -2,11 +2,12 @@
 
 use crate::rig::{Leaf, Rig, config, pass_on, run};
 use block::{
-    BoxDevice, Buf, Device, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Sectors, Shared,
+    BoxDevice, Buf, Device, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba, Nanos, Sectors,
+    SharedBuf,
 };
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
 use std::rc::Rc;
-use writelog::{Candidate, Ledger, Wanted, Witness, WriteBack};
+use writelog::{LedgerWitness, LogCandidate, LogLedger, WantedLog, WriteBack};
 
 /// Fault of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +49,7 @@ impl Faulty {
         }
     }
 
-    fn fails(&self, fault: Fault, kind: Kind) -> IoResult {
+    fn fails(&self, fault: Fault, kind: IoErrorKind) -> IoResult {
         match self.fault == fault {
             true => Err(IoError::new(kind, "it is as it is")),
             false => Ok(()),
@@ -65,22 +66,22 @@ impl Device for Faulty {
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         if at >= Lba(LOG_AREA * BLOCK_SECTORS)
-            && let Err(error) = self.fails(Fault::Silent, Kind::Timeout)
+            && let Err(error) = self.fails(Fault::Silent, IoErrorKind::Timeout)
         {
             return (buf, Err(error));
         }
         self.leaf.read(at, buf).await
     }
 
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
-        self.fails(Fault::ReadOnly, Kind::ReadOnly)?;
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
+        self.fails(Fault::ReadOnly, IoErrorKind::ReadOnly)?;
         self.leaf.write(at, data, fua).await
     }
 }
 
 /// Opens a log with these faults. Returns the number of devices reported missing too.
 async fn open(rig: &Rig, faults: [Fault; 2]) -> IoResult<(WriteBack<Faulty>, usize)> {
-    let candidate = |copy: usize| Candidate {
+    let candidate = |copy: usize| LogCandidate {
         holes: Vec::new(),
         name: format!("log{copy}"),
         domain: format!("pcie{copy}").into(),
@@ -89,7 +90,7 @@ async fn open(rig: &Rig, faults: [Fault; 2]) -> IoResult<(WriteBack<Faulty>, usi
             fault => Ok(Faulty::new(rig.leaf(1 + copy), fault)),
         },
     };
-    let wanted = Wanted {
+    let wanted = WantedLog {
         volume: "db".into(),
         sectors: 64 << 11,
         identity: vec![1],
@@ -99,9 +100,9 @@ async fn open(rig: &Rig, faults: [Fault; 2]) -> IoResult<(WriteBack<Faulty>, usi
         keep: false,
     };
     let env = rig.local.env();
-    let witness = Witness::Kept(BoxDevice::new(rig.leaf(4)));
+    let witness = LedgerWitness::Kept(BoxDevice::new(rig.leaf(4)));
     let copies = [candidate(0), candidate(1)];
-    let opened = Ledger::open(wanted, env.clone(), witness, copies, None).await?;
+    let opened = LogLedger::open(wanted, env.clone(), witness, copies, None).await?;
     let config = writelog::Config {
         log: opened.log,
         ..config(opened.incarnation)

@@ -3,12 +3,12 @@ use super::*;
 use proptest::prelude::*;
 
 /// An origin that takes so many blocks a second.
-fn lane_of(takes: Takes, blocks: u64) -> Lane {
-    let origin = Origin::new(&origin::Takes::Rate(4096 * blocks)).unwrap();
-    Lane::new(takes, origin)
+fn lane_of(takes: BatchTakes, blocks: u64) -> CleanerLane {
+    let origin = CleanedOrigin::new(&origin::OriginTakes::Rate(4096 * blocks)).unwrap();
+    CleanerLane::new(takes, origin)
 }
 
-fn lane(takes: Takes) -> Lane {
+fn lane(takes: BatchTakes) -> CleanerLane {
     lane_of(takes, 1)
 }
 
@@ -17,7 +17,7 @@ fn ms(ms: u64) -> Nanos {
 }
 
 /// Four writes and a flush after the second.
-fn by_hand(takes: Takes) -> (Sums, Nanos) {
+fn by_hand(takes: BatchTakes) -> (LaneSums, Nanos) {
     let mut lane = lane(takes);
     lane.write(ms(0), 0..2, false);
     lane.write(ms(500), 1..3, false);
@@ -29,9 +29,9 @@ fn by_hand(takes: Takes) -> (Sums, Nanos) {
 
 #[test]
 fn an_interval_is_carried_by_itself_once_it_has_gathered() {
-    let (sums, end) = by_hand(Takes::Interval);
+    let (sums, end) = by_hand(BatchTakes::Interval);
     // From 1 to 4 s blocks 0 to 2, from 4 to 5 s block 10, from 6 to 7 s block 20.
-    let expected = Sums {
+    let expected = LaneSums {
         asked: 4,
         answered: 4,
         changed: 6,
@@ -49,7 +49,7 @@ fn an_interval_is_carried_by_itself_once_it_has_gathered() {
 
 #[test]
 fn a_window_carries_several_intervals_at_once() {
-    let (sums, end) = by_hand(Takes::Window);
+    let (sums, end) = by_hand(BatchTakes::Window);
     // From 3.75 to 7.75 s all but the last, which follows from 8.75 to 9.75 s.
     assert_eq!((sums.carried, sums.writes, sums.flushes), (5, 3, 2));
     assert_eq!((sums.busy, end), (ms(5000), ms(9750)));
@@ -59,7 +59,7 @@ fn a_window_carries_several_intervals_at_once() {
 
 #[test]
 fn writes_beyond_half_of_what_the_origin_takes_in_time_are_held_back() {
-    let mut lane = lane(Takes::Interval);
+    let mut lane = lane(BatchTakes::Interval);
     for block in 0..40 {
         lane.write(ms(0), block..block + 1, true);
     }
@@ -79,7 +79,7 @@ fn writes_beyond_half_of_what_the_origin_takes_in_time_are_held_back() {
 
 #[test]
 fn a_write_longer_than_a_record_has_several_and_leaves_a_segment_with_a_gap() {
-    let mut lane = lane(Takes::Window);
+    let mut lane = lane(BatchTakes::Window);
     lane.write(ms(0), 0..300, false);
     // Two records of 128 blocks do not fit in a segment of 256 with its header.
     assert_eq!(lane.sums.log_written, (1 + 129) + 1 + (1 + 129) + 45);
@@ -92,7 +92,7 @@ fn a_write_longer_than_a_record_has_several_and_leaves_a_segment_with_a_gap() {
 
 #[test]
 fn what_is_owed_is_kept_in_bounded_memory() {
-    let mut lane = lane(Takes::Interval);
+    let mut lane = lane(BatchTakes::Interval);
     for block in 0..20_000u64 {
         lane.write(ms(block / 100), block..block + 1, true);
         assert!(lane.owed.len() <= ENTRIES_MAX);
@@ -124,7 +124,7 @@ struct Kept {
 
 /// The same from a list of all records, for an origin that takes `rate` blocks a second.
 /// `flushes` if they close intervals.
-fn by_list(events: &[(Nanos, Event)], takes: Takes, rate: u64, flushes: bool) -> Sums {
+fn by_list(events: &[(Nanos, Event)], takes: BatchTakes, rate: u64, flushes: bool) -> LaneSums {
     let (mut records, mut interval) = (Vec::new(), 0);
     let (mut segment, mut used) = (0, 1);
     for (at, event) in events {
@@ -148,8 +148,11 @@ fn by_list(events: &[(Nanos, Event)], takes: Takes, rate: u64, flushes: bool) ->
         }
         interval += u64::from(closes && flushes);
     }
-    let gather = ms(if takes == Takes::Interval { 1000 } else { 3750 });
-    let (mut sums, mut free, mut from) = (Sums::default(), Nanos::ZERO, 0);
+    let gather = match takes {
+        BatchTakes::Interval => ms(1000),
+        BatchTakes::Window => ms(3750),
+    };
+    let (mut sums, mut free, mut from) = (LaneSums::default(), Nanos::ZERO, 0);
     while let Some(first) = records.get(from) {
         let begins = free.max(first.at + gather);
         let seconds = sums.busy.as_secs_f64();
@@ -163,8 +166,8 @@ fn by_list(events: &[(Nanos, Event)], takes: Takes, rate: u64, flushes: bool) ->
         while let Some(next) = records.get(to).filter(|next| next.at < begins) {
             let turns = to > from && records[to - 1].segment != next.segment;
             let fits = match takes {
-                Takes::Interval => !turns && next.interval == first.interval,
-                Takes::Window => !turns || blocks.len() + 256 <= most,
+                BatchTakes::Interval => !turns && next.interval == first.interval,
+                BatchTakes::Window => !turns || blocks.len() + 256 <= most,
             };
             if !fits {
                 break;
@@ -176,14 +179,9 @@ fn by_list(events: &[(Nanos, Event)], takes: Takes, rate: u64, flushes: bool) ->
         let starts = blocks
             .iter()
             .filter(|block| !blocks.contains(&(*block - 1)));
-        let run = |start: &u64| {
-            (*start..)
-                .take_while(|block| blocks.contains(block))
-                .count()
-        };
-        sums.writes += starts
-            .map(|start| run(start).div_ceil(256) as u64)
-            .sum::<u64>();
+        let run = |start: &u64| (*start..).take_while(|block| blocks.contains(block));
+        let writes = starts.map(|start| run(start).count().div_ceil(256) as u64);
+        sums.writes += writes.sum::<u64>();
         sums.carried += blocks.len() as u64;
         sums.flushes += 1;
         let took = Nanos(blocks.len() as u64 * 1_000_000_000 / rate);
@@ -193,7 +191,7 @@ fn by_list(events: &[(Nanos, Event)], takes: Takes, rate: u64, flushes: bool) ->
     sums
 }
 
-fn by_lane(events: &[(Nanos, Event)], takes: Takes, rate: u64) -> Sums {
+fn by_lane(events: &[(Nanos, Event)], takes: BatchTakes, rate: u64) -> LaneSums {
     let mut lane = lane_of(takes, rate);
     for (at, event) in events {
         match event {
@@ -202,13 +200,13 @@ fn by_lane(events: &[(Nanos, Event)], takes: Takes, rate: u64) -> Sums {
         }
     }
     let sums = lane.finish().0;
-    Sums {
+    LaneSums {
         changed: sums.changed,
         carried: sums.carried,
         writes: sums.writes,
         flushes: sums.flushes,
         busy: sums.busy,
-        ..Sums::default()
+        ..LaneSums::default()
     }
 }
 
@@ -234,10 +232,10 @@ proptest! {
     #[test]
     fn the_origin_gets_what_a_list_of_all_records_says(events in events()) {
         for (takes, rate) in [
-            (Takes::Interval, 1),
-            (Takes::Window, 1),
-            (Takes::Interval, 128),
-            (Takes::Window, 128),
+            (BatchTakes::Interval, 1),
+            (BatchTakes::Window, 1),
+            (BatchTakes::Interval, 128),
+            (BatchTakes::Window, 128),
         ] {
             prop_assert_eq!(by_lane(&events, takes, rate), by_list(&events, takes, rate, true));
         }
@@ -248,7 +246,7 @@ proptest! {
 fn canary_a_flush_that_closes_nothing_is_noticed() {
     let write = |at, block| (ms(at), Event::Write(block..block + 1, false));
     let events = [write(0, 1), (ms(1), Event::Flush), write(2, 1)];
-    let lane = by_lane(&events, Takes::Interval, 1);
-    assert_eq!(lane, by_list(&events, Takes::Interval, 1, true));
-    assert_ne!(lane, by_list(&events, Takes::Interval, 1, false));
+    let lane = by_lane(&events, BatchTakes::Interval, 1);
+    assert_eq!(lane, by_list(&events, BatchTakes::Interval, 1, true));
+    assert_ne!(lane, by_list(&events, BatchTakes::Interval, 1, false));
 }

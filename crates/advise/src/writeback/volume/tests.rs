@@ -1,18 +1,18 @@
 //! The advice of a volume beside that of a trace of the same writes, and by hand.
 
 use super::*;
-use crate::writeback::{Collector, Takes};
+use crate::writeback::{Collector, OriginTakes};
 use block::Nanos;
-use control::observed::Service;
+use control::observed::ServiceReport;
 use control::status::Total;
-use policy::written::Writes;
-use trace::{Op, Record};
+use policy::written::WriteGatherer;
+use trace::{RecordOp, TraceRecord};
 
 /// An origin that takes 4 KiB in 10 ms, one at a time, and a flush in no time.
 const RATE: u64 = 409_600;
 
-fn kind(requests: u64, bytes: u64, ms: f64) -> Kind {
-    Kind {
+fn kind(requests: u64, bytes: u64, ms: f64) -> ObservedKind {
+    ObservedKind {
         requests,
         bytes,
         latency_us_mean: ms * 1e3,
@@ -20,7 +20,7 @@ fn kind(requests: u64, bytes: u64, ms: f64) -> Kind {
     }
 }
 
-fn observed(written: Written, origin: Service) -> Observed {
+fn observed(written: WrittenFigures, origin: ServiceReport) -> Observed {
     Observed {
         volume: "v".into(),
         pool: "p".into(),
@@ -38,15 +38,15 @@ fn observed(written: Written, origin: Service) -> Observed {
         read_total: Total::default(),
         write_total: Total::default(),
         origin,
-        cache: Service::default(),
+        cache: ServiceReport::default(),
     }
 }
 
 /// The advice of the volume and of the trace, for so many writes of a block each second, for that
 /// many seconds, and a flush each second.
-fn both(seconds: u64, writes_per_s: impl Fn(u64) -> u64) -> (WriteBack, WriteBack) {
-    let mut writes = Writes::default();
-    let mut collector = Collector::new(&Takes::Rate(RATE)).unwrap();
+fn both(seconds: u64, writes_per_s: impl Fn(u64) -> u64) -> (WriteBackGain, WriteBackGain) {
+    let mut writes = WriteGatherer::default();
+    let mut collector = Collector::new(&OriginTakes::Rate(RATE)).unwrap();
     writes.tick(Nanos::ZERO);
     let mut block = 0;
     for second in 0..seconds {
@@ -54,9 +54,9 @@ fn both(seconds: u64, writes_per_s: impl Fn(u64) -> u64) -> (WriteBack, WriteBac
         for number in 0..count {
             let time = Nanos(second * 1_000_000_000 + number * 1_000_000_000 / count);
             block += 7;
-            collector.add(&Record {
+            collector.add(&TraceRecord {
                 time,
-                op: Op::Write,
+                op: RecordOp::Write,
                 offset_bytes: block * 4096,
                 len_bytes: 4096,
                 volume: 0,
@@ -64,24 +64,24 @@ fn both(seconds: u64, writes_per_s: impl Fn(u64) -> u64) -> (WriteBack, WriteBac
             });
             writes.write(4096, false);
             if number + 1 == count {
-                collector.add(&Record::flush(time, 0));
+                collector.add(&TraceRecord::flush(time, 0));
                 writes.flush();
             }
         }
         writes.tick(Nanos::from_secs(second + 1));
     }
     let written = writes.written();
-    let origin = Service {
+    let origin = ServiceReport {
         writes: kind(written.writes, written.bytes, 10.0),
         busy: written.writes as f64 * 0.01 / written.seconds,
         span_s: written.seconds,
-        ..Service::default()
+        ..ServiceReport::default()
     };
     let found = of_volume(&observed(written, origin)).unwrap();
     (found, collector.finish())
 }
 
-fn log<'a>(found: &'a WriteBack, name: &str) -> &'a Log {
+fn log<'a>(found: &'a WriteBackGain, name: &str) -> &'a LogGain {
     let mode = found.modes.iter().find(|mode| mode.mode == name);
     mode.unwrap().log.as_ref().unwrap()
 }
@@ -148,7 +148,7 @@ fn a_burst_that_the_log_takes_asks_for_a_log_as_large_as_that() {
 
 #[test]
 fn flushes_cost_ordered_more_than_windows() {
-    let mut writes = Writes::default();
+    let mut writes = WriteGatherer::default();
     writes.tick(Nanos::ZERO);
     for second in 1..=1000 {
         for _ in 0..40 {
@@ -158,12 +158,12 @@ fn flushes_cost_ordered_more_than_windows() {
         writes.tick(Nanos::from_secs(second));
     }
     // Writes in no time to speak of, flushes in 50 ms: 20 a second, and 40 come.
-    let origin = Service {
+    let origin = ServiceReport {
         writes: kind(40_000, 40_000 * 4096, 0.1),
         flushes: kind(20_000, 0, 50.0),
         busy: 1.0,
         span_s: 1000.0,
-        ..Service::default()
+        ..ServiceReport::default()
     };
     let found = of_volume(&observed(writes.written(), origin)).unwrap();
     assert_eq!(found.intervals.unwrap().blocks_median, 1);
@@ -175,16 +175,16 @@ fn flushes_cost_ordered_more_than_windows() {
 
 #[test]
 fn requests_side_by_side_take_their_part_of_the_time() {
-    let mut writes = Writes::default();
+    let mut writes = WriteGatherer::default();
     writes.tick(Nanos::ZERO);
     writes.write(4096, false);
     writes.tick(Nanos::from_secs(100));
     // 1000 writes of 80 ms within 10 s: eight at a time, 10 ms each.
-    let origin = Service {
+    let origin = ServiceReport {
         writes: kind(1000, 4096 * 1000, 80.0),
         busy: 0.1,
         span_s: 100.0,
-        ..Service::default()
+        ..ServiceReport::default()
     };
     let found = of_volume(&observed(writes.written(), origin)).unwrap();
     let takes = log(&found, "ordered").origin_bytes_per_second_max;
@@ -198,15 +198,19 @@ fn requests_side_by_side_take_their_part_of_the_time() {
 
 #[test]
 fn what_was_not_counted_or_not_written_is_said() {
-    let idle = of_volume(&observed(Written::default(), Service::default())).unwrap();
+    let idle = of_volume(&observed(
+        WrittenFigures::default(),
+        ServiceReport::default(),
+    ))
+    .unwrap();
     assert_eq!(idle.verdict, "nothing to gain: nothing is written");
-    let mut writes = Writes::default();
+    let mut writes = WriteGatherer::default();
     writes.tick(Nanos::ZERO);
     writes.write(4096, false);
     writes.tick(Nanos::from_secs(1));
-    let early = of_volume(&observed(writes.written(), Service::default())).unwrap();
+    let early = of_volume(&observed(writes.written(), ServiceReport::default())).unwrap();
     assert_eq!(early.verdict, NOT_KNOWN);
-    let mut older = observed(Written::default(), Service::default());
+    let mut older = observed(WrittenFigures::default(), ServiceReport::default());
     older.written = None;
     assert_eq!(of_volume(&older), None);
 }

@@ -3,11 +3,11 @@
 use super::caught;
 use super::queue::{DISK, Flaw, LISTENER, Queue, address};
 use super::wire;
-use crate::conformance::{Rig, driver, host, run};
-use crate::{Host, Nanos, Progress, ShardId, Turn};
+use crate::conformance::{DriverRig, driver, host, run};
+use crate::{Host, Nanos, ShardId, ShardTurn, TurnProgress};
 
 fn drive(block: u64, flaw: Flaw, seed: u64) {
-    let rig = Rig {
+    let rig = DriverRig {
         disk: DISK,
         listener: Some((LISTENER, address())),
     };
@@ -70,13 +70,13 @@ impl Host for Shards {
 
     fn run<B>(&mut self, _shards: u32, boot: B)
     where
-        B: Fn(ShardId, Queue) -> Box<dyn Turn> + Send + Sync + 'static,
+        B: Fn(ShardId, Queue) -> Box<dyn ShardTurn> + Send + Sync + 'static,
     {
         let boot = |&id: &u32| boot(ShardId(id), Queue::new(1, self.flaw));
         let mut turns: Vec<_> = self.ids.iter().map(boot).collect();
         for _ in 0..self.turns {
             turns.retain_mut(|turn| {
-                let going = turn.turn() != Progress::Done;
+                let going = turn.turn() != TurnProgress::Done;
                 if going {
                     turn.park(Nanos::ZERO);
                 }

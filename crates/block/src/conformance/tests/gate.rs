@@ -3,11 +3,11 @@
 use super::caught;
 use super::clock::block_on;
 use super::memory::{Flaw, Memory};
-use crate::conformance::gate::{Bytes, bytes, gate};
+use crate::conformance::gate::{ByteSurface, bytes, gate};
 use crate::conformance::join::join;
 use crate::{
-    Buf, Content, Device, Env, Extent, Fua, Gate, Geometry, IoResult, Kind, Lba, SECTOR_BYTES,
-    Sectors, Shared,
+    Buf, Content, Device, Env, Extent, Fua, Gate, Geometry, IoErrorKind, IoResult, Lba,
+    SECTOR_BYTES, Sectors, SharedBuf,
 };
 
 use std::cell::Cell;
@@ -62,7 +62,7 @@ impl Device for Coarsened {
             Err(error) => (buf, Err(error)),
         }
     }
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.geometry().transfer(at, data.len())?;
         self.memory.write(at, data, fua).await
     }
@@ -138,14 +138,14 @@ struct Broken {
     widens: bool,
 }
 
-impl Bytes for Broken {
+impl ByteSurface for Broken {
     fn bytes(&self) -> u64 {
         self.gate.bytes()
     }
-    async fn read(&self, offset: u64, len: usize) -> IoResult<Shared> {
+    async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
         self.gate.read(offset, len).await
     }
-    async fn write(&self, offset: u64, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
         let bytes = self.bytes();
         if self.widens
             || offset
@@ -224,11 +224,14 @@ impl Device for Scarred {
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         let extent = Extent::new(at, Sectors(buf.len() as u64 / SECTOR_BYTES));
         match extent.overlaps(self.scar) {
-            true => (buf, Err(self.geometry().error(Kind::Media, "unreadable"))),
+            true => (
+                buf,
+                Err(self.geometry().error(IoErrorKind::Media, "unreadable")),
+            ),
             false => self.memory.read(at, buf).await,
         }
     }
-    async fn write(&self, at: Lba, data: Shared, fua: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.memory.write(at, data, fua).await
     }
     async fn zero(&self, extent: Extent) -> IoResult {
@@ -275,7 +278,7 @@ fn a_block_that_is_overwritten_whole_need_not_be_readable() {
         for (from, len) in [(BLOCK + 1, 10), (BLOCK - 1, 2), (BLOCK - 1, BLOCK)] {
             let data = env.pool.take(len as usize).share();
             let error = gate.write(from, data, Fua::No).await.unwrap_err();
-            assert_eq!(error.kind(), Kind::Media, "{from}+{len}");
+            assert_eq!(error.kind(), IoErrorKind::Media, "{from}+{len}");
         }
     });
 }

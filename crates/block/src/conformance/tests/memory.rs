@@ -1,9 +1,9 @@
 //! A device in memory that takes its time, sound or with one flaw.
 
-use crate::conformance::rng::Rng;
+use crate::conformance::rng::SuiteRng;
 use crate::{
     Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors,
-    Shared,
+    SharedBuf,
 };
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -43,9 +43,9 @@ pub(super) struct Memory {
 
 struct Disk {
     bytes: RefCell<Vec<u8>>,
-    rng: RefCell<Rng>,
+    rng: RefCell<SuiteRng>,
     writes: Cell<u64>,
-    kept: RefCell<Vec<Shared>>,
+    kept: RefCell<Vec<SharedBuf>>,
     flaw: Flaw,
 }
 
@@ -57,7 +57,7 @@ impl Memory {
             env: env.clone(),
             disk: Rc::new(Disk {
                 bytes: RefCell::new(vec![0x77; sectors.bytes() as usize]),
-                rng: RefCell::new(Rng::new(1)),
+                rng: RefCell::new(SuiteRng::new(1)),
                 writes: Cell::new(0),
                 kept: RefCell::default(),
                 flaw,
@@ -118,7 +118,7 @@ impl Memory {
         Ok(start.min(end)..start.saturating_add(bytes).min(end))
     }
 
-    fn put(&self, range: Range<usize>, data: Shared) -> impl Future<Output = ()> + use<> {
+    fn put(&self, range: Range<usize>, data: SharedBuf) -> impl Future<Output = ()> + use<> {
         let mut start = range.start;
         let writes = self.disk.writes.replace(self.disk.writes.get() + 1);
         if self.flawed(Flaw::MisplacesByOneSector) && writes % 50 == 49 {
@@ -179,7 +179,7 @@ impl Device for Memory {
         (work.await, Ok(()))
     }
 
-    fn write(&self, at: Lba, data: Shared, _fua: Fua) -> impl Future<Output = IoResult> {
+    fn write(&self, at: Lba, data: SharedBuf, _fua: Fua) -> impl Future<Output = IoResult> {
         let begin = move || {
             let range = self.transfer(at, data.len())?;
             if self.flawed(Flaw::LandsTwice) {

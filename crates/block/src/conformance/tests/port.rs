@@ -2,8 +2,8 @@
 
 use super::caught;
 use super::clock::block_on;
-use crate::conformance::{Asker, port};
-use crate::{Answer, Buf, IoError, IoResult, Kind, Port, Request, Shared, Tag};
+use crate::conformance::{PortClients, port};
+use crate::{Answer, Buf, IoError, IoErrorKind, IoResult, Port, Request, SharedBuf, Tag};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -41,7 +41,7 @@ struct Queue {
     waiting: RefCell<VecDeque<Asked>>,
     held: RefCell<BTreeMap<u16, Asked>>,
     answers: RefCell<BTreeMap<u64, Option<Vec<u8>>>>,
-    kept: RefCell<Vec<Shared>>,
+    kept: RefCell<Vec<SharedBuf>>,
     closed: Cell<bool>,
     wakers: RefCell<Vec<Waker>>,
 }
@@ -57,7 +57,12 @@ impl Queue {
     }
 
     fn check(&self, tag: Tag, answer: &Option<Answer>) -> IoResult {
-        let invalid = || Err(IoError::new(Kind::Invalid, "not what its tag waits for"));
+        let invalid = || {
+            Err(IoError::new(
+                IoErrorKind::Invalid,
+                "not what its tag waits for",
+            ))
+        };
         if tag.0 >= TAGS {
             return invalid();
         }
@@ -102,7 +107,7 @@ impl Port for Queue {
     }
 
     async fn next(&self, tag: Tag, answer: Option<Answer>) -> IoResult<Request> {
-        let gone = || Err(IoError::new(Kind::Gone, "closed"));
+        let gone = || Err(IoError::new(IoErrorKind::Gone, "closed"));
         if self.closed.get() && !self.is(Flaw::NeverEnds) {
             return gone();
         }
@@ -137,7 +142,7 @@ impl Port for Queue {
     async fn take(&self, tag: Tag, mut buf: Buf) -> (Buf, IoResult) {
         let mut held = self.held.borrow_mut();
         let asked = held.get_mut(&tag.0);
-        let invalid = Err(IoError::new(Kind::Invalid, "nothing to take"));
+        let invalid = Err(IoError::new(IoErrorKind::Invalid, "nothing to take"));
         let Some(asked) = asked.filter(|a| matches!(a.request, Request::Write(..))) else {
             return (buf, invalid);
         };
@@ -159,7 +164,7 @@ impl Port for Queue {
     }
 }
 
-impl Asker for Rc<Queue> {
+impl PortClients for Rc<Queue> {
     async fn ask(&self, request: Request, data: Vec<u8>) -> Option<Vec<u8>> {
         let id = self.next.replace(self.next.get() + 1);
         let taken = false;

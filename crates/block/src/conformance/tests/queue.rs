@@ -1,10 +1,10 @@
 //! A driver in memory with a clock of its own, sound or with one flaw.
 
 use super::wire::{self, Try, Wire};
-use crate::conformance::rng::Rng;
+use crate::conformance::rng::SuiteRng;
 use crate::{
-    Address, Completion, Driver, Fua, Geometry, IoError, IoResult, Kind, Lba, Nanos, Op, Payload,
-    Pool, SECTOR_BYTES, Sectors, Shared, TargetId, Token, Unpark,
+    Address, Completion, Driver, DriverOp, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
+    Nanos, Payload, Pool, SECTOR_BYTES, Sectors, SharedBuf, TargetId, Token, Unpark,
 };
 use std::cell::Cell;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Unpark for Flag {
 struct InFlight {
     token: Token,
     target: TargetId,
-    op: Op,
+    op: DriverOp,
     due: Nanos,
     sent: usize,
 }
@@ -67,7 +67,7 @@ pub(super) struct Queue {
     in_flight: Vec<InFlight>,
     wire: Wire,
     unparked: Arc<Flag>,
-    rng: Rng,
+    rng: SuiteRng,
     finished: u64,
 }
 
@@ -88,7 +88,7 @@ impl Queue {
             in_flight: Vec::new(),
             wire: Wire::new(wire),
             unparked: Arc::default(),
-            rng: Rng::new(3),
+            rng: SuiteRng::new(3),
             finished: 0,
         }
     }
@@ -103,36 +103,36 @@ impl Queue {
         let disk = *target == DISK
             || (self.flaw == Flaw::ServesUnknownTargets && target.0 > u32::MAX - 10);
         let tried = match (op, end) {
-            (Op::Read(at, buf), _) if disk => {
+            (DriverOp::Read(at, buf), _) if disk => {
                 return Some(self.transfer(*at, buf.len()).map(|at| {
                     let len = buf.len();
                     buf.copy_from_slice(&self.bytes[at..at + len]);
                     self.count(len)
                 }));
             }
-            (Op::Write(at, data, _), _) if disk => return Some(self.write(*at, data)),
-            (Op::Zero(extent) | Op::Discard(extent), _) if disk => {
+            (DriverOp::Write(at, data, _), _) if disk => return Some(self.write(*at, data)),
+            (DriverOp::Zero(extent) | DriverOp::Discard(extent), _) if disk => {
                 return Some(self.geometry.check(*extent).map(|()| {
                     let start = extent.start.byte() as usize;
                     self.bytes[start..start + extent.len.bytes() as usize].fill(0);
                     0
                 }));
             }
-            (Op::Flush, _) if disk => return Some(Ok(0)),
-            (Op::Connect(to), _) => numbered(self.wire.connect(*to == address())),
-            (Op::Accept, _) if *target == LISTENER => numbered(self.wire.accept()),
-            (Op::Recv(buf), Some(end)) => match self.wire.recv(end, buf) {
+            (DriverOp::Flush, _) if disk => return Some(Ok(0)),
+            (DriverOp::Connect(to), _) => numbered(self.wire.connect(*to == address())),
+            (DriverOp::Accept, _) if *target == LISTENER => numbered(self.wire.accept()),
+            (DriverOp::Recv(buf), Some(end)) => match self.wire.recv(end, buf) {
                 Try::Done(len) => Try::Done(len as u64),
                 Try::Wait => Try::Wait,
                 Try::Closed => Try::Closed,
             },
-            (Op::Send(parts), Some(end)) => self.send(end, parts, sent),
-            (_, _) => return Some(Err(IoError::new(Kind::Invalid, "no such target"))),
+            (DriverOp::Send(parts), Some(end)) => self.send(end, parts, sent),
+            (_, _) => return Some(Err(IoError::new(IoErrorKind::Invalid, "no such target"))),
         };
         match tried {
             Try::Done(value) => Some(Ok(value)),
             Try::Wait => None,
-            Try::Closed => Some(Err(IoError::new(Kind::Stream, "closed"))),
+            Try::Closed => Some(Err(IoError::new(IoErrorKind::Stream, "closed"))),
         }
     }
 
@@ -145,7 +145,7 @@ impl Queue {
         Ok(at.byte() as usize)
     }
 
-    fn write(&mut self, at: Lba, data: &Shared) -> IoResult<u64> {
+    fn write(&mut self, at: Lba, data: &SharedBuf) -> IoResult<u64> {
         let start = at.0.wrapping_mul(SECTOR_BYTES) as usize;
         if self.flaw == Flaw::WritesBeforeChecking && start < self.bytes.len() {
             let len = data.len().min(self.bytes.len() - start);
@@ -164,7 +164,7 @@ impl Queue {
         }
     }
 
-    fn send(&mut self, end: usize, parts: &mut Vec<Shared>, sent: &mut usize) -> Try<u64> {
+    fn send(&mut self, end: usize, parts: &mut Vec<SharedBuf>, sent: &mut usize) -> Try<u64> {
         if self.wire.flaw == wire::Flaw::SwapsParts && *sent == 0 && parts.len() > 2 {
             parts.swap(0, 1);
         }
@@ -185,21 +185,27 @@ impl Queue {
         Try::Done(0)
     }
 
-    fn finish(&mut self, token: Token, result: IoResult<u64>, op: Op, done: &mut Vec<Completion>) {
+    fn finish(
+        &mut self,
+        token: Token,
+        result: IoResult<u64>,
+        op: DriverOp,
+        done: &mut Vec<Completion>,
+    ) {
         self.finished += 1;
         let now_and_then = self.finished.is_multiple_of(20);
         let failed = result.is_err();
         let payload = match op {
-            Op::Read(..) if self.flaw == Flaw::DropsBufferOnError && failed => Payload::None,
-            Op::Read(_, buf) if self.flaw == Flaw::SwapsBuffers => {
+            DriverOp::Read(..) if self.flaw == Flaw::DropsBufferOnError && failed => Payload::None,
+            DriverOp::Read(_, buf) if self.flaw == Flaw::SwapsBuffers => {
                 Payload::Buf(self.pool.try_get(buf.len()).unwrap_or(buf))
             }
-            Op::Read(_, buf) | Op::Recv(buf) => Payload::Buf(buf),
-            Op::Send(mut parts) => {
+            DriverOp::Read(_, buf) | DriverOp::Recv(buf) => Payload::Buf(buf),
+            DriverOp::Send(mut parts) => {
                 parts.clear();
                 Payload::Parts(parts)
             }
-            Op::Write(_, data, Fua::Yes) if self.flaw == Flaw::KeepsABuffer => {
+            DriverOp::Write(_, data, Fua::Yes) if self.flaw == Flaw::KeepsABuffer => {
                 std::mem::forget(data.slice(0..0));
                 Payload::None
             }
@@ -251,7 +257,7 @@ impl Driver for Queue {
         &self.pool
     }
 
-    fn submit(&mut self, token: Token, target: TargetId, op: Op) {
+    fn submit(&mut self, token: Token, target: TargetId, op: DriverOp) {
         let due = self.now + Nanos::from_micros(5 + self.rng.below(95));
         self.in_flight.push(InFlight {
             token,

@@ -2,7 +2,8 @@
 
 use super::wire::{Flaw, Try, Wire};
 use crate::{
-    Address, Buf, Connector, Env, IoError, IoResult, Kind, Listener, Nanos, Shared, Stream,
+    Address, Buf, Connector, Env, IoError, IoErrorKind, IoResult, Listener, Nanos, SharedBuf,
+    Stream,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,7 +28,7 @@ impl Network {
         loop {
             match attempt(&mut self.wire.borrow_mut()) {
                 Try::Done(value) => return Ok(value),
-                Try::Closed => return Err(IoError::new(Kind::Stream, "closed")),
+                Try::Closed => return Err(IoError::new(IoErrorKind::Stream, "closed")),
                 Try::Wait => {}
             }
             self.env.timer.sleep(Nanos::from_micros(20)).await;
@@ -75,7 +76,7 @@ impl Stream for Socket {
         (buf, result)
     }
 
-    async fn send(&self, mut parts: Vec<Shared>) -> (Vec<Shared>, IoResult) {
+    async fn send(&self, mut parts: Vec<SharedBuf>) -> (Vec<SharedBuf>, IoResult) {
         let flaw = self.network.wire.borrow().flaw;
         if flaw == Flaw::SwapsParts && parts.len() > 2 {
             parts.swap(0, 1);

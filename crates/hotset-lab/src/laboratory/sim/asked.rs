@@ -5,10 +5,10 @@ use super::shown;
 use super::size::Sizes;
 use baselines::registry::POLICIES;
 use clap::{ArgGroup, Args};
-use command::traces::Input;
-use control::config::Bytes;
+use command::traces::InputOptions;
+use control::config::ByteCount;
 use std::path::PathBuf;
-use tracesim::{BELADY, Size};
+use tracesim::{BELADY, PoolSize};
 
 /// Lines as the engine may have them, in bytes.
 const LINE_BYTES: std::ops::RangeInclusive<u64> =
@@ -16,12 +16,12 @@ const LINE_BYTES: std::ops::RangeInclusive<u64> =
 
 #[derive(Args)]
 #[command(group(ArgGroup::new("output").args(["json", "csv"])))]
-pub struct Sim {
+pub struct SimCommand {
     /// Traces of any format; docs/commands/trace.md lists them
     #[arg(required = true, value_name = "TRACE")]
     pub(super) traces: Vec<PathBuf>,
     #[command(flatten)]
-    pub(super) input: Input,
+    pub(super) input: InputOptions,
     /// Policies: names of docs/policies.md, belady (the offline optimum), or all; auto and lru
     /// unless given, with --mrc belady too, with --rank all
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = policy_name)]
@@ -62,7 +62,7 @@ const SIZES: &str = "0.1%,1%,3%,10%,30%";
 /// The same of a curve.
 const CURVE_SIZES: &str = "0.1%..100%*2";
 
-impl Sim {
+impl SimCommand {
     /// The policies to run, each once.
     pub(super) fn policies(&self) -> Vec<String> {
         let mut names = match &self.policy {
@@ -80,7 +80,7 @@ impl Sim {
     }
 
     /// The sizes to run.
-    pub(super) fn sizes(&self) -> Vec<Size> {
+    pub(super) fn sizes(&self) -> Vec<PoolSize> {
         let usual = || {
             let text = if self.mrc { CURVE_SIZES } else { SIZES };
             let sizes = text.split(',').map(|text| text.parse());
@@ -105,7 +105,7 @@ fn policy_name(text: &str) -> Result<String, String> {
 fn line_bytes(text: &str) -> Result<u64, String> {
     let bytes = match text.parse() {
         Ok(bytes) => bytes,
-        Err(_) => Bytes::parse(text)?.0,
+        Err(_) => ByteCount::parse(text)?.0,
     };
     if LINE_BYTES.contains(&bytes) && bytes.is_power_of_two() {
         Ok(bytes)

@@ -1,8 +1,8 @@
 //! `hotset-lab sim --engine`: the engine itself on drive models.
 
-use cache::Mode;
+use cache::CacheMode;
 use clap::Args;
-use control::config::Bytes;
+use control::config::ByteCount;
 use drives::catalogue::Drive;
 
 #[derive(Args)]
@@ -22,14 +22,14 @@ pub struct Engine {
     /// The volumes' use of the pool: write-through, write-around, pass-through
     #[arg(long, value_name = "MODE", value_delimiter = ',', default_value = "write-through",
           value_parser = mode, requires = "engine")]
-    pub(super) mode: Vec<Mode>,
+    pub(super) mode: Vec<CacheMode>,
     /// Bytes after which a sequential stream is not promoted, or off
     #[arg(long, value_name = "SIZE", default_value = "4MiB", value_parser = cutoff,
           requires = "engine")]
     pub(super) sequential: Cutoff,
     /// Bytes a second that may be promoted; no limit unless given
-    #[arg(long, value_name = "SIZE", value_parser = Bytes::parse, requires = "engine")]
-    pub(super) fill_rate: Option<Bytes>,
+    #[arg(long, value_name = "SIZE", value_parser = ByteCount::parse, requires = "engine")]
+    pub(super) fill_rate: Option<ByteCount>,
     /// Send the requests so many times as fast as recorded
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = command::traces::speed,
           requires = "engine", conflicts_with = "depth")]
@@ -52,15 +52,19 @@ fn drive(text: &str) -> Result<Drive, String> {
     Drive::named(text).map_err(|error| error.to_string())
 }
 
-fn mode(text: &str) -> Result<Mode, String> {
-    Mode::from_name(text)
-        .ok_or_else(|| format!("choose from {}", Mode::ALL.map(Mode::name).join(", ")))
+fn mode(text: &str) -> Result<CacheMode, String> {
+    CacheMode::from_name(text).ok_or_else(|| {
+        format!(
+            "choose from {}",
+            CacheMode::ALL.map(CacheMode::name).join(", ")
+        )
+    })
 }
 
 fn cutoff(text: &str) -> Result<Cutoff, String> {
     match text {
         "off" => Ok(Cutoff(None)),
-        _ => Ok(Cutoff(Some(Bytes::parse(text)?.0))),
+        _ => Ok(Cutoff(Some(ByteCount::parse(text)?.0))),
     }
 }
 

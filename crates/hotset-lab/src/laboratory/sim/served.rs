@@ -1,20 +1,20 @@
 //! `hotset-lab sim --engine`: the engine itself, on simulated devices.
 
-use super::asked::Sim;
+use super::asked::SimCommand;
 use super::shown::{percent, progress, significant, threads};
-use crate::Failure;
+use crate::CommandFailure;
 use crate::laboratory::formats::ALL_FORMATS;
-use advise::replay::Pace;
+use advise::replay::ReplayPace;
 use cache::Config;
-use command::table::{Table, bytes};
+use command::table::{TextTable, bytes};
 use trace::Info;
-use tracesim::{EnginePlan, EngineRow, Input, trace_name};
+use tracesim::{EnginePlan, EngineRow, TraceInput, trace_name};
 
 /// The engine's own default.
 const LINE_BYTES: u64 = 64 << 10;
 
 /// Runs every cell and prints the rows.
-pub fn run(command: &Sim) -> Result<String, Failure> {
+pub fn run(command: &SimCommand) -> Result<String, CommandFailure> {
     let options = &command.engine;
     let lines = command.line.clone().unwrap_or_else(|| vec![LINE_BYTES]);
     let mut rows = Vec::new();
@@ -26,18 +26,21 @@ pub fn run(command: &Sim) -> Result<String, Failure> {
         let mut reader = input.open(&ALL_FORMATS, path)?;
         let mut info = Info::default();
         for record in reader.by_ref() {
-            info.add(&record.map_err(Failure::runtime)?);
+            info.add(&record.map_err(CommandFailure::runtime)?);
         }
         input.report(path, &reader.skipped());
         if info.requests == 0 {
-            return Err(Failure::Runtime(format!("{}: no requests", path.display())));
+            return Err(CommandFailure::Runtime(format!(
+                "{}: no requests",
+                path.display()
+            )));
         }
         let pace = match options.depth {
-            Some(depth) => Pace::Depth(depth),
-            None if info.first == info.last => Pace::Depth(1),
-            None => Pace::Recorded(options.speed),
+            Some(depth) => ReplayPace::Depth(depth),
+            None if info.first == info.last => ReplayPace::Depth(1),
+            None => ReplayPace::Recorded(options.speed),
         };
-        let trace = Input {
+        let trace = TraceInput {
             path: path.clone(),
             format: input.format,
             strictness: input.strictness(),
@@ -61,17 +64,20 @@ pub fn run(command: &Sim) -> Result<String, Failure> {
                 skip: options.skip,
                 threads: threads(command.threads),
             };
-            rows.extend(plan.run(&trace, &|| bar.inc(1)).map_err(Failure::Runtime)?);
+            rows.extend(
+                plan.run(&trace, &|| bar.inc(1))
+                    .map_err(CommandFailure::Runtime)?,
+            );
         }
     }
     bar.finish_and_clear();
     if command.json {
-        return Ok(serde_json::to_string_pretty(&rows).map_err(Failure::runtime)? + "\n");
+        return Ok(serde_json::to_string_pretty(&rows).map_err(CommandFailure::runtime)? + "\n");
     }
     Ok(table(&rows).to_string())
 }
 
-fn table(rows: &[EngineRow]) -> Table {
+fn table(rows: &[EngineRow]) -> TextTable {
     let head = [
         "TRACE",
         "LINE",
@@ -87,7 +93,7 @@ fn table(rows: &[EngineRow]) -> Table {
         "p99",
         "EJECTED",
     ];
-    let mut table = Table::new(&head);
+    let mut table = TextTable::new(&head);
     for row in rows {
         let us = |us: f64| format!("{us:.0}");
         table.row([

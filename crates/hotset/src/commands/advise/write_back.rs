@@ -1,7 +1,7 @@
 //! The part of the advice about write-back, as text.
 
-use crate::commands::table::Table;
-use advise::writeback::{WriteBack, mode_rows, pattern, rate_rows};
+use crate::commands::table::TextTable;
+use advise::writeback::{WriteBackGain, mode_rows, pattern, rate_rows};
 use std::fmt::Write as _;
 
 const MODES: [&str; 12] = [
@@ -20,7 +20,7 @@ const MODES: [&str; 12] = [
 ];
 
 /// The section; the verdict comes after the figures. A daemon that counts no writes has none.
-pub fn section(write_back: Option<&WriteBack>) -> String {
+pub fn section(write_back: Option<&WriteBackGain>) -> String {
     let Some(write_back) = write_back else {
         return "write-back: this daemon does not count writes; start a newer one, or record the \
                 volume with `hotset trace record` and name the trace\n"
@@ -43,8 +43,8 @@ pub fn section(write_back: Option<&WriteBack>) -> String {
     out
 }
 
-fn table(head: &[&str], rows: Vec<Vec<String>>) -> Table {
-    let mut table = Table::new(head);
+fn table(head: &[&str], rows: Vec<Vec<String>>) -> TextTable {
+    let mut table = TextTable::new(head);
     rows.into_iter().for_each(|row| table.row(row));
     table
 }

@@ -1,25 +1,25 @@
 //! Work on arrays while no daemon runs them.
 
-use crate::Failure;
+use crate::CommandFailure;
 use crate::platform::UringPlatform;
 use control::config::{Config, Name};
-use control::status::Array as Status;
-use node::{Before, Devices, Platform, Role, Source};
-use raid::Start;
+use control::status::ArrayReport as Status;
+use node::{Before, DeviceSource, OpenDevices, Platform, RawRole};
+use raid::ArrayStart;
 use shard::run_alone;
 use std::path::Path;
 use std::rc::Rc;
 use uring::{Options, Uring};
 
 /// Makes an array.
-pub fn create(file: &Path, array: &str, yes: bool) -> Result<(), Failure> {
+pub fn create(file: &Path, array: &str, yes: bool) -> Result<(), CommandFailure> {
     let config = crate::configuration::read_alone(file)?;
     for warning in crate::configuration::warnings(&config) {
         eprintln!("hotset: {warning}");
     }
     let wanted = named(&config, array)?;
     let made = assembled(&config, async move |devices| {
-        let Some(Source::Array(array)) = devices.find(&wanted) else {
+        let Some(DeviceSource::Array(array)) = devices.find(&wanted) else {
             return Err(format!("no array is named {wanted}"));
         };
         let before = if yes { Before::Used } else { Before::Blank };
@@ -36,7 +36,7 @@ pub fn assemble(
     array: Option<&str>,
     degraded: bool,
     json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let config = crate::configuration::read_alone(file)?;
     let wanted = match array {
         Some(array) => vec![named(&config, array)?],
@@ -48,10 +48,10 @@ pub fn assemble(
             if devices.is_open(&name) {
                 continue;
             }
-            let Some(Source::Array(array)) = devices.find(&name) else {
+            let Some(DeviceSource::Array(array)) = devices.find(&name) else {
                 return Err(format!("no array is named {name}"));
             };
-            let made = devices.assemble(&array, Role::Origin, Start::by_hand(degraded));
+            let made = devices.assemble(&array, RawRole::Origin, ArrayStart::by_hand(degraded));
             made.await.map_err(|error| error.to_string())?.keep();
         }
         Ok(())
@@ -59,11 +59,11 @@ pub fn assemble(
     super::show::print(&found, json)
 }
 
-fn named(config: &Config, array: &str) -> Result<Name, Failure> {
+fn named(config: &Config, array: &str) -> Result<Name, CommandFailure> {
     let mut arrays = config.arrays.iter();
     let found = arrays.find(|a| a.name.as_str() == array);
     found.map(|a| a.name.value.clone()).ok_or_else(|| {
-        Failure::Usage(format!(
+        CommandFailure::Usage(format!(
             "hotset: the configuration has no [[array]] {array}; add it, or correct the name"
         ))
     })
@@ -72,8 +72,8 @@ fn named(config: &Config, array: &str) -> Result<Name, Failure> {
 /// Runs `work` on the devices of `config`. Returns the states of the arrays that are open then.
 fn assembled(
     config: &Config,
-    work: impl AsyncFnOnce(&Rc<Devices<UringPlatform>>) -> Result<(), String> + Send + 'static,
-) -> Result<Vec<Status>, Failure> {
+    work: impl AsyncFnOnce(&Rc<OpenDevices<UringPlatform>>) -> Result<(), String> + Send + 'static,
+) -> Result<Vec<Status>, CommandFailure> {
     alone(config, async move |devices, platform| {
         work(devices).await?;
         Ok(devices.reports(platform.local().env().timer.now()))
@@ -83,23 +83,23 @@ fn assembled(
 /// Runs `work` on the devices of `config`, and then releases them.
 pub fn alone<T: Send + 'static>(
     config: &Config,
-    work: impl AsyncFnOnce(&Rc<Devices<UringPlatform>>, &UringPlatform) -> Result<T, String>
+    work: impl AsyncFnOnce(&Rc<OpenDevices<UringPlatform>>, &UringPlatform) -> Result<T, String>
     + Send
     + 'static,
-) -> Result<T, Failure> {
+) -> Result<T, CommandFailure> {
     let mut host = Uring::new(Options {
         pool_bytes: usize::try_from(config.daemon.buffers.value.0).unwrap_or(usize::MAX),
         ..Options::default()
     })
-    .map_err(Failure::runtime)?;
+    .map_err(CommandFailure::runtime)?;
     let (opened, config) = (host.clone(), config.clone());
     let ended = run_alone(&mut host, move |local| async move {
         let platform = UringPlatform::new(opened, local, &config.daemon.state.value);
-        let devices = Devices::new(&config, platform.clone());
+        let devices = OpenDevices::new(&config, platform.clone());
         let done = work(&devices, &platform).await;
         let rested = devices.stop().await.map_err(|error| error.to_string());
         done.and_then(|done| rested.map(|()| done))
     });
     let ended = ended.expect("nothing cuts its power");
-    ended.map_err(Failure::Runtime)
+    ended.map_err(CommandFailure::Runtime)
 }

@@ -1,12 +1,12 @@
 //! Arrays as text.
 
-use crate::Failure;
-use crate::commands::table::{Table, bytes, count};
-use control::status::{Array as Status, Scrub};
+use crate::CommandFailure;
+use crate::commands::table::{TextTable, bytes, count};
+use control::status::{ArrayReport as Status, ScrubStatus};
 
-pub(super) fn print(arrays: &[Status], json: bool) -> Result<(), Failure> {
+pub(super) fn print(arrays: &[Status], json: bool) -> Result<(), CommandFailure> {
     if json {
-        let text = serde_json::to_string(arrays).map_err(Failure::runtime)?;
+        let text = serde_json::to_string(arrays).map_err(CommandFailure::runtime)?;
         println!("{text}");
         return Ok(());
     }
@@ -19,7 +19,7 @@ pub(super) fn print(arrays: &[Status], json: bool) -> Result<(), Failure> {
 }
 
 /// The result of a scrub, in one line.
-pub(super) fn scrubbed(scrub: &Scrub) -> String {
+pub(super) fn scrubbed(scrub: &ScrubStatus) -> String {
     match &scrub.error {
         Some(error) => format!("the scrub stopped: {error}"),
         None if scrub.running => "a scrub runs".into(),
@@ -80,7 +80,7 @@ pub fn text(array: &Status) -> String {
     } else if array.scrubbed_s.is_some() {
         text += &format!("  {last}\n");
     }
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         "  MEMBER",
         "CONTROLLER",
         "ROLE",

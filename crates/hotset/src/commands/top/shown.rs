@@ -1,6 +1,6 @@
 //! The state behind the screen, and its changes by keys.
 
-use control::status::{Device, Status, Volume};
+use control::status::{DeviceActivity, Status, VolumeReport};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ impl Sort {
 }
 
 /// The state behind the screen.
-pub struct Shown {
+pub struct TopShown {
     pub status: Option<Status>,
     /// The reason of a missing report.
     pub away: Option<String>,
@@ -53,9 +53,9 @@ pub struct Shown {
     pub filtering: bool,
 }
 
-impl Shown {
-    pub fn new() -> Shown {
-        Shown {
+impl TopShown {
+    pub fn new() -> TopShown {
+        TopShown {
             status: None,
             away: None,
             requests: VecDeque::new(),
@@ -98,7 +98,7 @@ impl Shown {
         name.contains(&self.filter)
     }
 
-    pub fn volumes<'a>(&self, status: &'a Status) -> Vec<&'a Volume> {
+    pub fn volumes<'a>(&self, status: &'a Status) -> Vec<&'a VolumeReport> {
         let mut volumes: Vec<_> = status
             .volumes
             .iter()
@@ -116,7 +116,7 @@ impl Shown {
         volumes
     }
 
-    pub fn devices<'a>(&self, status: &'a Status) -> Vec<&'a Device> {
+    pub fn devices<'a>(&self, status: &'a Status) -> Vec<&'a DeviceActivity> {
         let mut devices: Vec<_> = status
             .devices
             .iter()
@@ -169,7 +169,7 @@ impl Shown {
     }
 }
 
-fn requests(volume: &Volume) -> f64 {
+fn requests(volume: &VolumeReport) -> f64 {
     volume.read.iops + volume.write.iops
 }
 
@@ -184,7 +184,7 @@ fn push(samples: &mut VecDeque<u64>, sample: u64) {
 mod tests {
     use super::*;
 
-    fn press(shown: &mut Shown, keys: &str) -> bool {
+    fn press(shown: &mut TopShown, keys: &str) -> bool {
         keys.chars().all(|c| {
             let code = match c {
                 '\n' => KeyCode::Enter,
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn keys_sort_filter_and_end() {
-        let mut shown = Shown::new();
+        let mut shown = TopShown::new();
         assert!(press(&mut shown, "s"));
         assert_eq!(shown.sort, Sort::Activity);
         assert!(press(&mut shown, "ss/quick\n"));

@@ -1,11 +1,11 @@
 //! The layout of the screen.
 
-use super::shown::Shown;
-use crate::commands::status::Rates;
+use super::shown::TopShown;
+use crate::commands::status::SpanFigures;
 use crate::commands::table::{bytes, count};
 use control::job::Job;
 use control::status::{Flow, Status};
-use control::trouble::{Severity, Trouble};
+use control::trouble::{Trouble, TroubleSeverity};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -19,7 +19,7 @@ const TROUBLES_SHOWN: usize = 4;
 const NAME_MIN: u16 = 8;
 
 /// Draws the screen.
-pub fn draw(frame: &mut Frame, shown: &Shown) {
+pub fn draw(frame: &mut Frame, shown: &TopShown) {
     let Some(status) = &shown.status else {
         let text = shown.away.as_deref().unwrap_or("waiting for the daemon");
         return frame.render_widget(Paragraph::new(text), frame.area());
@@ -67,8 +67,8 @@ pub fn draw(frame: &mut Frame, shown: &Shown) {
 fn troubles(troubles: &[Trouble]) -> Vec<Line<'_>> {
     let lines = troubles.iter().take(TROUBLES_SHOWN).map(|trouble| {
         let colour = match trouble.severity {
-            Severity::Critical => Color::Red,
-            Severity::Warning => Color::Yellow,
+            TroubleSeverity::Critical => Color::Red,
+            TroubleSeverity::Warning => Color::Yellow,
         };
         let text = format!("{} {}", trouble.subject, trouble.what);
         Line::from(vec![
@@ -84,7 +84,7 @@ fn troubles(troubles: &[Trouble]) -> Vec<Line<'_>> {
     lines
 }
 
-fn summary<'a>(shown: &'a Shown, status: &'a Status) -> Paragraph<'a> {
+fn summary<'a>(shown: &'a TopShown, status: &'a Status) -> Paragraph<'a> {
     if let Some(why) = &shown.away {
         let why = Paragraph::new(why.as_str()).wrap(Wrap { trim: true });
         return why.bold().red();
@@ -92,14 +92,14 @@ fn summary<'a>(shown: &'a Shown, status: &'a Status) -> Paragraph<'a> {
     Paragraph::new(format!(
         "hotset  up {}  processor {}%  memory {}  {}  {}",
         advise::page::span(status.uptime_s),
-        Rates::of(status).show(Some(status.cpu_percent), 1),
+        SpanFigures::of(status).show(Some(status.cpu_percent), 1),
         bytes(status.resident_bytes),
         count(status.nbd.connections as usize, "connection"),
         count(status.nbd.errors as usize, "error"),
     ))
 }
 
-fn keys(shown: &Shown) -> String {
+fn keys(shown: &TopShown) -> String {
     if shown.filtering {
         return format!("filter: {}_   Enter keeps it, Esc ends it", shown.filter);
     }
@@ -132,7 +132,7 @@ fn spark(frame: &mut Frame, area: Rect, title: &str, samples: &VecDeque<u64>, ma
 }
 
 /// A table without a layout.
-struct Rows<'a> {
+struct TableRows<'a> {
     kind: &'static str,
     head: &'static [&'static str],
     rows: Vec<(Vec<String>, Style)>,
@@ -142,7 +142,7 @@ struct Rows<'a> {
     text: &'a [usize],
 }
 
-impl Rows<'_> {
+impl TableRows<'_> {
     /// Draws the columns that have room, each as wide as its longest cell, and the rows after the
     /// first `skip`. A column is visible as a whole, but for long names.
     fn draw(self, frame: &mut Frame, area: Rect, skip: usize) {
@@ -212,8 +212,8 @@ fn state(text: &str) -> Style {
     Style::new().fg(colour)
 }
 
-fn volume_table<'a>(shown: &Shown, status: &Status) -> Rows<'a> {
-    let rates = Rates::of(status);
+fn volume_table<'a>(shown: &TopShown, status: &Status) -> TableRows<'a> {
+    let rates = SpanFigures::of(status);
     let served = shown.volumes(status).into_iter().map(|volume| {
         let cells = vec![
             volume.name.clone(),
@@ -239,7 +239,7 @@ fn volume_table<'a>(shown: &Shown, status: &Status) -> Rows<'a> {
         let cells = vec![volume.name.clone(), "not served".to_owned()];
         (cells, Style::new().fg(Color::Red))
     });
-    Rows {
+    TableRows {
         kind: "Volumes",
         head: &[
             "NAME", "MODE", "HIT %", "r/s", "w/s", "MB/s", "r us p50", "r us p99", "w us p99",
@@ -251,7 +251,7 @@ fn volume_table<'a>(shown: &Shown, status: &Status) -> Rows<'a> {
     }
 }
 
-fn pool_table<'a>(status: &Status) -> Rows<'a> {
+fn pool_table<'a>(status: &Status) -> TableRows<'a> {
     let rows = status.pools.iter().flat_map(|pool| {
         let used = format!("{}/{}", pool.lines_used, pool.lines);
         let head = vec![pool.name.clone(), used];
@@ -268,7 +268,7 @@ fn pool_table<'a>(status: &Status) -> Rows<'a> {
         });
         none.into_iter().chain(devices)
     });
-    Rows {
+    TableRows {
         kind: "Pools",
         head: &["NAME", "LINES USED", "STATE", "DEVICE", "SIZE", "FAULTS"],
         rows: rows.map(|cells| (cells, Style::new())).collect(),
@@ -277,7 +277,7 @@ fn pool_table<'a>(status: &Status) -> Rows<'a> {
     }
 }
 
-fn array_table<'a>(status: &Status) -> Rows<'a> {
+fn array_table<'a>(status: &Status) -> TableRows<'a> {
     let rows = status.arrays.iter().map(|array| {
         let members = array.members.iter();
         let lacking = members.filter(|member| member.state != "in sync").count();
@@ -293,7 +293,7 @@ fn array_table<'a>(status: &Status) -> Rows<'a> {
         ];
         (cells, Style::new())
     });
-    Rows {
+    TableRows {
         kind: "Arrays",
         head: &["NAME", "LEVEL", "STATE", "SIZE", "NOT IN SYNC", "PROGRESS"],
         rows: rows.collect(),
@@ -302,7 +302,7 @@ fn array_table<'a>(status: &Status) -> Rows<'a> {
     }
 }
 
-fn job_table<'a>(status: &Status) -> Rows<'a> {
+fn job_table<'a>(status: &Status) -> TableRows<'a> {
     let running = status.jobs.iter().filter(|job: &&Job| job.state.is_open());
     let rows = running.map(|job| {
         let percent = job.percent.map(|percent| format!("{percent:.1}%"));
@@ -315,7 +315,7 @@ fn job_table<'a>(status: &Status) -> Rows<'a> {
         ];
         (cells, Style::new())
     });
-    Rows {
+    TableRows {
         kind: "Jobs",
         head: &["NAME", "DONE", "LEFT", "ABOUT"],
         rows: rows.collect(),
@@ -324,8 +324,8 @@ fn job_table<'a>(status: &Status) -> Rows<'a> {
     }
 }
 
-fn device_table<'a>(shown: &Shown, status: &Status) -> Rows<'a> {
-    let rates = Rates::of(status);
+fn device_table<'a>(shown: &TopShown, status: &Status) -> TableRows<'a> {
+    let rates = SpanFigures::of(status);
     let p99 = |flow: &Flow| {
         let some = (flow.iops > 0.0).then_some(flow.latency_us_p99);
         rates.show(some, 0)
@@ -348,7 +348,7 @@ fn device_table<'a>(shown: &Shown, status: &Status) -> Rows<'a> {
         };
         (cells, style)
     });
-    Rows {
+    TableRows {
         kind: "Devices",
         head: &[
             "NAME", "USE", "r/s", "w/s", "MB/s", "r us p99", "w us p99", "BUSY %", "ERRORS",

@@ -1,20 +1,20 @@
 //! `hotset trace info`.
 
 use super::OnDevice;
-use crate::Failure;
-use crate::commands::table::{Table, bytes};
+use crate::CommandFailure;
+use crate::commands::table::{TextTable, bytes};
 use crate::commands::traces::OWN;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use trace::{Info, Skipped};
 
-pub fn run(traces: &[PathBuf], input: &OnDevice, json: bool) -> Result<(), Failure> {
+pub fn run(traces: &[PathBuf], input: &OnDevice, json: bool) -> Result<(), CommandFailure> {
     let mut reports = Vec::new();
     for path in traces {
         let mut reader = input.open(&OWN, path)?.with_flushes();
         let mut info = Info::default();
         for record in reader.by_ref() {
-            info.add(&record.map_err(Failure::runtime)?);
+            info.add(&record.map_err(CommandFailure::runtime)?);
         }
         let (format, skipped) = (reader.format(), reader.skipped());
         if json {
@@ -25,7 +25,7 @@ pub fn run(traces: &[PathBuf], input: &OnDevice, json: bool) -> Result<(), Failu
         }
     }
     if json {
-        let text = serde_json::to_string_pretty(&reports).map_err(Failure::runtime)?;
+        let text = serde_json::to_string_pretty(&reports).map_err(CommandFailure::runtime)?;
         println!("{text}");
     }
     Ok(())
@@ -73,7 +73,7 @@ fn object(path: &Path, format: &str, info: &Info, skipped: &Skipped) -> serde_js
     })
 }
 
-fn table(path: &Path, format: &str, info: &Info) -> Table {
+fn table(path: &Path, format: &str, info: &Info) -> TextTable {
     let percent = |part, whole| format!("{:.1}%", 100.0 * share(part, whole));
     let mean = |bytes_all: u64, n: u64| bytes(bytes_all / n.max(1));
     let writes = info.requests - info.reads;
@@ -86,7 +86,7 @@ fn table(path: &Path, format: &str, info: &Info) -> Table {
             info.requests as f64 / seconds
         ),
     };
-    let mut table = Table::new(&[&path.display().to_string(), format]);
+    let mut table = TextTable::new(&[&path.display().to_string(), format]);
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("requests", info.requests.to_string());
     row("time", rate);

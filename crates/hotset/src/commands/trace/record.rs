@@ -1,13 +1,13 @@
 //! `hotset trace record`.
 
-use crate::Failure;
-use crate::commands::daemon::Control;
+use crate::CommandFailure;
+use crate::commands::daemon::ControlOption;
 use crate::commands::table::count;
 use crate::commands::traces::{OWN, format};
 use clap::Args;
-use command::convert::{Output, output_format};
-use control::client::Client;
-use control::recording::{PERIOD, Recording};
+use command::convert::{TraceOutput, output_format};
+use control::client::ControlClient;
+use control::recording::{ControlRecording, PERIOD};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use trace::Format;
 
 #[derive(Args)]
-pub struct Record {
+pub struct RecordCommand {
     #[command(flatten)]
-    control: Control,
+    control: ControlOption,
     /// The volume
     volume: String,
     /// The file to write: .hottrace, .csv or .csv.zst
@@ -43,12 +43,14 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     span.ok_or_else(|| "give a number of seconds".into())
 }
 
-pub fn run(record: &Record) -> Result<(), Failure> {
+pub fn run(record: &RecordCommand) -> Result<(), CommandFailure> {
     let format = output_format(&record.file, record.to_format, &OWN)?;
-    let client = Client::connect(&record.control.control).map_err(Failure::runtime)?;
-    let mut output = Output::create(&record.file, format, record.force, &OWN)?;
-    let mut recording = Recording::begin(client, &record.volume).map_err(Failure::runtime)?;
-    let ended = end_on_signals().map_err(Failure::runtime)?;
+    let client =
+        ControlClient::connect(&record.control.control).map_err(CommandFailure::runtime)?;
+    let mut output = TraceOutput::create(&record.file, format, record.force, &OWN)?;
+    let mut recording =
+        ControlRecording::begin(client, &record.volume).map_err(CommandFailure::runtime)?;
+    let ended = end_on_signals().map_err(CommandFailure::runtime)?;
     eprintln!("hotset: recording {}; interrupt to end", record.volume);
     let began = Instant::now();
     let mut requests = 0;
@@ -84,7 +86,7 @@ pub fn run(record: &Record) -> Result<(), Failure> {
     );
     match failure {
         None => Ok(()),
-        Some(error) => Err(Failure::Runtime(format!(
+        Some(error) => Err(CommandFailure::Runtime(format!(
             "the recording ended early, {} has what came before: {error}",
             record.file.display()
         ))),

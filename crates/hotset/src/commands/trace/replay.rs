@@ -1,17 +1,17 @@
 //! `hotset trace replay`.
 
 use super::OnDevice;
-use crate::Failure;
-use crate::commands::table::{Table, bytes, count};
+use crate::CommandFailure;
+use crate::commands::table::{TextTable, bytes, count};
 use crate::commands::text::{Argument, argument};
 use crate::platform::UringPlatform;
-use advise::replay::{Figures, Options, Pace, Replay};
+use advise::replay::{Options, Replay, ReplayFigures, ReplayPace};
 use block::{Device, Gate, Nanos};
 use clap::Args;
 use command::traces::{OWN, speed};
 use control::config::Device as DeviceSection;
 use hdrhistogram::Histogram;
-use node::{Platform as _, Role};
+use node::{Platform as _, RawRole};
 use serde_json::json;
 use shard::run_alone;
 use std::path::{Path, PathBuf};
@@ -52,9 +52,9 @@ pub struct ReplayCommand {
     json: bool,
 }
 
-pub fn run(command: &ReplayCommand) -> Result<(), Failure> {
+pub fn run(command: &ReplayCommand) -> Result<(), CommandFailure> {
     if command.writes && !command.yes {
-        return Err(Failure::Usage(format!(
+        return Err(CommandFailure::Usage(format!(
             "hotset: --writes destroys what is on {}; add --yes if that is meant",
             command.target
         )));
@@ -63,8 +63,8 @@ pub fn run(command: &ReplayCommand) -> Result<(), Failure> {
     let section = section(&command.target, !command.writes)?;
     let options = Options {
         pace: match command.depth {
-            Some(depth) => Pace::Depth(depth),
-            None => Pace::Recorded(command.speed),
+            Some(depth) => ReplayPace::Depth(depth),
+            None => ReplayPace::Recorded(command.speed),
         },
         skip: 0,
         writes: command.writes,
@@ -73,11 +73,11 @@ pub fn run(command: &ReplayCommand) -> Result<(), Failure> {
             None => Nanos::MAX,
         },
     };
-    let figures = on_a_shard(section, reader, options).map_err(Failure::Runtime)?;
+    let figures = on_a_shard(section, reader, options).map_err(CommandFailure::Runtime)?;
     print(command, &figures)?;
     match figures.failure {
         None => Ok(()),
-        Some(failure) => Err(Failure::Runtime(format!(
+        Some(failure) => Err(CommandFailure::Runtime(format!(
             "{} failed, the first because: {failure}",
             count(figures.failed as usize, "request")
         ))),
@@ -85,7 +85,7 @@ pub fn run(command: &ReplayCommand) -> Result<(), Failure> {
 }
 
 /// The section of the configuration for the target.
-fn section(target: &str, read_only: bool) -> Result<DeviceSection, Failure> {
+fn section(target: &str, read_only: bool) -> Result<DeviceSection, CommandFailure> {
     // A name alone is a file of the current directory.
     let target = match target.contains('/') {
         true => target.to_owned(),
@@ -95,15 +95,16 @@ fn section(target: &str, read_only: bool) -> Result<DeviceSection, Failure> {
         unreachable!("text with a slash is no name");
     };
     let text = section.flag("read_only", read_only).text("name", &name);
-    DeviceSection::parse(&text.finish()).map_err(|what| Failure::Usage(format!("hotset: {what}")))
+    DeviceSection::parse(&text.finish())
+        .map_err(|what| CommandFailure::Usage(format!("hotset: {what}")))
 }
 
 /// Replays on a shard of its own.
 fn on_a_shard(
     section: DeviceSection,
-    reader: trace::Reader,
+    reader: trace::TraceReader,
     options: Options,
-) -> Result<Figures, String> {
+) -> Result<ReplayFigures, String> {
     let mut host = Uring::new(uring::Options {
         pool_bytes: BUFFER_BYTES,
         ..uring::Options::default()
@@ -121,10 +122,10 @@ fn on_a_shard(
 async fn replay(
     platform: &UringPlatform,
     section: &DeviceSection,
-    reader: trace::Reader,
+    reader: trace::TraceReader,
     options: Options,
-) -> Result<Figures, String> {
-    let opened = node::open(platform, section, Role::Origin).await;
+) -> Result<ReplayFigures, String> {
+    let opened = node::open(platform, section, RawRole::Origin).await;
     let opened = opened.map_err(|error| error.to_string())?;
     let env = platform.local().env();
     let leaf = opened.leaf.clone();
@@ -136,7 +137,7 @@ async fn replay(
     replay.run().await
 }
 
-fn print(command: &ReplayCommand, figures: &Figures) -> Result<(), Failure> {
+fn print(command: &ReplayCommand, figures: &ReplayFigures) -> Result<(), CommandFailure> {
     let requests = figures.read_ns.len() + figures.write_ns.len();
     let seconds = figures.span.as_secs_f64();
     let rate = |n: u64| n as f64 / seconds.max(1e-9);
@@ -165,7 +166,7 @@ fn print(command: &ReplayCommand, figures: &Figures) -> Result<(), Failure> {
         "{} failed, {} sent late, {} writes left out\n",
         figures.failed, figures.late, figures.writes_left_out
     );
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         "us", "REQUESTS", "MEAN", "p50", "p90", "p99", "p99.9", "MAX",
     ]);
     for (name, ns) in [("reads", &figures.read_ns), ("writes", &figures.write_ns)] {

@@ -11,8 +11,10 @@
 //! either.
 
 use super::devices;
-use crate::Failure;
-use block::{Answer, Buf, Device, Extent, Gate, IoError, IoResult, Kind, Port as _, Request, Tag};
+use crate::CommandFailure;
+use block::{
+    Answer, Buf, Device, Extent, Gate, IoError, IoErrorKind, IoResult, Port as _, Request, Tag,
+};
 use std::cell::Cell;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -20,7 +22,7 @@ use std::os::fd::AsRawFd;
 use std::process::{Command as Process, Stdio};
 use std::rc::Rc;
 use ublk::uapi::block_device;
-use ublk::{Command, Control, DeviceInfo};
+use ublk::{DeviceInfo, UblkCommand, UblkControl};
 use uring::{Options, Uring};
 
 /// This program, though its file was replaced.
@@ -132,7 +134,7 @@ fn process(command: &str, id: u32) -> Process {
 }
 
 /// The process that starts a device.
-pub fn begin(id: u32) -> Result<(), Failure> {
+pub fn begin(id: u32) -> Result<(), CommandFailure> {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
         // SAFETY: no handler is named. The end of a service is not to end this process early.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -140,16 +142,17 @@ pub fn begin(id: u32) -> Result<(), Failure> {
     let mut edges = Vec::new();
     io::stdin()
         .read_to_end(&mut edges)
-        .map_err(Failure::runtime)?;
+        .map_err(CommandFailure::runtime)?;
     let edges = Edges::decode(&edges).unwrap_or_default();
-    let all = devices::all().map_err(Failure::runtime)?;
+    let all = devices::all().map_err(CommandFailure::runtime)?;
     let info = all.into_iter().find(|info| info.id == id);
-    let info = info.ok_or_else(|| Failure::Runtime(format!("there is no device {id} of ublk")))?;
+    let info =
+        info.ok_or_else(|| CommandFailure::Runtime(format!("there is no device {id} of ublk")))?;
     let mut host = Uring::new(Options {
         pool_bytes: POOL_BYTES,
         ..Options::default()
     })
-    .map_err(Failure::runtime)?;
+    .map_err(CommandFailure::runtime)?;
     let inner = host.clone();
     let ended = shard::run_alone(&mut host, move |local| async move {
         let starter = Rc::new(Starter {
@@ -170,7 +173,7 @@ pub fn begin(id: u32) -> Result<(), Failure> {
             Err(error) => error.to_string(),
         }
     });
-    Err(Failure::Runtime(ended.unwrap_or_default()))
+    Err(CommandFailure::Runtime(ended.unwrap_or_default()))
 }
 
 type Local = shard::Local<uring::UringDriver>;
@@ -203,7 +206,7 @@ impl Starter {
                 // Other requests wait for the daemon.
             });
         }
-        let mut ask = Control::of(Command::Start, info.id);
+        let mut ask = UblkControl::of(UblkCommand::Start, info.id);
         ask.data = std::process::id().into();
         let answer = host.ublk_control_aside(ask).await;
         self.has_started.set(true);
@@ -214,7 +217,7 @@ impl Starter {
         let Some(bytes) = self.edges.get(extent) else {
             self.asked_for_more.set(true);
             let what = "the device is being started";
-            return Err(IoError::new(Kind::Other, what));
+            return Err(IoError::new(IoErrorKind::Other, what));
         };
         buf.copy_from_slice(bytes);
         Ok(Some(buf.share()))
@@ -222,13 +225,13 @@ impl Starter {
 }
 
 /// The process that searches a device for partitions.
-pub fn scan(id: u32) -> Result<(), Failure> {
+pub fn scan(id: u32) -> Result<(), CommandFailure> {
     let path = format!("/dev/{}", block_device(id));
-    let device = fs::File::open(path).map_err(Failure::runtime)?;
+    let device = fs::File::open(path).map_err(CommandFailure::runtime)?;
     // SAFETY: no pointers are involved.
     match unsafe { libc::ioctl(device.as_raw_fd(), READ_PARTITIONS as _) } {
         0 => Ok(()),
-        _ => Err(Failure::runtime(io::Error::last_os_error())),
+        _ => Err(CommandFailure::runtime(io::Error::last_os_error())),
     }
 }
 

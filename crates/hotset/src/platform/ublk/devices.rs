@@ -1,12 +1,12 @@
 //! The ublk devices that this machine has, and the files by which udev names them.
 
 use super::mounts;
-use block::{IoError, IoResult, Kind};
+use block::{IoError, IoErrorKind, IoResult};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
 use ublk::uapi::block_device;
-use ublk::{Command, Control, DeviceInfo, Found, State, is_marked, mark_of_name};
+use ublk::{DeviceInfo, Found, UblkCommand, UblkControl, UblkState, is_marked, mark_of_name};
 use uring::ublk_control;
 
 /// The directory of a file for each device, with the name of its volume, for udev's rules.
@@ -32,7 +32,7 @@ pub fn all() -> IoResult<Vec<DeviceInfo>> {
     });
     let mut found = Vec::new();
     for id in numbers {
-        let mut ask = Control::of(Command::GetInfo, id);
+        let mut ask = UblkControl::of(UblkCommand::GetInfo, id);
         ask.buffer = vec![0; DeviceInfo::BYTES];
         // A device may go meanwhile.
         let info = ublk_control(ask)?.ok();
@@ -60,7 +60,7 @@ pub fn ours() -> IoResult<Vec<(String, DeviceInfo)>> {
 
 /// True if a device is live and its process runs.
 pub fn is_served(info: &DeviceInfo) -> bool {
-    info.state == State::Live && runs(info.pid)
+    info.state == UblkState::Live && runs(info.pid)
 }
 
 /// True if a process runs; a process that has ended, but still has an entry, does not.
@@ -81,7 +81,7 @@ pub fn record(id: u32, name: &str, unread: bool) -> IoResult {
     let written = fs::create_dir_all(NAMES).and_then(|()| fs::write(&file, text));
     written.map_err(|cause| {
         let what = "the name of a device cannot be recorded; let this user write there";
-        let error = IoError::new(Kind::Denied, what).on(file.display().to_string());
+        let error = IoError::new(IoErrorKind::Denied, what).on(file.display().to_string());
         error.because(cause)
     })
 }

@@ -5,15 +5,15 @@
 //! neither stop nor be killed.
 
 use super::{devices, mounts};
-use block::{IoError, IoResult, Kind};
+use block::{IoError, IoErrorKind, IoResult};
 use control::config::Config;
-use control::problem::Problem;
+use control::problem::ConfigurationProblem;
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use ublk::uapi::block_device;
-use ublk::{State, is_marked};
+use ublk::{UblkState, is_marked};
 
 /// Refuses a place for data of a daemon above a device of that daemon, or above one that waits for
 /// a daemon.
@@ -25,14 +25,14 @@ pub fn refuse_own(path: &Path) -> IoResult {
     let own = std::process::id() as i32;
     let all = devices::all()?;
     let found = all.iter().find(|info| {
-        let is_own = info.state != State::Live || info.pid == own;
+        let is_own = info.state != UblkState::Live || info.pid == own;
         below.contains(&info.id) && is_marked(info.mark) && is_own
     });
     let Some(info) = found else { return Ok(()) };
     let volume = devices::name(info.id).unwrap_or_default();
     let device = block_device(info.id);
     let what = match info.state {
-        State::Live => format!(
+        UblkState::Live => format!(
             "lies on /dev/{device}, which is volume {volume} of this daemon; choose a device that no \
              volume of this daemon is below"
         ),
@@ -41,11 +41,11 @@ pub fn refuse_own(path: &Path) -> IoResult {
              or choose another device if this is that daemon"
         ),
     };
-    Err(IoError::new(Kind::Invalid, what).on(path.display().to_string()))
+    Err(IoError::new(IoErrorKind::Invalid, what).on(path.display().to_string()))
 }
 
 /// The problems of a configuration with data on block devices of its own volumes.
-pub fn problems(config: &Config) -> Vec<Problem> {
+pub fn problems(config: &Config) -> Vec<ConfigurationProblem> {
     let paths = config
         .devices
         .iter()
@@ -60,7 +60,7 @@ pub fn problems(config: &Config) -> Vec<Problem> {
             place.value.display()
         );
         let remedy = "choose a place that no volume of its own is below";
-        Some(Problem::new(place.line, what, remedy))
+        Some(ConfigurationProblem::new(place.line, what, remedy))
     });
     found.collect()
 }

@@ -3,13 +3,13 @@
 use super::drawn::{Drawn, SIZE, TEXT};
 use crate::report::short::short;
 use advise::page::{GRID, INK, PAPER};
-use experiment::verdict::Row;
+use experiment::verdict::FigureRow;
 use plotters::prelude::*;
 use plotters::style::RGBColor;
 use std::error::Error;
 
 /// A line, and its name.
-pub(super) struct Series {
+pub(super) struct ChartSeries {
     pub(super) name: String,
     pub(super) points: Vec<(f64, f64)>,
     pub(super) colour: RGBColor,
@@ -17,7 +17,7 @@ pub(super) struct Series {
 }
 
 /// The lines over axes that are called so, from nothing on.
-pub(super) fn lines((x, y): (&str, &str), series: &[Series], levels: &[&Row]) -> Drawn {
+pub(super) fn lines((x, y): (&str, &str), series: &[ChartSeries], levels: &[&FigureRow]) -> Drawn {
     let all = || series.iter().flat_map(|series| &series.points);
     let end = all().map(|point| point.0).fold(1e-9, f64::max);
     let highest = all().map(|point| point.1);
@@ -69,7 +69,7 @@ pub(super) fn lines((x, y): (&str, &str), series: &[Series], levels: &[&Row]) ->
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 /// Draws the names of the lines above them, in as many rows as needed; returns the top of the plot.
-fn names(root: &Area<'_>, series: &[Series]) -> Result<i32, Box<dyn Error>> {
+fn names(root: &Area<'_>, series: &[ChartSeries]) -> Result<i32, Box<dyn Error>> {
     let (mut x, mut y) = (12, 12);
     for line in series {
         let width = 40 + 7 * line.name.len() as i32;

@@ -2,9 +2,9 @@
 
 use super::drawn::{Drawn, SIZE, TEXT};
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
-use experiment::figures::Status;
+use experiment::figures::FigureStatus;
 use experiment::finished::Finished;
-use experiment::verdict::Row;
+use experiment::verdict::FigureRow;
 use plotters::prelude::*;
 
 /// A row of [`agreement`], and a bar of [`beside`].
@@ -31,7 +31,7 @@ pub(super) fn units(finished: &Finished) -> Vec<String> {
 /// Published value and ours of every figure in one unit: two bars each, and over ours the span of
 /// the seeds.
 pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
-    let rows: Vec<&Row> = finished
+    let rows: Vec<&FigureRow> = finished
         .rows
         .iter()
         .filter(|row| row.unit == unit)
@@ -88,11 +88,11 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
 
 /// Style of a figure's mark: filled with the colour of its worth, or hollow for an unidentifiable
 /// figure.
-fn style(row: &Row) -> ShapeStyle {
+fn style(row: &FigureRow) -> ShapeStyle {
     match (row.met, row.status) {
         (Some(false), _) => MARK.filled(),
-        (_, Status::NotIdentifiable) => INK.stroke_width(1),
-        (_, Status::Blind) => FIRST.filled(),
+        (_, FigureStatus::NotIdentifiable) => INK.stroke_width(1),
+        (_, FigureStatus::Blind) => FIRST.filled(),
         _ => SECOND.filled(),
     }
 }

@@ -4,8 +4,8 @@
 use block::Sectors;
 use layout::array::{bitmap, journal, superblock};
 use layout::{
-    BLOCK_BYTES, BLOCK_SECTORS, Became, JournalCommit, JournalSuperblock, LogSuperblock,
-    RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, Record, SEGMENT_BLOCKS, Segment, Uuid, journal_half,
+    BLOCK_BYTES, BLOCK_SECTORS, Became, JournalCommit, JournalSuperblock, LogRecord, LogSuperblock,
+    RECORD_BLOCKS_MAX, RECORD_EXTENTS_MAX, SEGMENT_BLOCKS, Segment, Uuid, journal_half,
 };
 
 /// The salt of all blocks.
@@ -112,7 +112,7 @@ pub fn is_taken(kind: Kind, block: &[u8]) -> bool {
             segment.inspect(summarizes_its_bounds).is_some()
         }
         Kind::Record => {
-            let decode = |block: &[u8]| Record::decode(block, OWNER).ok();
+            let decode = |block: &[u8]| LogRecord::decode(block, OWNER).ok();
             let record = reads_alike(block, decode, |record, out| record.encode(OWNER, out));
             record.inspect(in_bounds).is_some()
         }
@@ -168,8 +168,9 @@ pub fn is_taken(kind: Kind, block: &[u8]) -> bool {
             is_legible
         }
         Kind::ArrayRecord => {
-            let decode = |block: &[u8]| journal::Record::decode(block, OWNER, MEMBERS, CHUNK);
-            let record = reads_alike(block, decode, journal::Record::encode);
+            let decode =
+                |block: &[u8]| journal::JournalRecord::decode(block, OWNER, MEMBERS, CHUNK);
+            let record = reads_alike(block, decode, journal::JournalRecord::encode);
             record.inspect(in_a_stripe).is_some()
         }
     }
@@ -188,7 +189,7 @@ pub fn reads_alike<T: PartialEq + std::fmt::Debug>(
     Some(read)
 }
 
-fn in_bounds(record: &Record) {
+fn in_bounds(record: &LogRecord) {
     assert!(record.extents.len() <= RECORD_EXTENTS_MAX as usize);
     assert!(record.blocks() <= 1 + RECORD_BLOCKS_MAX);
     let mut data = 0;
@@ -204,9 +205,9 @@ fn in_bounds(record: &Record) {
     assert!(!record.has(&vec![0; (data + 1) * BLOCK_BYTES]));
 }
 
-fn in_a_stripe(record: &journal::Record) {
+fn in_a_stripe(record: &journal::JournalRecord) {
     assert!((1..=2).contains(&record.headers) && record.tail <= record.number);
-    if let journal::Entry::Redo { runs, .. } = &record.entry {
+    if let journal::JournalEntry::Redo { runs, .. } = &record.entry {
         for run in runs {
             assert!(run.role() < MEMBERS && run.len.0 > 0);
             assert!(run.from + run.len <= CHUNK);

@@ -9,7 +9,7 @@ fn reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
     wire
 }
 
-fn feed(c: &mut ClientHandshake, wire: &[u8]) -> (IoResult<Step>, Vec<u8>) {
+fn feed(c: &mut ClientHandshake, wire: &[u8]) -> (IoResult<ClientStep>, Vec<u8>) {
     let mut out = Vec::new();
     let step = c.feed(&mut &wire[..], &mut out);
     (step, out)
@@ -18,7 +18,7 @@ fn feed(c: &mut ClientHandshake, wire: &[u8]) -> (IoResult<Step>, Vec<u8>) {
 /// Feeds a reply that does not end the handshake; returns the next bytes to send.
 fn go_on(c: &mut ClientHandshake, wire: &[u8]) -> Vec<u8> {
     let (step, out) = feed(c, wire);
-    assert_eq!(step.unwrap(), Step::More);
+    assert_eq!(step.unwrap(), ClientStep::More);
     out
 }
 
@@ -56,7 +56,7 @@ fn asks_as_specified() {
     let sizes = [0, 3, 0, 0, 2, 0, 0, 0, 0x10, 0, 0xff, 0xff, 0xff, 0xff];
     go_on(&mut c, &reply(option::GO, rep::INFO, &sizes));
     let (step, _) = feed(&mut c, &reply(option::GO, rep::ACK, b""));
-    let Step::Ready(session) = step.unwrap() else {
+    let ClientStep::Ready(session) = step.unwrap() else {
         panic!("not ready");
     };
     assert_eq!(session.size_bytes, 1 << 30);
@@ -76,7 +76,7 @@ fn falls_back_to_export_name() {
     let out = go_on(&mut c, &reply(option::GO, rep::ERR_UNSUP, b""));
     assert_eq!(out, b"IHAVEOPT\0\0\0\x01\0\0\0\x03vol");
     let (step, _) = feed(&mut c, &EXPORT[2..]);
-    assert!(matches!(step, Ok(Step::Ready(s)) if !s.structured && s.size_bytes == 1 << 30));
+    assert!(matches!(step, Ok(ClientStep::Ready(s)) if !s.structured && s.size_bytes == 1 << 30));
 }
 
 #[test]
@@ -84,8 +84,11 @@ fn a_server_without_fixed_newstyle_pads() {
     let mut c = ClientHandshake::new("vol", false).unwrap();
     let out = go_on(&mut c, b"NBDMAGICIHAVEOPT\0\0");
     assert_eq!(out, b"\0\0\0\0IHAVEOPT\0\0\0\x01\0\0\0\x03vol");
-    assert_eq!(feed(&mut c, &EXPORT[2..]).0.unwrap(), Step::More);
-    assert!(matches!(feed(&mut c, &[0; 124]).0, Ok(Step::Ready(_))));
+    assert_eq!(feed(&mut c, &EXPORT[2..]).0.unwrap(), ClientStep::More);
+    assert!(matches!(
+        feed(&mut c, &[0; 124]).0,
+        Ok(ClientStep::Ready(_))
+    ));
 }
 
 #[test]
@@ -98,12 +101,12 @@ fn tls_is_never_given_up() {
             &mut c.clone(),
             &reply(option::STARTTLS, refusal, b"not today"),
         );
-        assert_eq!(step.unwrap_err().kind(), Kind::Denied);
+        assert_eq!(step.unwrap_err().kind(), IoErrorKind::Denied);
         assert!(out.is_empty());
     }
     let mut c = c;
     let ack = reply(option::STARTTLS, rep::ACK, b"");
-    assert_eq!(feed(&mut c, &ack).0.unwrap(), Step::StartTls);
+    assert_eq!(feed(&mut c, &ack).0.unwrap(), ClientStep::StartTls);
     assert!(feed(&mut c.clone(), &ack).0.is_err(), "plain text");
     let mut out = Vec::new();
     c.encrypted(&mut out);
@@ -119,7 +122,7 @@ fn refusals_say_why() {
     );
     let (step, _) = feed(&mut c, &reply(option::GO, rep::ERR_UNKNOWN, b"try another"));
     let error = step.unwrap_err();
-    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(error.kind(), IoErrorKind::Invalid);
     assert_eq!(
         error.to_string(),
         "the NBD server refuses export \"vol\": no such export (try another)"

@@ -6,22 +6,22 @@ const READ: u64 = 1;
 const STATUS: u64 = 2;
 const WRITE: u64 = 3;
 
-fn pending(cookie: u64) -> Option<Pending> {
+fn pending(cookie: u64) -> Option<PendingCookie> {
     let wants = match cookie {
         READ => Wants::Data,
         STATUS => Wants::Extents,
         WRITE => Wants::Nothing,
         _ => return None,
     };
-    Some(Pending {
+    Some(PendingCookie {
         wants,
         offset: 4096,
         len: 1024,
     })
 }
 
-fn run(structured: bool, wire: &[u8]) -> Result<Vec<Event<'_>>, Violation> {
-    let mut replies = Replies::new(structured);
+fn run(structured: bool, wire: &[u8]) -> Result<Vec<ReplyEvent<'_>>, Violation> {
+    let mut replies = ReplyParser::new(structured);
     let mut input = wire;
     let mut events = Vec::new();
     while let Some(event) = replies.next(&mut input, pending)? {
@@ -49,7 +49,10 @@ fn a_simple_read_carries_its_data() {
     let (cookie, at) = (READ, 0);
     assert_eq!(
         run(false, &wire).unwrap(),
-        [Event::Data { cookie, at, bytes }, Event::End { cookie }]
+        [
+            ReplyEvent::Data { cookie, at, bytes },
+            ReplyEvent::End { cookie }
+        ]
     );
     assert_eq!(
         run(true, &wire),
@@ -63,12 +66,12 @@ fn errors_come_simple_or_with_a_message() {
     let error = |message: &str| {
         let (code, message) = (28, message.to_owned());
         [
-            Event::Error {
+            ReplyEvent::Error {
                 cookie,
                 code,
                 message,
             },
-            Event::End { cookie },
+            ReplyEvent::End { cookie },
         ]
     };
     assert_eq!(run(false, &reply::simple(28, WRITE)).unwrap(), error(""));
@@ -93,17 +96,17 @@ fn a_structured_read_comes_in_pieces() {
     .concat();
     let cookie = READ;
     let want = [
-        Event::Hole {
+        ReplyEvent::Hole {
             cookie,
             at: 512,
             len: 512,
         },
-        Event::Data {
+        ReplyEvent::Data {
             cookie,
             at: 0,
             bytes: &[1; 512],
         },
-        Event::End { cookie },
+        ReplyEvent::End { cookie },
     ];
     assert_eq!(run(true, &wire).unwrap(), want);
 }
@@ -113,13 +116,13 @@ fn extents_end_where_the_request_does() {
     let mut wire = Vec::new();
     reply::put_block_status(&mut wire, STATUS, 5, &[(512, 0), (1 << 30, 3), (9, 0)]);
     let (cookie, context) = (STATUS, 5);
-    let extent = |len, flags| Event::Extent {
+    let extent = |len, flags| ReplyEvent::Extent {
         cookie,
         context,
         len,
         flags,
     };
-    let want = [extent(512, 0), extent(512, 3), Event::End { cookie }];
+    let want = [extent(512, 0), extent(512, 3), ReplyEvent::End { cookie }];
     assert_eq!(run(true, &wire).unwrap(), want);
 }
 

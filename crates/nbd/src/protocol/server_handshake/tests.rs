@@ -6,7 +6,10 @@ use crate::protocol::wire::flag;
 fn server(tls: TlsPolicy) -> ServerHandshake {
     let mut s = ServerHandshake::new(tls, &mut Vec::new());
     let flags = 3u32.to_be_bytes();
-    assert_eq!(s.feed(&mut &flags[..], &[], &mut Vec::new()), Step::More);
+    assert_eq!(
+        s.feed(&mut &flags[..], &[], &mut Vec::new()),
+        ServerStep::More
+    );
     s
 }
 
@@ -23,13 +26,13 @@ fn exports() -> Vec<ExportInfo> {
 }
 
 /// Feeds one option; gives the step and the types of the replies.
-fn ask(s: &mut ServerHandshake, wire: &[u8]) -> (Step, Vec<u32>, Vec<u8>) {
+fn ask(s: &mut ServerHandshake, wire: &[u8]) -> (ServerStep, Vec<u32>, Vec<u8>) {
     let mut out = Vec::new();
     let mut input = wire;
     let step = s.feed(&mut input, &exports(), &mut out);
     assert!(input.is_empty());
     let mut types = Vec::new();
-    let mut cursor = Cursor(&out);
+    let mut cursor = WireCursor(&out);
     if !matches!(out.first_chunk::<8>(), Some(m) if *m == OPTION_REPLY_MAGIC.to_be_bytes()) {
         return (step, types, out);
     }
@@ -78,7 +81,7 @@ fn export_name_is_answered_as_specified() {
         wire.extend(option(option::EXPORT_NAME, b"vol"));
         let mut out = Vec::new();
         let step = s.feed(&mut &wire[..], &exports(), &mut out);
-        assert!(matches!(step, Step::Transmit(1, _)));
+        assert!(matches!(step, ServerStep::Transmit(1, _)));
         assert_eq!(out[..8], [0, 0, 0, 0, 0x40, 0, 0, 0]);
         assert_eq!(out.len(), 10 + padding);
     }
@@ -86,7 +89,7 @@ fn export_name_is_answered_as_specified() {
         &mut server(TlsPolicy::Off),
         &option(option::EXPORT_NAME, b"x"),
     );
-    assert_eq!(step, Step::Close("no such export"));
+    assert_eq!(step, ServerStep::Close("no such export"));
     assert!(out.is_empty());
 }
 
@@ -94,7 +97,7 @@ fn export_name_is_answered_as_specified() {
 #[test]
 fn list_names_every_export() {
     let (step, types, out) = ask(&mut server(TlsPolicy::Off), &option(option::LIST, b""));
-    assert_eq!(step, Step::Answered);
+    assert_eq!(step, ServerStep::Answered);
     assert_eq!(types, [rep::SERVER, rep::SERVER, rep::ACK]);
     let want = [
         0x00, 0x03, 0xe8, 0x89, 0x04, 0x55, 0x65, 0xa9, // magic
@@ -113,7 +116,7 @@ fn info_describes_and_go_begins() {
     let mut s = server(TlsPolicy::Off);
     let data = go_data("vol", &[info::BLOCK_SIZE, info::NAME]);
     let (step, types, out) = ask(&mut s, &option(option::INFO, &data));
-    assert_eq!(step, Step::Answered);
+    assert_eq!(step, ServerStep::Answered);
     assert_eq!(types, [rep::INFO, rep::INFO, rep::INFO, rep::ACK]);
     // NBD_INFO_EXPORT: 16 bits type, 64 bits size, 16 bits flags.
     assert_eq!(out[20..30], [0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0]);
@@ -122,7 +125,7 @@ fn info_describes_and_go_begins() {
     assert!(out.windows(14).any(|w| w == sizes));
 
     let (step, types, _) = ask(&mut s, &option(option::GO, &data));
-    let Step::Transmit(1, session) = step else {
+    let ServerStep::Transmit(1, session) = step else {
         panic!("{step:?}");
     };
     assert_eq!(types, [rep::INFO, rep::INFO, rep::INFO, rep::ACK]);
@@ -135,7 +138,7 @@ fn every_mistake_gets_its_error() {
     let mut s = server(TlsPolicy::Off);
     let mut error = |wire: Vec<u8>| {
         let (step, types, _) = ask(&mut s, &wire);
-        assert_eq!((step, types.len()), (Step::Answered, 1));
+        assert_eq!((step, types.len()), (ServerStep::Answered, 1));
         types[0]
     };
     assert_eq!(error(option(99, b"what")), rep::ERR_UNSUP);
@@ -210,7 +213,7 @@ fn contexts_are_listed_and_selected_for_one_export() {
     let go = |s: &ServerHandshake, name: &str| {
         let wire = option(option::GO, &go_data(name, &[]));
         match ask(&mut s.clone(), &wire).0 {
-            Step::Transmit(_, session) => session.allocation,
+            ServerStep::Transmit(_, session) => session.allocation,
             other => panic!("{other:?}"),
         }
     };
@@ -225,7 +228,7 @@ fn contexts_are_listed_and_selected_for_one_export() {
 fn abort_is_acknowledged() {
     let (step, types, _) = ask(&mut server(TlsPolicy::Off), &option(option::ABORT, b""));
     assert_eq!(types, [rep::ACK]);
-    assert!(matches!(step, Step::Close(_)));
+    assert!(matches!(step, ServerStep::Close(_)));
 }
 
 /// "FORCEDTLS mode".
@@ -236,17 +239,17 @@ fn required_tls_comes_before_everything() {
         let (step, types, _) = ask(&mut s, &option(o, b""));
         assert_eq!(
             (step, &types[..]),
-            (Step::Answered, &[rep::ERR_TLS_REQD][..])
+            (ServerStep::Answered, &[rep::ERR_TLS_REQD][..])
         );
     }
     let (step, _, out) = ask(&mut s.clone(), &option(option::EXPORT_NAME, b"vol"));
-    assert!(matches!(step, Step::Close(_)) && out.is_empty());
+    assert!(matches!(step, ServerStep::Close(_)) && out.is_empty());
     let (step, types, _) = ask(&mut s, &option(option::STARTTLS, b""));
-    assert_eq!((step, &types[..]), (Step::StartTls, &[rep::ACK][..]));
+    assert_eq!((step, &types[..]), (ServerStep::StartTls, &[rep::ACK][..]));
     let (_, types, _) = ask(&mut s, &option(option::STARTTLS, b""));
     assert_eq!(types, [rep::ERR_INVALID]);
     let (step, _, _) = ask(&mut s, &option(option::GO, &go_data("vol", &[])));
-    assert!(matches!(step, Step::Transmit(1, _)));
+    assert!(matches!(step, ServerStep::Transmit(1, _)));
 }
 
 #[test]
@@ -257,7 +260,7 @@ fn starttls_forgets_what_was_agreed_in_the_clear() {
     ask(&mut s, &option(option::SET_META_CONTEXT, &data));
     ask(&mut s, &option(option::STARTTLS, b""));
     let (step, _, _) = ask(&mut s, &option(option::GO, &go_data("vol", &[])));
-    let Step::Transmit(_, session) = step else {
+    let ServerStep::Transmit(_, session) = step else {
         panic!("{step:?}");
     };
     assert!(!session.structured && session.allocation.is_none());
@@ -269,7 +272,7 @@ fn nonsense_closes() {
         let mut s = ServerHandshake::new(TlsPolicy::Off, &mut Vec::new());
         matches!(
             s.feed(&mut &bytes[..], &exports(), &mut Vec::new()),
-            Step::Close(_)
+            ServerStep::Close(_)
         )
     };
     assert!(closes(&[0, 0, 0, 4]), "an unknown client flag");
@@ -279,7 +282,7 @@ fn nonsense_closes() {
     assert!(closes(&plain), "LIST without fixed newstyle");
     let mut s = server(TlsPolicy::Off);
     let list = option(option::STRUCTURED_REPLY, b"");
-    let n = (0..1000).find(|_| matches!(ask(&mut s, &list).0, Step::Close(_)));
+    let n = (0..1000).find(|_| matches!(ask(&mut s, &list).0, ServerStep::Close(_)));
     assert_eq!(n, Some(OPTIONS_MAX as usize));
 }
 

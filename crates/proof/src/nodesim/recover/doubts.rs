@@ -1,13 +1,13 @@
 //! Damaged, missing or changed devices beside a log: refused and named, or without any effect.
 
-use super::rig::{OWED, Rig, noise};
+use super::rig::{OWED, RecoverRig, noise};
 use super::{ORDERS, pending};
 use block::{Device, Nanos};
 use node::{Platform, Wish};
-use simnode::{Direct, Running};
+use simnode::{Direct, RunningNode};
 use writelog::Cleaning;
 
-impl Rig {
+impl RecoverRig {
     /// Changes a disk's bytes.
     fn spoil(&mut self, path: &'static str, change: impl FnOnce(&mut [u8])) {
         let mut bytes = self.bytes(path);
@@ -41,7 +41,7 @@ impl Rig {
 #[test]
 fn a_damaged_record_of_the_only_device_is_refused_and_the_other_is_not_forgotten() {
     for order in ORDERS {
-        let mut rig = Rig::new(order);
+        let mut rig = RecoverRig::new(order);
         rig.machine.pull("/log1");
         rig.spoil_record("/log0");
         let before = rig.bytes("/log0");
@@ -70,7 +70,7 @@ fn a_damaged_record_of_the_only_device_is_refused_and_the_other_is_not_forgotten
 #[test]
 fn whoever_asks_gets_what_is_not_damaged_and_the_rest_is_named() {
     for order in ORDERS {
-        let mut rig = Rig::new(order);
+        let mut rig = RecoverRig::new(order);
         rig.machine.pull("/log1");
         rig.spoil_record("/log0");
         let said = rig.recover(Wish::Keep, Some("/spare")).unwrap();
@@ -95,12 +95,12 @@ fn whoever_asks_gets_what_is_not_damaged_and_the_rest_is_named() {
 #[test]
 fn zeroes_and_discards_are_dirty_as_data_is() {
     for discards in [false, true] {
-        let mut rig = Rig::new(Cleaning::Ordered);
+        let mut rig = RecoverRig::new(Cleaning::Ordered);
         rig.holds[OWED].fill(0);
         let config = rig.config.clone();
         let lived = rig.run(async move |platform| {
             let frontend = Direct::new(platform.local().env());
-            let node = Running::start(&config, platform, frontend.clone());
+            let node = RunningNode::start(&config, platform, frontend.clone());
             let node = node.await.expect("it starts");
             let client = frontend.client("db").expect("it is served");
             let (at, bytes) = (OWED.start as u64, OWED.len() as u64);
@@ -119,7 +119,7 @@ fn zeroes_and_discards_are_dirty_as_data_is() {
             "db owes archive 256 KiB, the oldest",
             "`--rewind` gives it up",
         ]);
-        let mut given_up = Rig::new(Cleaning::Ordered);
+        let mut given_up = RecoverRig::new(Cleaning::Ordered);
         std::mem::swap(&mut given_up, &mut rig);
         let said = given_up.recover(Wish::Rewind, None).unwrap();
         assert!(
@@ -147,7 +147,7 @@ fn a_log_is_not_given_up_while_its_journal_is_away() {
 
 #[test]
 fn a_changed_origin_is_known_though_the_pool_and_its_file_are_lost() {
-    let mut rig = Rig::new(Cleaning::Ordered);
+    let mut rig = RecoverRig::new(Cleaning::Ordered);
     let changed = noise(9, rig.holds.len());
     rig.overwrite("/archive", changed.clone());
     rig.lose_pool();
@@ -164,7 +164,7 @@ fn a_changed_origin_is_known_though_the_pool_and_its_file_are_lost() {
         "it was overwritten"
     );
     // Also with the unchanged pool alone.
-    let mut rig = Rig::new(Cleaning::Ordered);
+    let mut rig = RecoverRig::new(Cleaning::Ordered);
     rig.lose_pool();
     let (held, _) = rig.serve().expect("it is served");
     assert!(held == rig.holds[..held.len()]);
@@ -177,7 +177,7 @@ fn noise_in_a_first_superblock_has_no_effect() {
     let bit = |bytes: &mut [u8]| bytes[3] ^= 0x10;
     for path in ["/log0", "/log1", "/journal"] {
         for change in [&whole as &dyn Fn(&mut [u8]), &bit] {
-            let mut rig = Rig::new(Cleaning::Journaled);
+            let mut rig = RecoverRig::new(Cleaning::Journaled);
             rig.spoil(path, change);
             let (held, copies) = rig.serve().expect("it is served");
             assert!(held == rig.holds[..held.len()] && copies == 2, "{path}");
@@ -185,7 +185,7 @@ fn noise_in_a_first_superblock_has_no_effect() {
         }
     }
     // Nor if no other place records that.
-    let mut rig = Rig::new(Cleaning::Ordered);
+    let mut rig = RecoverRig::new(Cleaning::Ordered);
     rig.spoil("/log0", whole);
     rig.machine.pull("/log1");
     rig.recover(Wish::Keep, None).unwrap();
@@ -195,7 +195,7 @@ fn noise_in_a_first_superblock_has_no_effect() {
 /// The origin is another for a day, and each attempt to serve the volume is refused.
 #[test]
 fn thousands_of_refused_openings_leave_a_log_as_it_was() {
-    let mut rig = Rig::new(Cleaning::Ordered);
+    let mut rig = RecoverRig::new(Cleaning::Ordered);
     let own = rig.bytes("/archive");
     rig.overwrite("/archive", noise(9, rig.holds.len()));
     let before = rig.everything();
@@ -206,7 +206,7 @@ fn thousands_of_refused_openings_leave_a_log_as_it_was() {
         let lived = rig.run(async move |platform| {
             let env = platform.local().env();
             let frontend = Direct::new(env.clone());
-            let node = Running::start(&config, platform, frontend.clone());
+            let node = RunningNode::start(&config, platform, frontend.clone());
             let _node = node.await.expect("it starts");
             env.timer.sleep(Nanos::from_secs(590)).await;
             assert!(frontend.client("db").is_none(), "it is served");

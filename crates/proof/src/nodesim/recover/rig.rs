@@ -6,8 +6,8 @@ use block::{Device, Fua, IoResult, Lba, Nanos, Pool, SECTOR_BYTES};
 use control::check::check_alone;
 use control::config::Config;
 use node::{Platform, Wish};
-use sim::{Budget, Outcome, Sim, World};
-use simnode::{Direct, Machine, Running, SimPlatform, run_alone};
+use sim::{RunBudget, RunOutcome, SimHost, SimWorld};
+use simnode::{Direct, RunningNode, SimMachine, SimPlatform, run_alone};
 use std::path::Path;
 use std::rc::Rc;
 use writelog::Cleaning;
@@ -34,9 +34,9 @@ pub(super) const OWED: std::ops::Range<usize> = 256 << 10..512 << 10;
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A machine, and the bytes that its volume has to hold.
-pub(super) struct Rig {
-    sim: Sim,
-    pub(super) machine: Rc<Machine>,
+pub(super) struct RecoverRig {
+    sim: SimHost,
+    pub(super) machine: Rc<SimMachine>,
     pub(super) config: Rc<Config>,
     pub(super) holds: Vec<u8>,
 }
@@ -68,8 +68,8 @@ async fn whole(device: &impl Device, pool: &Pool) -> Vec<u8> {
     all
 }
 
-impl Rig {
-    pub(super) fn new(cleaning: Cleaning) -> Rig {
+impl RecoverRig {
+    pub(super) fn new(cleaning: Cleaning) -> RecoverRig {
         let text = text_of(cleaning);
         let config = configured(&text);
         let spare = |path: &str| {
@@ -78,8 +78,8 @@ impl Rig {
         };
         let spares: String = SPARES.into_iter().map(spare).collect();
         let all = configured(&(text + &spares));
-        let mut world = World::new(7);
-        let machine = Machine::new(&mut world, &all, |device| {
+        let mut world = SimWorld::new(7);
+        let machine = SimMachine::new(&mut world, &all, |device| {
             let (mib, micros) = match device.name.as_str() {
                 "archive" | "other" => (MIB as u64, 3000),
                 "spare" => (MIB as u64 + 1, 100),
@@ -91,9 +91,9 @@ impl Rig {
         });
         let mut holds = noise(1, BYTES);
         holds.resize(SIZE, 0);
-        let mut rig = Rig {
+        let mut rig = RecoverRig {
             machine: machine.expect("a sound world"),
-            sim: Sim::new(world).pool_bytes(BUFFER_BYTES),
+            sim: SimHost::new(world).pool_bytes(BUFFER_BYTES),
             config,
             holds,
         };
@@ -107,16 +107,16 @@ impl Rig {
         work: impl FnOnce(SimPlatform) -> F + 'static,
     ) -> Option<T> {
         let now = self.sim.world().now();
-        self.sim.set_budget(Budget {
+        self.sim.set_budget(RunBudget {
             time_max: now + Nanos::from_secs(600),
-            ..Budget::default()
+            ..RunBudget::default()
         });
         let machine = self.machine.clone();
         let (outcome, came) = run_alone(&mut self.sim, move |local| {
             work(SimPlatform::new(machine, local))
         });
         assert!(
-            matches!(outcome, Outcome::Done | Outcome::PowerCut),
+            matches!(outcome, RunOutcome::Done | RunOutcome::PowerCut),
             "{outcome:?}"
         );
         drop(self.sim.driver());
@@ -132,7 +132,7 @@ impl Rig {
         let lived = self.run(async move |platform| {
             let env = platform.local().env();
             let frontend = Direct::new(env.clone());
-            let node = Running::start(&config, platform, frontend.clone());
+            let node = RunningNode::start(&config, platform, frontend.clone());
             let node = node.await.expect("it starts");
             let client = frontend.client("db").expect("it is served");
             let owed = async || {
@@ -280,7 +280,7 @@ impl Rig {
         let served = self.run(async move |platform| {
             let env = platform.local().env();
             let frontend = Direct::new(env.clone());
-            let node = Running::start(&config, platform, frontend.clone());
+            let node = RunningNode::start(&config, platform, frontend.clone());
             let node = node.await.expect("it starts");
             let status = node.status().await.expect("a status");
             let Some(client) = frontend.client("db") else {

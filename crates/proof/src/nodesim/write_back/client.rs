@@ -1,10 +1,10 @@
 //! Clients of a write-back volume, and the reading back of all its sectors.
 
-use super::outside::{Outside, SECTORS};
+use super::outside::{SECTORS, WriteBackOutside};
 use crate::stamp::{self, ANYTHING, Value, ZERO};
 use block::{Env, Fua, IoResult, Nanos, SECTOR_BYTES};
-use sim::Rng;
-use simnode::Client;
+use sim::SimRng;
+use simnode::DirectClient;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ fn bytes(sectors: &Range<u64>) -> u64 {
 }
 
 /// Sectors of client `number` alone.
-fn place(rng: &mut Rng, number: u64, mood: Mood) -> Range<u64> {
+fn place(rng: &mut SimRng, number: u64, mood: Mood) -> Range<u64> {
     let part = SECTORS / CLIENTS / 8 * 8;
     let start = number * part + rng.below(part - 24);
     let sectors = start..start + rng.between(1, 24);
@@ -35,22 +35,22 @@ fn place(rng: &mut Rng, number: u64, mood: Mood) -> Range<u64> {
     }
 }
 
-struct Work {
-    outside: Rc<Outside>,
+struct ClientWork {
+    outside: Rc<WriteBackOutside>,
     env: Env,
-    client: Rc<Client>,
+    client: Rc<DirectClient>,
 }
 
 /// Client `number`, until the life is over.
 pub(super) async fn work(
-    outside: Rc<Outside>,
+    outside: Rc<WriteBackOutside>,
     env: Env,
-    client: Rc<Client>,
-    mut rng: Rng,
+    client: Rc<DirectClient>,
+    mut rng: SimRng,
     number: u64,
     mood: Mood,
 ) {
-    let work = Work {
+    let work = ClientWork {
         outside,
         env,
         client,
@@ -75,7 +75,7 @@ pub(super) async fn work(
     }
 }
 
-impl Work {
+impl ClientWork {
     async fn write(&self, sectors: Range<u64>, fua: Fua) {
         let version = self.outside.version.get() + 1;
         self.outside.version.set(version);
@@ -137,7 +137,7 @@ impl Work {
 }
 
 /// Checks that each sector that was read, from `first` on, has an allowed value.
-fn check(outside: &Outside, first: u64, read: &[u8]) {
+fn check(outside: &WriteBackOutside, first: u64, read: &[u8]) {
     for (sector, bytes) in (first..).zip(read.chunks_exact(SECTOR_BYTES as usize)) {
         let allowed = outside.history.borrow().may_read(sector as usize);
         let value = stamp::read(bytes, sector);
@@ -150,7 +150,7 @@ fn check(outside: &Outside, first: u64, read: &[u8]) {
 }
 
 /// Reads back all sectors. Each value must be allowed, and is the sector's value from then on.
-pub(super) async fn read_back(outside: &Outside, client: &Client) {
+pub(super) async fn read_back(outside: &WriteBackOutside, client: &DirectClient) {
     for start in (0..SECTORS).step_by(PIECE as usize) {
         let length = (PIECE * SECTOR_BYTES) as usize;
         match client.gate().read(start * SECTOR_BYTES, length).await {
@@ -170,7 +170,7 @@ pub(super) async fn read_back(outside: &Outside, client: &Client) {
 }
 
 /// Checks all sectors that can be read.
-pub(super) async fn look(outside: &Outside, client: &Client) {
+pub(super) async fn look(outside: &WriteBackOutside, client: &DirectClient) {
     for start in (0..SECTORS).step_by(PIECE as usize) {
         let length = (PIECE * SECTOR_BYTES) as usize;
         if let Ok(read) = client.gate().read(start * SECTOR_BYTES, length).await {

@@ -7,18 +7,21 @@
 //!     an attempt was refused ⟹ it has written nothing
 
 use super::client;
-use super::outside::{LOGS, ORIGIN, Outside, SECTORS, VOLUME, values};
+use super::outside::{LOGS, ORIGIN, SECTORS, VOLUME, WriteBackOutside, values};
 use super::report::Class;
 use crate::nodesim::logged::{LOG_MIB, recovered};
-use crate::writeback::History;
-use block::{Extent, Kind, Lba, Nanos, SECTOR_BYTES, Sectors};
+use crate::writeback::VolumeHistory;
+use block::{Extent, IoErrorKind, Lba, Nanos, SECTOR_BYTES, Sectors};
 use layout::{
-    BLOCK_BYTES, BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LOG_WITNESS_BYTES, Record, Uuid,
+    BLOCK_BYTES, BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LOG_WITNESS_BYTES, LogRecord, Uuid,
 };
 use node::Wish;
 use shard::Local;
-use sim::{Effect, Image, Medium, Ops, Plan, Rng, Rule, Sim, SimDriver, When};
-use simnode::{Direct, Running, SimPlatform};
+use sim::{
+    FaultEffect, FaultPlan, FaultRule, Medium, MediumImage, OpFilter, SimDriver, SimHost, SimRng,
+    When,
+};
+use simnode::{Direct, RunningNode, SimPlatform};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use writelog::Cleaning;
@@ -28,22 +31,22 @@ const SOON: Nanos = Nanos::from_secs(30);
 const BLOCKS: u64 = LOG_MIB << 8;
 
 /// A damaged block of one copy.
-pub(super) struct Damage {
+pub(super) struct DamagedBlock {
     copy: usize,
     at: Lba,
     /// The bytes before rot, and after; none for a block that cannot be read.
     rot: Option<[Vec<u8>; 2]>,
 }
 
-impl Damage {
+impl DamagedBlock {
     /// The rule that makes the block unreadable.
-    pub(super) fn rule(&self, outside: &Outside) -> Option<Rule> {
-        self.rot.is_none().then(|| Rule {
+    pub(super) fn rule(&self, outside: &WriteBackOutside) -> Option<FaultRule> {
+        self.rot.is_none().then(|| FaultRule {
             disk: outside.machine.target(LOGS[self.copy]),
-            ops: Ops::Reads,
+            ops: OpFilter::Reads,
             within: Some(Extent::new(self.at, Sectors(BLOCK_SECTORS))),
             when: When::Always,
-            effect: Effect::Fail(Kind::Media),
+            effect: FaultEffect::Fail(IoErrorKind::Media),
         })
     }
 }
@@ -56,11 +59,11 @@ enum Attempt {
 }
 
 pub(super) struct Harms {
-    outside: Rc<Outside>,
-    rng: Rng,
-    blank: Image,
+    outside: Rc<WriteBackOutside>,
+    rng: SimRng,
+    blank: MediumImage,
     /// The devices of a discarded log.
-    old: Option<[Image; 2]>,
+    old: Option<[MediumImage; 2]>,
 }
 
 fn bytes(medium: &Medium, at: Lba, len: usize) -> Vec<u8> {
@@ -75,7 +78,7 @@ fn block_of(block: u64) -> Lba {
 
 impl Harms {
     /// Harms of devices that are still blank.
-    pub(super) fn new(outside: Rc<Outside>, rng: Rng) -> Harms {
+    pub(super) fn new(outside: Rc<WriteBackOutside>, rng: SimRng) -> Harms {
         let blank = outside.media.logs[0].save();
         Harms {
             outside,
@@ -90,7 +93,7 @@ impl Harms {
     }
 
     /// Harms a device before life `number`. Returns the damage that is there during that life.
-    pub(super) fn befall(&mut self, sim: &mut Sim, number: u64) -> Option<Damage> {
+    pub(super) fn befall(&mut self, sim: &mut SimHost, number: u64) -> Option<DamagedBlock> {
         if number == 0 {
             return None;
         }
@@ -114,7 +117,7 @@ impl Harms {
     }
 
     /// After a kill, dirty data is counted without a daemon.
-    fn looks(&mut self, sim: &mut Sim) {
+    fn looks(&mut self, sim: &mut SimHost) {
         let outside = self.outside.clone();
         if !self.rng.chance(0.2) || outside.was_cut.get() || !outside.is_dirty() {
             return;
@@ -128,10 +131,10 @@ impl Harms {
         }
     }
 
-    fn recover(&self, sim: &mut Sim, wish: Wish) -> Result<String, String> {
+    fn recover(&self, sim: &mut SimHost, wish: Wish) -> Result<String, String> {
         let work = recovered(self.outside.config.clone(), wish, None);
         let machine = self.outside.machine.clone();
-        let done = self.outside.boot(sim, Plan::default(), move |local| {
+        let done = self.outside.boot(sim, FaultPlan::default(), move |local| {
             work(SimPlatform::new(machine, local))
         });
         done.unwrap_or_else(|| Err("the power went".into()))
@@ -171,12 +174,12 @@ impl Harms {
     fn unproved(&self, medium: &Medium, log: Uuid) -> BTreeSet<u64> {
         let record = |block: u64| {
             let bytes = bytes(medium, block_of(block), BLOCK_BYTES);
-            Record::decode(&bytes, log).ok().map(|r| (block, r))
+            LogRecord::decode(&bytes, log).ok().map(|r| (block, r))
         };
         let mut records: Vec<_> = (LOG_AREA..BLOCKS).filter_map(record).collect();
         let newest = records.iter().map(|(_, record)| record.incarnation).max();
         records.retain(|(_, record)| Some(record.incarnation) == newest);
-        let proved = |(_, r): &(u64, Record)| r.fence.max(r.durable_to).max(r.complete_to);
+        let proved = |(_, r): &(u64, LogRecord)| r.fence.max(r.durable_to).max(r.complete_to);
         let proved = records.iter().map(proved).max().unwrap_or(0);
         let last = records.iter().filter(|(_, r)| r.number >= proved);
         last.flat_map(|(block, r)| *block..block + u64::from(r.blocks()))
@@ -185,7 +188,7 @@ impl Harms {
 
     /// Damages a used block of a current copy. A copy that is to be `alone` gets no damage in a
     /// record that may never have been whole.
-    fn damage(&mut self, alone: bool) -> Option<Damage> {
+    fn damage(&mut self, alone: bool) -> Option<DamagedBlock> {
         let known = self.outside.known()?;
         let mask = known.mask;
         let copy = match mask {
@@ -222,12 +225,12 @@ impl Harms {
             }
             None => self.outside.meet(Class::Unreadable),
         }
-        Some(Damage { copy, at, rot })
+        Some(DamagedBlock { copy, at, rot })
     }
 
     /// Undoes damage that no write has replaced.
-    pub(super) fn mend(&self, damage: Option<Damage>) {
-        let Some(Damage { copy, at, rot }) = damage else {
+    pub(super) fn mend(&self, damage: Option<DamagedBlock>) {
+        let Some(DamagedBlock { copy, at, rot }) = damage else {
             return;
         };
         let medium = &self.outside.media.logs[copy];
@@ -238,7 +241,7 @@ impl Harms {
         }
     }
 
-    fn damaged_beside(&mut self) -> Option<Damage> {
+    fn damaged_beside(&mut self) -> Option<DamagedBlock> {
         let damage = self.damage(false);
         if damage.is_some() {
             self.outside.meet(Class::Beside);
@@ -247,7 +250,7 @@ impl Harms {
     }
 
     /// A copy is damaged, and the other stale already, or away or blank for one start.
-    fn damaged_alone(&mut self, sim: &mut Sim) {
+    fn damaged_alone(&mut self, sim: &mut SimHost) {
         let both = self.outside.has_both();
         let Some(damage) = self.damage(true) else {
             return;
@@ -292,7 +295,7 @@ impl Harms {
 
     /// Another disk takes the origin's place for a while, and must not be written. A disk with the
     /// origin's serial number is recognised only while few blocks are dirty.
-    fn other_origin(&mut self, sim: &mut Sim) {
+    fn other_origin(&mut self, sim: &mut SimHost) {
         let outside = self.outside.clone();
         let dirty = outside.is_dirty() && !outside.was_cut.get();
         let few_dirty = outside.dirty_blocks() <= SECTORS / BLOCK_SECTORS / 4;
@@ -320,7 +323,7 @@ impl Harms {
 
     /// The log is discarded while data is dirty: the origin goes on as the earlier state that it
     /// is.
-    fn give_up(&mut self, sim: &mut Sim) {
+    fn give_up(&mut self, sim: &mut SimHost) {
         let outside = self.outside.clone();
         if !outside.is_dirty() || outside.was_cut.get() {
             return;
@@ -334,13 +337,13 @@ impl Harms {
         // The origin's power is not cut in between, so its content counts as durable.
         outside.media.origin.restore(&outside.media.origin.save());
         let image = values(&outside.image(false));
-        outside.history.replace(History::from_image(&image));
+        outside.history.replace(VolumeHistory::from_image(&image));
         outside.images.take();
         outside.meet(Class::GivenUp);
     }
 
     /// Devices of the discarded log are back for one start.
-    fn old_log(&mut self, sim: &mut Sim) {
+    fn old_log(&mut self, sim: &mut SimHost) {
         let outside = self.outside.clone();
         let Some(old) = self.old.take() else {
             return;
@@ -370,7 +373,13 @@ impl Harms {
 
     /// Starts a node without clients. Checks all that the node serves within `span` if its reads
     /// are to be `judged`.
-    fn attempt(&self, sim: &mut Sim, rule: Option<Rule>, span: Nanos, judged: bool) -> Attempt {
+    fn attempt(
+        &self,
+        sim: &mut SimHost,
+        rule: Option<FaultRule>,
+        span: Nanos,
+        judged: bool,
+    ) -> Attempt {
         let outside = self.outside.clone();
         let media = &outside.media;
         let all = [
@@ -386,9 +395,9 @@ impl Harms {
             media.collect::<Vec<_>>()
         };
         let before = look();
-        let plan = Plan {
+        let plan = FaultPlan {
             rules: rule.into_iter().collect(),
-            ..Plan::default()
+            ..FaultPlan::default()
         };
         let given = outside.clone();
         let served = outside.boot(sim, plan, move |local| serve(given, local, span, judged));
@@ -411,12 +420,17 @@ impl Harms {
 }
 
 /// Returns true if the volume is served within `span`; ends the node in order then.
-async fn serve(outside: Rc<Outside>, local: Local<SimDriver>, span: Nanos, judged: bool) -> bool {
+async fn serve(
+    outside: Rc<WriteBackOutside>,
+    local: Local<SimDriver>,
+    span: Nanos,
+    judged: bool,
+) -> bool {
     let env = local.env();
     env.timer.sleep(Nanos(1)).await;
     let frontend = Direct::new(env.clone());
     let platform = SimPlatform::new(outside.machine.clone(), local);
-    let started = Running::start(&outside.config, platform, frontend.clone()).await;
+    let started = RunningNode::start(&outside.config, platform, frontend.clone()).await;
     let Ok(node) = started else {
         return false;
     };

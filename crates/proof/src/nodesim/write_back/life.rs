@@ -1,23 +1,26 @@
 //! One life of a node with a write-back volume, and the faults of its devices meanwhile.
 
 use super::client::{self, CLIENTS, Mood};
-use super::harm::Damage;
-use super::outside::{LOGS, Outside, VOLUME};
+use super::harm::DamagedBlock;
+use super::outside::{LOGS, VOLUME, WriteBackOutside};
 use super::report::Class;
-use block::{Env, Extent, Kind, Lba, Nanos, Sectors, Timer};
-use control::protocol::Request;
+use block::{Env, Extent, IoErrorKind, Lba, Nanos, Sectors, Timer};
+use control::protocol::ControlRequest;
 use layout::{BLOCK_SECTORS, LOG_AREA};
-use node::{Event, Platform};
+use node::{NodeEvent, Platform};
 use shard::Local;
-use sim::{Class as Fault, Effect, Ops, Plan, Rng, Rule, Sim, SimDriver, When};
-use simnode::{Client, Direct, Running, SimPlatform};
+use sim::{
+    FaultClass as Fault, FaultEffect, FaultPlan, FaultRule, OpFilter, SimDriver, SimHost, SimRng,
+    When,
+};
+use simnode::{Direct, DirectClient, RunningNode, SimPlatform};
 use std::rc::Rc;
 
 /// Time limit of a returned log device to take part again.
 const BACK_MAX: Nanos = Nanos::from_secs(90);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
+enum WriteBackLifeEnd {
     Kill,
     Cut,
     Stop,
@@ -25,7 +28,7 @@ enum End {
 
 /// An event that befalls a node while clients use the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Strike {
+enum LifeStrike {
     Nothing,
     Away(usize),
     /// A device of the log is away for a while, and back.
@@ -39,112 +42,121 @@ enum Strike {
     Mode,
 }
 
-fn drawn(rng: &mut Rng) -> Strike {
+fn drawn(rng: &mut SimRng) -> LifeStrike {
     let copy = rng.below(2) as usize;
     match rng.below(9) {
-        0 | 1 => Strike::Away(copy),
-        2 => Strike::Back(copy),
-        3 => Strike::Metadata(copy, rng.between(1, 8)),
-        4 => Strike::Witness(rng.between(1, 8)),
-        5 => Strike::Pause(Nanos(rng.between(5_000_000_000, 30_000_000_000))),
-        8 => Strike::Mode,
-        _ => Strike::Nothing,
+        0 | 1 => LifeStrike::Away(copy),
+        2 => LifeStrike::Back(copy),
+        3 => LifeStrike::Metadata(copy, rng.between(1, 8)),
+        4 => LifeStrike::Witness(rng.between(1, 8)),
+        5 => LifeStrike::Pause(Nanos(rng.between(5_000_000_000, 30_000_000_000))),
+        8 => LifeStrike::Mode,
+        _ => LifeStrike::Nothing,
     }
 }
 
 /// The faults of a life.
-fn plan(outside: &Outside, strike: Strike, damage: Option<&Damage>) -> Plan {
+fn plan(
+    outside: &WriteBackOutside,
+    strike: LifeStrike,
+    damage: Option<&DamagedBlock>,
+) -> FaultPlan {
     let metadata = Extent::new(Lba::ZERO, Sectors(LOG_AREA * BLOCK_SECTORS));
-    let fails = |disk, within, nth| Rule {
+    let fails = |disk, within, nth| FaultRule {
         disk,
-        ops: Ops::Writes,
+        ops: OpFilter::Writes,
         within,
         when: When::Nth(nth),
-        effect: Effect::Fail(Kind::Other),
+        effect: FaultEffect::Fail(IoErrorKind::Other),
     };
     let rule = match strike {
-        Strike::Metadata(copy, nth) => {
+        LifeStrike::Metadata(copy, nth) => {
             let log = outside.machine.target(LOGS[copy]);
             Some(fails(log, Some(metadata), nth))
         }
-        Strike::Witness(nth) => Some(fails(outside.machine.log_witness(VOLUME), None, nth)),
+        LifeStrike::Witness(nth) => Some(fails(outside.machine.log_witness(VOLUME), None, nth)),
         _ => None,
     };
     let unreadable = damage.and_then(|damage| damage.rule(outside));
-    Plan {
+    FaultPlan {
         rules: rule.into_iter().chain(unreadable).collect(),
-        ..Plan::default()
+        ..FaultPlan::default()
     }
 }
 
 /// The course of a life.
 #[derive(Clone, Copy)]
-struct Course {
+struct LifeCourse {
     number: u64,
-    end: End,
-    strike: Strike,
+    end: WriteBackLifeEnd,
+    strike: LifeStrike,
     mood: Mood,
 }
 
 /// Runs one life; a damaged copy is the only fault of its life.
 pub(super) fn one(
-    outside: &Rc<Outside>,
-    sim: &mut Sim,
+    outside: &Rc<WriteBackOutside>,
+    sim: &mut SimHost,
     number: u64,
     last: bool,
-    damage: Option<&Damage>,
+    damage: Option<&DamagedBlock>,
 ) {
-    let rng = &mut Rng::fork(outside.seed, 10 + number);
-    let course = Course {
+    let rng = &mut SimRng::fork(outside.seed, 10 + number);
+    let course = LifeCourse {
         number,
         end: match last {
-            true => End::Stop,
-            false => [End::Kill, End::Kill, End::Cut, End::Cut, End::Stop][rng.below(5) as usize],
+            true => WriteBackLifeEnd::Stop,
+            false => match rng.below(5) {
+                0 | 1 => WriteBackLifeEnd::Kill,
+                2 | 3 => WriteBackLifeEnd::Cut,
+                _ => WriteBackLifeEnd::Stop,
+            },
         },
         strike: match drawn(rng) {
             // A new log needs both devices.
-            Strike::Metadata(..) if outside.known().is_none() => Strike::Nothing,
-            _ if last || damage.is_some() => Strike::Nothing,
+            LifeStrike::Metadata(..) if outside.known().is_none() => LifeStrike::Nothing,
+            _ if last || damage.is_some() => LifeStrike::Nothing,
             strike => strike,
         },
         mood: [Mood::Mixed, Mood::Zeroes][usize::from(rng.chance(0.2))],
     };
     outside.over.set(false);
     let struck = sim.world().tally().count(Fault::Error);
-    let (living, rng) = (outside.clone(), Rng::fork(outside.seed, 100 + number));
+    let (living, rng) = (outside.clone(), SimRng::fork(outside.seed, 100 + number));
     let plan = plan(outside, course.strike, damage);
     let ended = outside.boot(sim, plan, move |local| live(living, local, course, rng));
     let strikes = sim.world().tally().count(Fault::Error) > struck;
     match course.strike {
-        Strike::Metadata(..) if strikes => outside.meet(Class::MetadataFails),
-        Strike::Witness(_) if strikes => outside.meet(Class::WitnessFails),
+        LifeStrike::Metadata(..) if strikes => outside.meet(Class::MetadataFails),
+        LifeStrike::Witness(_) if strikes => outside.meet(Class::WitnessFails),
         _ => {}
     }
     let cut = ended.is_none();
     outside.was_cut.set(cut);
     outside.was_zeroed.set(course.mood == Mood::Zeroes);
-    if cut != (course.end == End::Cut) && !outside.has_failed() {
-        outside.violate(format!(
-            "life {number} ended otherwise than by {:?}",
-            course.end
-        ));
+    if cut != (course.end == WriteBackLifeEnd::Cut) && !outside.has_failed() {
+        let planned = course.end;
+        outside.violate(format!("life {number} ended otherwise than by {planned:?}"));
     }
     outside.history.borrow_mut().cut(!cut);
     outside.meet(match course.end {
-        End::Kill => Class::Kill,
-        End::Cut => Class::Cut,
-        End::Stop => Class::Stop,
+        WriteBackLifeEnd::Kill => Class::Kill,
+        WriteBackLifeEnd::Cut => Class::Cut,
+        WriteBackLifeEnd::Stop => Class::Stop,
     });
-    if course.mood == Mood::Zeroes && course.end != End::Stop && outside.is_dirty() {
+    if course.mood == Mood::Zeroes && course.end != WriteBackLifeEnd::Stop && outside.is_dirty() {
         outside.meet(Class::OnlyZeroes);
     }
     outside.judge();
     // A lost device has no part in the checks before a life with both.
     LOGS.iter().for_each(|log| outside.machine.give_back(log));
-    let tried_again = matches!(course.strike, Strike::Metadata(..) | Strike::Witness(_));
+    let tried_again = matches!(
+        course.strike,
+        LifeStrike::Metadata(..) | LifeStrike::Witness(_)
+    );
     for event in outside.machine.take_events() {
         match event {
-            Event::VolumeNotServed { why, .. } if !tried_again => {
+            NodeEvent::VolumeNotServed { why, .. } if !tried_again => {
                 outside.violate(format!("life {number}: it is not served: {why}"));
             }
             _ => {}
@@ -154,18 +166,23 @@ pub(super) fn one(
 
 /// A node that runs.
 struct Living {
-    outside: Rc<Outside>,
+    outside: Rc<WriteBackOutside>,
     env: Env,
-    node: Running,
-    course: Course,
+    node: RunningNode,
+    course: LifeCourse,
 }
 
-async fn live(outside: Rc<Outside>, local: Local<SimDriver>, course: Course, mut rng: Rng) {
+async fn live(
+    outside: Rc<WriteBackOutside>,
+    local: Local<SimDriver>,
+    course: LifeCourse,
+    mut rng: SimRng,
+) {
     let env = local.env();
     env.timer.sleep(Nanos(1)).await;
     let frontend = Direct::new(env.clone());
     let platform = SimPlatform::new(outside.machine.clone(), local);
-    let started = Running::start(&outside.config, platform.clone(), frontend.clone()).await;
+    let started = RunningNode::start(&outside.config, platform.clone(), frontend.clone()).await;
     let node = match started {
         Ok(node) => node,
         Err(why) => return outside.violate(format!("life {}: {why}", course.number)),
@@ -184,7 +201,7 @@ async fn live(outside: Rc<Outside>, local: Local<SimDriver>, course: Course, mut
     let client = Rc::new(client);
     for number in 0..CLIENTS {
         let (outside, client) = (outside.clone(), client.clone());
-        let rng = Rng::fork(rng.bits(), number);
+        let rng = SimRng::fork(rng.bits(), number);
         let work = client::work(outside, env.clone(), client, rng, number, course.mood);
         env.spawn.spawn(work);
     }
@@ -195,19 +212,19 @@ async fn live(outside: Rc<Outside>, local: Local<SimDriver>, course: Course, mut
     let whole = living.copies().await == 2;
     living.strike(whole, &mut rng).await;
     env.timer.sleep(Nanos(span / 2)).await;
-    if let Strike::Pause(span) = course.strike {
+    if let LifeStrike::Pause(span) = course.strike {
         outside.meet(Class::Paused);
         if whole && living.copies().await < 2 {
             outside.violate(format!("a pause of {span} cost a copy"));
         }
     }
     match course.end {
-        End::Kill => {}
-        End::Cut => {
+        WriteBackLifeEnd::Kill => {}
+        WriteBackLifeEnd::Cut => {
             outside.machine.cut_power();
             env.timer.sleep(Nanos::from_secs(1)).await;
         }
-        End::Stop => {
+        WriteBackLifeEnd::Stop => {
             outside.over.set(true);
             while Rc::strong_count(&client) > 1 {
                 env.timer.sleep(Nanos::from_millis(1)).await;
@@ -220,7 +237,7 @@ async fn live(outside: Rc<Outside>, local: Local<SimDriver>, course: Course, mut
 
 impl Living {
     /// A client, once the volume is served: a metadata write may fail at the first attempt.
-    async fn client(&self, frontend: &Direct) -> Option<Client> {
+    async fn client(&self, frontend: &Direct) -> Option<DirectClient> {
         for _ in 0..100 {
             if let Some(client) = frontend.client(VOLUME) {
                 return Some(client);
@@ -240,15 +257,15 @@ impl Living {
         log.expect("its log").copies
     }
 
-    async fn strike(&self, whole: bool, rng: &mut Rng) {
+    async fn strike(&self, whole: bool, rng: &mut SimRng) {
         let (outside, machine) = (&self.outside, &self.outside.machine);
         match self.course.strike {
-            Strike::Away(copy) if whole => {
+            LifeStrike::Away(copy) if whole => {
                 outside.direct.set(true);
                 machine.pull(LOGS[copy]);
                 outside.meet(Class::Away);
             }
-            Strike::Back(copy) if whole => {
+            LifeStrike::Back(copy) if whole => {
                 outside.direct.set(true);
                 machine.pull(LOGS[copy]);
                 let away = Nanos(rng.below(2_000_000_000));
@@ -256,12 +273,12 @@ impl Living {
                 machine.give_back(LOGS[copy]);
                 self.taken_back(copy).await;
             }
-            Strike::Metadata(..) => outside.direct.set(true),
-            Strike::Pause(span) => machine.pause(span),
-            Strike::Mode if whole => {
+            LifeStrike::Metadata(..) => outside.direct.set(true),
+            LifeStrike::Pause(span) => machine.pause(span),
+            LifeStrike::Mode if whole => {
                 outside.direct.set(true);
                 let (outside, node) = (outside.clone(), self.node.clone());
-                let (timer, rng) = (self.env.timer.clone(), Rng::fork(rng.bits(), 0));
+                let (timer, rng) = (self.env.timer.clone(), SimRng::fork(rng.bits(), 0));
                 self.env.spawn.spawn(changes(outside, node, timer, rng));
             }
             _ => {}
@@ -285,10 +302,11 @@ impl Living {
 }
 
 /// Discards the log and begins it, over and over, until clients are to end. No change is refused.
-async fn changes(outside: Rc<Outside>, node: Running, timer: Timer, mut rng: Rng) {
+async fn changes(outside: Rc<WriteBackOutside>, node: RunningNode, timer: Timer, mut rng: SimRng) {
     while !outside.over.get() {
-        let by_mode = ["write-through", "write-back"].map(|mode| Request::set_mode(VOLUME, mode));
-        let turned = [true, false].map(|off| Request::SetOff {
+        let by_mode =
+            ["write-through", "write-back"].map(|mode| ControlRequest::set_mode(VOLUME, mode));
+        let turned = [true, false].map(|off| ControlRequest::SetOff {
             volume: VOLUME.into(),
             off,
         });
@@ -307,9 +325,17 @@ async fn changes(outside: Rc<Outside>, node: Running, timer: Timer, mut rng: Rng
 }
 
 /// An end in order leaves no dirty data, unless metadata could not be written.
-async fn stop(outside: &Outside, node: &Running, platform: &SimPlatform, course: Course) {
+async fn stop(
+    outside: &WriteBackOutside,
+    node: &RunningNode,
+    platform: &SimPlatform,
+    course: LifeCourse,
+) {
     let stopped = node.stop().await;
-    if matches!(course.strike, Strike::Metadata(..) | Strike::Witness(_)) {
+    if matches!(
+        course.strike,
+        LifeStrike::Metadata(..) | LifeStrike::Witness(_)
+    ) {
         return;
     }
     let logs = platform.logs().await.expect("they can be read");

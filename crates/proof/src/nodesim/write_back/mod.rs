@@ -19,18 +19,18 @@ mod life;
 mod outside;
 mod report;
 
-use crate::campaign::{Request, caught};
+use crate::campaign::{CampaignRequest, caught};
 pub use report::{Class, Report, Totals};
-use sim::Rng;
+use sim::SimRng;
 use writelog::Cleaning;
 
 const LIVES: u64 = 6;
 
 fn lives(seed: u64) -> Report {
-    let rng = &mut Rng::fork(seed, 1);
+    let rng = &mut SimRng::fork(seed, 1);
     let cleaning = Cleaning::ALL[rng.below(3) as usize];
     let (outside, mut sim) = outside::new(seed, cleaning);
-    let mut harms = harm::Harms::new(outside.clone(), Rng::fork(seed, 2));
+    let mut harms = harm::Harms::new(outside.clone(), SimRng::fork(seed, 2));
     for number in 0..LIVES {
         let damage = harms.befall(&mut sim, number);
         if outside.has_failed() {
@@ -56,7 +56,7 @@ pub fn run(seed: u64) -> Report {
 }
 
 /// Runs a campaign and prints its report. The error describes the failure.
-pub fn command(request: &Request) -> Result<(), String> {
+pub fn command(request: &CampaignRequest) -> Result<(), String> {
     crate::campaign::command(request, run, replay)
 }
 

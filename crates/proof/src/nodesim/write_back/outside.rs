@@ -3,14 +3,14 @@
 use super::report::{Class, Report};
 use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
 use crate::stamp::{self, ANYTHING, Value};
-use crate::writeback::{History, replay_journal};
+use crate::writeback::{VolumeHistory, replay_journal};
 use block::{Lba, Nanos, Pool, SECTOR_BYTES, Sectors};
 use control::check::check_alone;
 use control::config::Config;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_WITNESS_BYTES, LogSuperblock};
 use shard::Local;
-use sim::{Budget, Image, Medium, Outcome, Plan, Sim, SimDriver, World};
-use simnode::{Machine, run_alone};
+use sim::{FaultPlan, Medium, MediumImage, RunBudget, RunOutcome, SimDriver, SimHost, SimWorld};
+use simnode::{SimMachine, run_alone};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use writelog::Cleaning;
@@ -33,13 +33,13 @@ pub(super) struct Media {
 }
 
 /// The state that outlives a node.
-pub(super) struct Outside {
+pub(super) struct WriteBackOutside {
     pub(super) seed: u64,
     pub(super) cleaning: Cleaning,
     pub(super) config: Rc<Config>,
-    pub(super) machine: Rc<Machine>,
+    pub(super) machine: Rc<SimMachine>,
     pub(super) media: Media,
-    pub(super) history: RefCell<History>,
+    pub(super) history: RefCell<VolumeHistory>,
     pub(super) version: Cell<Value>,
     /// The origin has answered writes in this life.
     pub(super) direct: Cell<bool>,
@@ -51,11 +51,11 @@ pub(super) struct Outside {
     /// show.
     pub(super) was_zeroed: Cell<bool>,
     /// The devices of the log in the middle of the last life.
-    pub(super) images: RefCell<[Option<Image>; 2]>,
+    pub(super) images: RefCell<[Option<MediumImage>; 2]>,
     pub(super) report: RefCell<Report>,
 }
 
-impl Outside {
+impl WriteBackOutside {
     pub(super) fn meet(&self, class: Class) {
         self.report.borrow_mut().meet(class);
     }
@@ -159,20 +159,20 @@ impl Outside {
     /// Runs a node, or more of the machine, to its end. Returns `None` if the power went.
     pub(super) fn boot<T: 'static, F: Future<Output = T> + 'static>(
         &self,
-        sim: &mut Sim,
-        plan: Plan,
+        sim: &mut SimHost,
+        plan: FaultPlan,
         work: impl FnOnce(Local<SimDriver>) -> F + 'static,
     ) -> Option<T> {
         sim.world_mut().set_plan(plan).expect("a sound plan");
         let now = sim.world().now();
-        sim.set_budget(Budget {
+        sim.set_budget(RunBudget {
             time_max: now + LIFE_MAX,
-            ..Budget::default()
+            ..RunBudget::default()
         });
         let (outcome, came) = run_alone(sim, work);
         // The dead node's operations in flight end when the disks are taken over.
         drop(sim.driver());
-        if !matches!(outcome, Outcome::Done | Outcome::PowerCut) {
+        if !matches!(outcome, RunOutcome::Done | RunOutcome::PowerCut) {
             self.violate(format!("it does not end: {outcome:?}"));
         }
         came
@@ -186,12 +186,12 @@ pub(super) fn values(bytes: &[u8]) -> Vec<Option<Value>> {
 }
 
 /// The machine of the case of `seed`, with blank devices.
-pub(super) fn new(seed: u64, cleaning: Cleaning) -> (Rc<Outside>, Sim) {
+pub(super) fn new(seed: u64, cleaning: Cleaning) -> (Rc<WriteBackOutside>, SimHost) {
     let limits = "max_lag = \"500ms\"\ndirty_max = \"1MiB\"";
     let text = configuration("origin", cleaning, limits);
     let config = Rc::new(check_alone(&text[..], &[]).expect("a sound configuration"));
-    let mut world = World::new(seed);
-    let machine = Machine::new(&mut world, &config, |device| {
+    let mut world = SimWorld::new(seed);
+    let machine = SimMachine::new(&mut world, &config, |device| {
         let (mib, micros) = match device.name.as_str() {
             "origin" => (1, 3000),
             "ssd" => (4, 100),
@@ -207,13 +207,13 @@ pub(super) fn new(seed: u64, cleaning: Cleaning) -> (Rc<Outside>, Sim) {
         journal: of(machine.target(JOURNAL)),
         witness: of(machine.log_witness(VOLUME)),
     };
-    let outside = Outside {
+    let outside = WriteBackOutside {
         seed,
         cleaning,
         config,
         machine,
         media,
-        history: RefCell::new(History::new(SECTORS as usize)),
+        history: RefCell::new(VolumeHistory::new(SECTORS as usize)),
         version: Cell::new(0),
         direct: Cell::new(false),
         over: Cell::new(false),
@@ -222,6 +222,6 @@ pub(super) fn new(seed: u64, cleaning: Cleaning) -> (Rc<Outside>, Sim) {
         images: RefCell::default(),
         report: RefCell::default(),
     };
-    let sim = Sim::new(world).pool_bytes(BUFFER_BYTES);
+    let sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
     (Rc::new(outside), sim)
 }

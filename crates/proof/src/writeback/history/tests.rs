@@ -1,7 +1,7 @@
 //! The checker beside a disk with a volatile cache that is played through.
 
 use super::*;
-use sim::Rng;
+use sim::SimRng;
 use std::collections::BTreeSet;
 
 #[derive(Clone, Debug)]
@@ -117,8 +117,8 @@ impl Disk {
     }
 }
 
-fn reported(sectors: usize, events: &[Event]) -> History {
-    let mut history = History::new(sectors);
+fn reported(sectors: usize, events: &[Event]) -> VolumeHistory {
+    let mut history = VolumeHistory::new(sectors);
     let (mut ops, mut flushes) = (Vec::new(), Vec::new());
     for event in events {
         match event {
@@ -132,7 +132,7 @@ fn reported(sectors: usize, events: &[Event]) -> History {
                 history
                     .settle(*sector, Some(*value))
                     .expect("it was drawn from them");
-                ops.extend((before..history.ops.len()).map(Op));
+                ops.extend((before..history.ops.len()).map(HistoryOp));
             }
         }
     }
@@ -198,7 +198,7 @@ fn every_short_history_is_judged_as_a_disk_that_is_played_through() {
 fn random_histories_are_judged_as_a_disk_that_is_played_through() {
     let (mut images, mut legal) = (0, 0);
     for seed in 0..4000 {
-        let mut rng = Rng::new(seed);
+        let mut rng = SimRng::new(seed);
         let sectors = rng.between(1, 3) as usize;
         let (mut events, mut value) = (Vec::new(), 0);
         let (mut open, mut writes): (Vec<usize>, usize) = (Vec::new(), 0);
@@ -253,19 +253,19 @@ fn random_histories_are_judged_as_a_disk_that_is_played_through() {
     );
 }
 
-fn written(history: &mut History, sector: usize, value: Value, at: u64) {
+fn written(history: &mut VolumeHistory, sector: usize, value: Value, at: u64) {
     let op = history.begin(sector..sector + 1, value);
     history.answer(op, false, Nanos(at));
 }
 
-fn flushed(history: &mut History) {
+fn flushed(history: &mut VolumeHistory) {
     let flush = history.begin_flush();
     history.end_flush(flush);
 }
 
 #[test]
 fn canary_a_later_interval_without_an_earlier_one_is_found() {
-    let mut history = History::new(2);
+    let mut history = VolumeHistory::new(2);
     written(&mut history, 0, 1, 10);
     flushed(&mut history);
     written(&mut history, 1, 2, 20);
@@ -286,7 +286,7 @@ fn canary_a_later_interval_without_an_earlier_one_is_found() {
 
 #[test]
 fn canary_a_lost_forced_write_and_a_half_kept_state_are_found() {
-    let mut history = History::new(2);
+    let mut history = VolumeHistory::new(2);
     let op = history.begin(0..1, 1);
     history.answer(op, true, Nanos(1));
     written(&mut history, 1, 2, 2);
@@ -305,7 +305,7 @@ fn canary_a_lost_forced_write_and_a_half_kept_state_are_found() {
 
 #[test]
 fn canary_a_backlog_that_is_too_old_is_reported() {
-    let mut history = History::new(2);
+    let mut history = VolumeHistory::new(2);
     written(&mut history, 0, 1, 10);
     written(&mut history, 1, 2, 45);
     let lag = |image| history.judge(image).unwrap().lag();
@@ -316,7 +316,7 @@ fn canary_a_backlog_that_is_too_old_is_reported() {
 
 #[test]
 fn canary_what_keeps_no_order_holds_what_was_written_and_lags_sector_by_sector() {
-    let mut history = History::new(2);
+    let mut history = VolumeHistory::new(2);
     written(&mut history, 0, 1, 10);
     flushed(&mut history);
     written(&mut history, 1, 2, 20);
@@ -331,7 +331,7 @@ fn canary_what_keeps_no_order_holds_what_was_written_and_lags_sector_by_sector()
 
 #[test]
 fn canary_zeroes_of_two_times_that_never_were_together_are_found() {
-    let mut history = History::new(2);
+    let mut history = VolumeHistory::new(2);
     // Both sectors are zero at first, written, and zeroed one after the other.
     for (sector, value) in [(0, 1), (1, 2), (0, ZERO), (0, 3), (1, ZERO)] {
         written(&mut history, sector, value, 1);
@@ -341,7 +341,7 @@ fn canary_zeroes_of_two_times_that_never_were_together_are_found() {
     assert!(history.judge(&[Some(0), Some(2)]).is_ok());
     assert!(history.judge(&[Some(3), Some(0)]).is_ok());
     assert!(history.judge(&[Some(1), Some(0)]).is_ok());
-    let mut history = History::new(3);
+    let mut history = VolumeHistory::new(3);
     for (sector, value) in [(0, 1), (1, 2), (0, ZERO), (2, 9)] {
         written(&mut history, sector, value, 1);
         flushed(&mut history);
@@ -351,7 +351,7 @@ fn canary_zeroes_of_two_times_that_never_were_together_are_found() {
 
 #[test]
 fn a_discarded_sector_may_hold_anything_until_it_is_written() {
-    let mut history = History::new(1);
+    let mut history = VolumeHistory::new(1);
     written(&mut history, 0, 1, 1);
     flushed(&mut history);
     written(&mut history, 0, ANYTHING, 2);

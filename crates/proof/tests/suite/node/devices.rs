@@ -2,12 +2,12 @@
 //! virtual time.
 
 use block::{Env, Geometry, IoResult, Nanos, Sectors};
-use control::protocol::{NamedOrNew, Request};
-use control::trouble::Kind;
-use node::Event;
+use control::protocol::{ControlRequest, NamedOrNew};
+use control::trouble::TroubleKind;
+use node::NodeEvent;
 use shard::Local;
-use sim::{DiskSpec, Outcome, Sim, SimDriver, World};
-use simnode::{Client, Direct, Machine, Running, SimPlatform, run_alone};
+use sim::{DiskSpec, RunOutcome, SimDriver, SimHost, SimWorld};
+use simnode::{Direct, DirectClient, RunningNode, SimMachine, SimPlatform, run_alone};
 use std::rc::Rc;
 
 const CONFIG: &str = r#"
@@ -42,10 +42,10 @@ const LINES: u64 = 16;
 
 struct Bench {
     env: Env,
-    machine: Rc<Machine>,
-    node: Running,
+    machine: Rc<SimMachine>,
+    node: RunningNode,
     direct: Rc<Direct>,
-    client: Client,
+    client: DirectClient,
 }
 
 fn run(test: impl AsyncFnOnce(&Bench) + 'static) {
@@ -57,19 +57,19 @@ fn run_on(config: &str, silent: &'static [&str], test: impl AsyncFnOnce(&Bench) 
     let mut problems = Vec::new();
     let config = control::config::parse(config, &mut problems);
     assert!(problems.is_empty(), "{problems:?}");
-    let mut world = World::new(1);
-    let machine = Machine::new(&mut world, &config, |device| {
+    let mut world = SimWorld::new(1);
+    let machine = SimMachine::new(&mut world, &config, |device| {
         let name = device.name.value.as_str();
         let geometry = Geometry::new(name, Sectors::from_mib(32), Sectors(1));
         Ok(DiskSpec::new(geometry))
     });
     let machine = machine.expect("sound disks");
-    let mut sim = Sim::new(world).pool_bytes(64 << 20);
+    let mut sim = SimHost::new(world).pool_bytes(64 << 20);
     let (outcome, _) = run_alone(&mut sim, async move |local: Local<SimDriver>| {
         let (env, platform) = (local.env(), SimPlatform::new(machine.clone(), local));
         let direct = Direct::new(env.clone());
         silent.iter().for_each(|path| machine.silence(path));
-        let node = Running::start(&config, platform, direct.clone()).await;
+        let node = RunningNode::start(&config, platform, direct.clone()).await;
         let node = node.expect("it starts");
         let client = direct.client("data").expect("it is served");
         let bench = Bench {
@@ -81,7 +81,7 @@ fn run_on(config: &str, silent: &'static [&str], test: impl AsyncFnOnce(&Bench) 
         };
         test(&bench).await;
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
 }
 
 impl Bench {
@@ -123,7 +123,7 @@ impl Bench {
 
     fn events(&self) -> Vec<String> {
         let events = self.machine.take_events();
-        events.iter().map(Event::to_string).collect()
+        events.iter().map(NodeEvent::to_string).collect()
     }
 
     fn said(&self, what: &str) -> usize {
@@ -144,7 +144,7 @@ fn a_pool_device_that_was_late_is_back_with_its_lines_by_itself() {
         bench.write(300).await;
         bench.sleep(3).await;
         assert_eq!(bench.said("is gone round"), 1);
-        let readmit = Request::ReadmitDevice {
+        let readmit = ControlRequest::ReadmitDevice {
             pool: "fast".into(),
             device: "ssd".into(),
         };
@@ -234,7 +234,7 @@ fn an_origin_that_is_silent_at_a_start_delays_no_other_and_is_reported() {
         assert_eq!(bench.said("volume other is not served yet"), 1);
         let status = bench.node.status().await.expect("a status");
         let mut troubles = status.troubles.iter();
-        let trouble = troubles.find(|trouble| trouble.kind == Kind::VolumeNotServed);
+        let trouble = troubles.find(|trouble| trouble.kind == TroubleKind::VolumeNotServed);
         let what = &trouble.expect("it is not served").what;
         assert!(what.contains("have not answered yet"), "{what}");
         bench.machine.unsilence("/other-disk");
@@ -256,7 +256,7 @@ fn an_origin_that_fails_is_said_once_and_stands_in_the_status() {
         assert_eq!(bench.said("the origin of volume data, fails"), 1);
         let status = bench.node.status().await.expect("a status");
         let mut troubles = status.troubles.iter();
-        let trouble = troubles.find(|trouble| trouble.kind == Kind::OriginFails);
+        let trouble = troubles.find(|trouble| trouble.kind == TroubleKind::OriginFails);
         let what = &trouble.expect("it fails").what;
         assert!(what.contains("disk"), "{what}");
     });
@@ -265,7 +265,7 @@ fn an_origin_that_fails_is_said_once_and_stands_in_the_status() {
 #[test]
 fn a_device_whose_tables_do_not_fit_is_refused_and_nothing_changes() {
     run(async |bench: &Bench| {
-        let add = Request::AddDevice {
+        let add = ControlRequest::AddDevice {
             pool: "fast".into(),
             device: NamedOrNew::Named("other".into()),
         };

@@ -1,10 +1,12 @@
 //! Pauses of a machine's processes: no sound device is evicted or ejected for a pause.
 
 use block::{Fua, Geometry, Nanos, Sectors};
-use node::{Before, Event};
+use node::{Before, NodeEvent};
 use shard::Local;
-use sim::{DiskSpec, Outcome, Rng, Service, Sim, SimDriver, Span, World};
-use simnode::{Client, Direct, Machine, Running, SimPlatform, create_array, run_alone};
+use sim::{DiskSpec, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimRng, SimWorld};
+use simnode::{
+    Direct, DirectClient, RunningNode, SimMachine, SimPlatform, create_array, run_alone,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -70,8 +72,13 @@ const PAUSES: u64 = 30;
 const PAUSE: Nanos = Nanos::from_secs(40);
 
 /// Writes and flushes until `over` is set.
-async fn writer(client: Rc<Client>, local: Local<SimDriver>, number: u64, over: Rc<Cell<bool>>) {
-    let (env, mut rng) = (local.env(), Rng::new(number));
+async fn writer(
+    client: Rc<DirectClient>,
+    local: Local<SimDriver>,
+    number: u64,
+    over: Rc<Cell<bool>>,
+) {
+    let (env, mut rng) = (local.env(), SimRng::new(number));
     while !over.get() {
         let buf = env.pool.get(4096).await;
         let at = rng.below(2048) * 4096;
@@ -85,7 +92,7 @@ async fn writer(client: Rc<Client>, local: Local<SimDriver>, number: u64, over: 
 }
 
 async fn pause_under_load(
-    machine: Rc<Machine>,
+    machine: Rc<SimMachine>,
     local: Local<SimDriver>,
     config: Rc<control::config::Config>,
 ) {
@@ -98,7 +105,7 @@ async fn pause_under_load(
         made.await.expect("an array");
     }
     let direct = Direct::new(env.clone());
-    let node = Running::start(&config, platform, direct.clone()).await;
+    let node = RunningNode::start(&config, platform, direct.clone()).await;
     let node = node.expect("it starts");
     let over = Rc::new(Cell::new(false));
     for (volume, number) in VOLUMES.iter().zip(0..) {
@@ -109,19 +116,19 @@ async fn pause_under_load(
                 .spawn(writer(client.clone(), local.clone(), seed, over.clone()));
         }
     }
-    let mut rng = Rng::new(7);
+    let mut rng = SimRng::new(7);
     for _ in 0..PAUSES {
         env.timer.sleep(Nanos(rng.below(3_000_000_000))).await;
         machine.pause(PAUSE);
     }
     env.timer.sleep(Nanos::from_secs(30)).await;
     over.set(true);
-    let served = |event: &Event| matches!(event, Event::VolumeServed { .. });
+    let served = |event: &NodeEvent| matches!(event, NodeEvent::VolumeServed { .. });
     let events = machine.take_events();
     let events: Vec<_> = events.iter().filter(|event| !served(event)).collect();
     assert!(events.is_empty(), "{events:?}");
     let status = node.status().await.expect("a status");
-    let ejected = |device: &control::status::PoolDevice| device.state != "online";
+    let ejected = |device: &control::status::PoolDeviceReport| device.state != "online";
     assert!(!status.pools.iter().flat_map(|p| &p.devices).any(ejected));
     node.stop().await.expect("it stops");
 }
@@ -132,17 +139,17 @@ fn a_pause_costs_no_member_no_copy_of_a_log_and_no_pool_device() {
     let config = control::config::parse(CONFIG, &mut problems);
     assert!(problems.is_empty(), "{problems:?}");
     let config = Rc::new(config);
-    let mut world = World::new(1);
-    let machine = Machine::new(&mut world, &config, |device| {
+    let mut world = SimWorld::new(1);
+    let machine = SimMachine::new(&mut world, &config, |device| {
         let name = device.name.value.as_str();
         let mut spec = DiskSpec::new(Geometry::new(name, Sectors::from_mib(64), Sectors(1)));
         let (min, max) = (Nanos::from_millis(2), Nanos::from_millis(30));
-        spec.service = Service::uniform(Span { min, max });
+        spec.service = ServiceTime::uniform(ServiceSpan { min, max });
         Ok(spec)
     });
     let machine = machine.expect("sound disks");
-    let mut sim = Sim::new(world).pool_bytes(64 << 20);
+    let mut sim = SimHost::new(world).pool_bytes(64 << 20);
     let work = async move |local| pause_under_load(machine, local, config).await;
     let (outcome, _) = run_alone(&mut sim, work);
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
 }

@@ -2,10 +2,10 @@
 //! together.
 
 use super::{Bits, Copies, MEMBERS_MAX};
-use crate::superblock::Superblock;
+use crate::superblock::ArraySuperblock;
 use block::{
-    Buf, Content, Device, Executor, Extent, Fua, Geometry, IoResult, Kind, Lba, Nanos, Shared,
-    TimerKey,
+    Buf, Content, Device, Executor, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, Nanos,
+    SharedBuf, TimerKey,
 };
 use layout::Uuid;
 use layout::array::{BITMAP, SUPERBLOCKS, bitmap};
@@ -22,12 +22,12 @@ pub struct Wrote {
     pub round: usize,
     pub role: usize,
     pub copy: usize,
-    pub superblock: Rc<Superblock>,
+    pub superblock: Rc<ArraySuperblock>,
 }
 
 /// The devices, and the writes to them since the last event began.
 #[derive(Default)]
-pub struct World {
+pub struct SearchWorld {
     pub copies: [Copies; MEMBERS_MAX],
     pub gone: Bits,
     /// These take one more superblock before they are gone.
@@ -38,13 +38,13 @@ pub struct World {
     pub map_writes: u32,
 }
 
-pub struct Disk {
+pub struct SearchDisk {
     pub geometry: Geometry,
     pub role: usize,
-    pub world: Rc<RefCell<World>>,
+    pub world: Rc<RefCell<SearchWorld>>,
 }
 
-impl Disk {
+impl SearchDisk {
     /// Answers at the next poll, so that requests of one poll are in flight together.
     async fn answer(&self) -> IoResult {
         let mut polled = false;
@@ -55,12 +55,12 @@ impl Disk {
         .await;
         match self.world.borrow().gone >> self.role & 1 {
             0 => Ok(()),
-            _ => Err(self.geometry.error(Kind::Gone, "it was lost")),
+            _ => Err(self.geometry.error(IoErrorKind::Gone, "it was lost")),
         }
     }
 }
 
-impl Device for Disk {
+impl Device for SearchDisk {
     fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -75,14 +75,14 @@ impl Device for Disk {
         }
         (buf, Ok(()))
     }
-    async fn write(&self, at: Lba, data: Shared, _: Fua) -> IoResult {
+    async fn write(&self, at: Lba, data: SharedBuf, _: Fua) -> IoResult {
         let round = self.world.borrow().round;
         self.answer().await?;
         let copy = SUPERBLOCKS.iter().position(|copy| copy.0 == at.0);
         if let Some(copy) = copy {
             let (role, mut world) = (self.role, self.world.borrow_mut());
             world.gone |= world.going & 1 << role;
-            let superblock = Rc::new(Superblock::decode(&data).expect("a superblock"));
+            let superblock = Rc::new(ArraySuperblock::decode(&data).expect("a superblock"));
             world.copies[role][copy] = Some(superblock.clone());
             world.wrote.push(Wrote {
                 round,
@@ -108,9 +108,9 @@ impl Device for Disk {
 }
 
 /// Runs one future alone, with a stopped clock: nothing is supervised.
-pub struct Alone;
+pub struct LoneDriver;
 
-impl Executor for Alone {
+impl Executor for LoneDriver {
     fn spawn(&self, _: Pin<Box<dyn Future<Output = ()>>>) {}
     fn now(&self) -> Nanos {
         Nanos::ZERO
@@ -121,7 +121,7 @@ impl Executor for Alone {
     fn cancel_timer(&self, _: TimerKey) {}
 }
 
-pub fn run<T>(world: &RefCell<World>, work: impl Future<Output = T>) -> T {
+pub fn run<T>(world: &RefCell<SearchWorld>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     loop {
         let mut context = Context::from_waker(Waker::noop());

@@ -1,11 +1,11 @@
 //! One life of an array: a start, and the events until it ends.
 
-use super::devices::{World, run};
-use super::{Bits, Copies, MEMBERS_MAX, Search, State, Truth, bits, in_sync, put};
+use super::devices::{SearchWorld, run};
+use super::{AssemblySearch, Bits, Copies, MEMBERS_MAX, RestState, Truth, bits, in_sync, put};
 use crate::array::Array;
-use crate::core::Core;
+use crate::core::ArrayCore;
 use crate::superblock::MemberState;
-use block::{IoError, Kind};
+use block::{IoError, IoErrorKind};
 use layout::Uuid;
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 /// An event while an array runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum SearchEvent {
     /// A client's write, which is acknowledged if the array can.
     Write,
     /// A member answers no more, at once or from its second next superblock on.
@@ -29,16 +29,16 @@ pub enum Event {
 }
 
 /// A life that goes on.
-pub struct Life {
-    pub world: Rc<RefCell<World>>,
+pub struct SearchLife {
+    pub world: Rc<RefCell<SearchWorld>>,
     pub array: Array,
     pub truth: Truth,
     /// The members that this life goes on without by force.
     pub apart: Bits,
 }
 
-impl Life {
-    fn core(&self) -> &Rc<Core> {
+impl SearchLife {
+    fn core(&self) -> &Rc<ArrayCore> {
         self.array.core()
     }
 
@@ -75,16 +75,16 @@ impl Life {
     }
 }
 
-impl Search {
+impl AssemblySearch {
     /// Replays a life of `state` up to the last of `events`, which has begun with `base` on the
     /// devices; `None` if the life did not come so far.
     pub fn replay(
         &self,
-        state: &State,
+        state: &RestState,
         here: Bits,
         degraded: bool,
-        events: &[Event],
-    ) -> Option<(Life, [Copies; MEMBERS_MAX], Truth)> {
+        events: &[SearchEvent],
+    ) -> Option<(SearchLife, [Copies; MEMBERS_MAX], Truth)> {
         let (world, core, returned) = self.decide(state, here, degraded).ok()?;
         let mut truth = state.truth.clone();
         let mut apart = 0;
@@ -97,14 +97,14 @@ impl Search {
         }
         apart |= bits(in_sync(&core)).fold(0, |apart, role| apart | truth.without[role]);
         let array = Array::start(core.clone());
-        let mut life = Life {
+        let mut life = SearchLife {
             world: world.clone(),
             array,
             truth,
             apart,
         };
         let (mut base, mut before) = (state.copies.clone(), life.truth.clone());
-        let is_first = |event: &&Event| matches!(event, Event::LoseFirst(..));
+        let is_first = |event: &&SearchEvent| matches!(event, SearchEvent::LoseFirst(..));
         let first = events.iter().take_while(is_first).count();
         for event in &events[..first] {
             self.step(&mut life, *event)?;
@@ -126,7 +126,7 @@ impl Search {
             drop(now);
             before = life.truth.clone();
             self.step(&mut life, *event)?;
-            if *event == Event::Fill {
+            if *event == SearchEvent::Fill {
                 // Data is durable before any superblock says so.
                 before = life.truth.clone();
             }
@@ -135,25 +135,25 @@ impl Search {
     }
 
     /// Returns `None` if the event does not happen, or ends the life.
-    fn step(&self, life: &mut Life, event: Event) -> Option<()> {
+    fn step(&self, life: &mut SearchLife, event: SearchEvent) -> Option<()> {
         let (world, core) = (life.world.clone(), life.core().clone());
         let gone = |set: Bits| set & world.borrow().gone;
         let going = |set: Bits| set & world.borrow().going;
         match event {
-            Event::Lose(role, later) | Event::LoseFirst(role, later) => {
+            SearchEvent::Lose(role, later) | SearchEvent::LoseFirst(role, later) => {
                 let mut world = world.borrow_mut();
                 ((world.gone | world.going) >> role & 1 == 0).then_some(())?;
                 put(&mut world.going, role, true);
                 put(&mut world.gone, role, !later);
             }
-            Event::Notice => {
+            SearchEvent::Notice => {
                 (going(life.live()) != 0).then_some(())?;
                 core.want_commit();
                 run(&world, core.commit()).ok()?;
             }
-            Event::Write => {
+            SearchEvent::Write => {
                 for role in bits(gone(life.live())) {
-                    let error = IoError::new(Kind::Gone, "it was lost");
+                    let error = IoError::new(IoErrorKind::Gone, "it was lost");
                     core.fail_role(role, &error).then_some(())?;
                 }
                 run(&world, core.commit()).ok()?;
@@ -164,7 +164,7 @@ impl Search {
                     put(&mut life.truth.holds[role], write, true);
                 }
             }
-            Event::Return(role) => {
+            SearchEvent::Return(role) => {
                 (core.state(role).is_failed() || gone(1 << role) != 0).then_some(())?;
                 put(&mut world.borrow_mut().gone, role, false);
                 put(&mut world.borrow_mut().going, role, false);
@@ -183,7 +183,7 @@ impl Search {
                 life.filled(|role| core.state(role) == whole);
                 life.join();
             }
-            Event::Fill => {
+            SearchEvent::Fill => {
                 let filled = life.live() & !life.in_sync();
                 // A lost member may have been lost once all was copied.
                 (filled != 0 && gone(filled) == 0).then_some(())?;

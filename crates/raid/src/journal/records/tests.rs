@@ -8,10 +8,10 @@
 //!     nothing of a write that has failed before a flush that has ended
 
 use super::*;
-use crate::found::{Damage, Slot, weigh};
+use crate::found::{FoundSlot, JournalDamage, weigh};
 use block::Durable;
 use layout::Uuid;
-use layout::array::journal::{Entry, Record, Run};
+use layout::array::journal::{ChunkRun, JournalEntry, JournalRecord};
 use std::collections::{BTreeMap, HashSet};
 
 const STRIPES: u64 = 2;
@@ -32,7 +32,7 @@ enum Fault {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Step {
-    Begin(Announced),
+    Begin(AnnouncedChange),
     Lands(usize),
     /// The member refuses the record, and has the old bytes, torn ones, or the record.
     Refused(usize, Written),
@@ -63,7 +63,7 @@ enum Place {
 
 #[derive(Clone, Debug)]
 struct Update {
-    announced: Announced,
+    announced: AnnouncedChange,
     place: Place,
     /// A flush that began after the end of the write has ended.
     covered: bool,
@@ -73,9 +73,9 @@ struct Update {
 /// A record in flight.
 #[derive(Clone, Debug)]
 struct Writing {
-    begun: Begun,
+    begun: BegunRecord,
     slot: usize,
-    record: Record,
+    record: JournalRecord,
 }
 
 #[derive(Clone, Debug)]
@@ -87,8 +87,8 @@ struct Flush {
 
 #[derive(Clone, Debug)]
 struct World {
-    records: Records,
-    slots: Vec<Slot>,
+    records: JournalRecords,
+    slots: Vec<FoundSlot>,
     updates: BTreeMap<u64, Update>,
     writing: Vec<Writing>,
     flush: Option<Flush>,
@@ -101,26 +101,26 @@ struct Seen {
     damaged: [usize; 3],
 }
 
-fn entry(announced: Announced) -> Entry {
+fn entry(announced: AnnouncedChange) -> JournalEntry {
     match announced {
-        Announced::Part(_) => Entry::Redo {
-            runs: vec![Run::default()],
+        AnnouncedChange::Part(_) => JournalEntry::Redo {
+            runs: vec![ChunkRun::default()],
             sum: 0,
         },
-        Announced::Whole(_) => Entry::Whole(vec![0]),
-        Announced::Nothing => Entry::Retire,
+        AnnouncedChange::Whole(_) => JournalEntry::Whole(vec![0]),
+        AnnouncedChange::Nothing => JournalEntry::Retire,
     }
 }
 
-fn stripe(announced: Announced) -> Option<u64> {
+fn stripe(announced: AnnouncedChange) -> Option<u64> {
     match announced {
-        Announced::Part(stripe) | Announced::Whole(stripe) => Some(stripe),
-        Announced::Nothing => None,
+        AnnouncedChange::Part(stripe) | AnnouncedChange::Whole(stripe) => Some(stripe),
+        AnnouncedChange::Nothing => None,
     }
 }
 
-fn record(begun: Begun, stripe: Option<u64>, entry: Entry) -> Record {
-    Record {
+fn record(begun: BegunRecord, stripe: Option<u64>, entry: JournalEntry) -> JournalRecord {
+    JournalRecord {
         array: Uuid(1),
         number: begun.number,
         tail: begun.tail,
@@ -134,8 +134,8 @@ fn record(begun: Begun, stripe: Option<u64>, entry: Entry) -> Record {
 impl World {
     fn new(slots: u64) -> World {
         World {
-            records: Records::new(slots),
-            slots: vec![Slot::Empty; slots as usize],
+            records: JournalRecords::new(slots),
+            slots: vec![FoundSlot::Empty; slots as usize],
             updates: BTreeMap::new(),
             writing: Vec::new(),
             flush: None,
@@ -150,8 +150,8 @@ impl World {
     fn put(&mut self, writing: &Writing, written: Written) {
         match written {
             Written::Before => {}
-            Written::Torn => self.slots[writing.slot] = Slot::Torn,
-            Written::All => self.slots[writing.slot] = Slot::Record(writing.record.clone()),
+            Written::Torn => self.slots[writing.slot] = FoundSlot::Torn,
+            Written::All => self.slots[writing.slot] = FoundSlot::Record(writing.record.clone()),
         }
     }
 
@@ -171,12 +171,12 @@ impl World {
         match step {
             Step::Begin(announced) => {
                 let blocked = match announced {
-                    Announced::Part(stripe) => {
+                    AnnouncedChange::Part(stripe) => {
                         self.is_busy(stripe)
                             || self.records.has_whole(stripe) && fault != Fault::PartAfterWhole
                     }
-                    Announced::Whole(stripe) => self.is_busy(stripe),
-                    Announced::Nothing => !self.writing.is_empty(),
+                    AnnouncedChange::Whole(stripe) => self.is_busy(stripe),
+                    AnnouncedChange::Nothing => !self.writing.is_empty(),
                 };
                 if blocked || !self.records.has_room() {
                     return false;
@@ -207,13 +207,13 @@ impl World {
                 let _recorded = self.records.written(number);
                 let update = self.updates.get_mut(&number).expect("it began");
                 update.place = Place::BeingWritten;
-                if update.announced == Announced::Nothing {
+                if update.announced == AnnouncedChange::Nothing {
                     self.end(number, true);
                 }
             }
             Step::Refused(at, written) if at < self.writing.len() => {
                 let writing = self.writing.remove(at);
-                if writing.record.entry == Entry::Retire {
+                if writing.record.entry == JournalEntry::Retire {
                     return false;
                 }
                 self.put(&writing, written);
@@ -252,8 +252,8 @@ impl World {
                 for number in flush.failed {
                     if let Some((stripe, begun)) = self.records.revocation(number) {
                         let slot = (number % self.records.slots()) as usize;
-                        let revoked = record(begun, Some(stripe), Entry::Revoked);
-                        self.slots[slot] = Slot::Record(revoked);
+                        let revoked = record(begun, Some(stripe), JournalEntry::Revoked);
+                        self.slots[slot] = FoundSlot::Record(revoked);
                         self.records.revoked(number);
                     }
                 }
@@ -278,7 +278,7 @@ impl World {
         let found = weigh(&cut.slots, STRIPES);
         seen.cuts += 1;
         seen.damaged[found.damage as usize] += 1;
-        if found.damage == Damage::Unknown {
+        if found.damage == JournalDamage::Unknown {
             // Nothing is done again, unless a forced start accepts that.
             return Ok(());
         }
@@ -290,9 +290,9 @@ impl World {
                 self.updates.iter().filter(of)
             };
             let has = |number: u64| records.iter().any(|record| record.number == number);
-            let is_whole = |record: &Record| matches!(record.entry, Entry::Whole(_));
+            let is_whole = |record: &JournalRecord| matches!(record.entry, JournalEntry::Whole(_));
             for (number, update) in updates().filter(|(_, u)| u.place > Place::Untouched) {
-                let whole = |r: &Record| r.number > *number && is_whole(r);
+                let whole = |r: &JournalRecord| r.number > *number && is_whole(r);
                 if !update.covered && !has(*number) && !records.iter().any(whole) {
                     return Err(format!("record {number} of stripe {at} is gone"));
                 }
@@ -305,8 +305,8 @@ impl World {
                 if failed && has(*number) {
                     return Err(format!("record {number}, which has failed, is done again"));
                 }
-                let part = |record: &&Record| record.number > *number && !is_whole(record);
-                let whole = matches!(update.announced, Announced::Whole(_));
+                let part = |record: &&JournalRecord| record.number > *number && !is_whole(record);
+                let whole = matches!(update.announced, AnnouncedChange::Whole(_));
                 if whole && !update.covered && records.iter().any(|record| part(&record)) {
                     return Err(format!("a part follows the whole stripe {number}"));
                 }
@@ -334,8 +334,11 @@ impl World {
 
 fn steps() -> Vec<Step> {
     let stripes = 0..STRIPES;
-    let begin = stripes.flat_map(|at| [Announced::Part(at), Announced::Whole(at)]);
-    let mut steps: Vec<_> = begin.chain([Announced::Nothing]).map(Step::Begin).collect();
+    let begin = stripes.flat_map(|at| [AnnouncedChange::Part(at), AnnouncedChange::Whole(at)]);
+    let mut steps: Vec<_> = begin
+        .chain([AnnouncedChange::Nothing])
+        .map(Step::Begin)
+        .collect();
     for at in 0..2 {
         steps.push(Step::Lands(at));
         steps.extend(WRITTEN.map(|written| Step::Refused(at, written)));
@@ -392,11 +395,15 @@ fn canary_a_story_finds_what_is_done_wrong() {
 
 #[test]
 fn open_records_are_known_by_what_became_of_them() {
-    let mut records = Records::new(4);
+    let mut records = JournalRecords::new(4);
     records.resume_after(6);
     assert_eq!(records.done_before(), 7);
-    let mut records = Records::new(4);
-    for announced in [Announced::Whole(5), Announced::Part(6), Announced::Part(7)] {
+    let mut records = JournalRecords::new(4);
+    for announced in [
+        AnnouncedChange::Whole(5),
+        AnnouncedChange::Part(6),
+        AnnouncedChange::Part(7),
+    ] {
         records.begin(announced);
     }
     let _recorded = records.written(1);

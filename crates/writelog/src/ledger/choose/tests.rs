@@ -7,8 +7,8 @@ use super::*;
 const LOG: Uuid = Uuid(7);
 const ROOM: u32 = 20;
 
-fn wanted() -> Wanted {
-    Wanted {
+fn wanted() -> WantedLog {
+    WantedLog {
         volume: "db".into(),
         sectors: 800,
         identity: b"archive".to_vec(),
@@ -42,14 +42,14 @@ fn superblock(copy: Option<u8>, sequence: u64, epoch: u64, mask: [bool; 2]) -> L
 
 const BOTH: [bool; 2] = [true; 2];
 
-fn device(superblock: LogSuperblock) -> Found {
-    Found::Log {
+fn device(superblock: LogSuperblock) -> CandidateState {
+    CandidateState::Log {
         superblock: Box::new(superblock),
         room: ROOM,
     }
 }
 
-fn current(copy: u8) -> Found {
+fn current(copy: u8) -> CandidateState {
     device(superblock(Some(copy), 10, 2, BOTH))
 }
 
@@ -62,22 +62,22 @@ fn clean(mut superblock: LogSuperblock) -> LogSuperblock {
     superblock
 }
 
-fn gone() -> Found {
-    Found::Absent("is unplugged".into())
+fn gone() -> CandidateState {
+    CandidateState::Absent("is unplugged".into())
 }
 
-fn blank() -> Found {
-    Found::Blank { room: ROOM }
+fn blank() -> CandidateState {
+    CandidateState::Blank { room: ROOM }
 }
 
-fn chosen(witness: Option<LogSuperblock>, found: [Found; 2]) -> Result<Chosen, String> {
+fn chosen(witness: Option<LogSuperblock>, found: [CandidateState; 2]) -> Result<Chosen, String> {
     chosen_by(&wanted(), witness, found)
 }
 
 fn chosen_by(
-    wanted: &Wanted,
+    wanted: &WantedLog,
     witness: Option<LogSuperblock>,
-    found: [Found; 2],
+    found: [CandidateState; 2],
 ) -> Result<Chosen, String> {
     let names = ["ssd0".to_owned(), "ssd1".to_owned()];
     let [first, second] = &found;
@@ -85,7 +85,7 @@ fn chosen_by(
 }
 
 /// Opens the log. Returns the trusted copies, and true if the log is new.
-fn opened(witness: Option<LogSuperblock>, found: [Found; 2]) -> ([bool; 2], bool) {
+fn opened(witness: Option<LogSuperblock>, found: [CandidateState; 2]) -> ([bool; 2], bool) {
     let chosen = chosen(witness, found).unwrap();
     assert_eq!(
         chosen.superblock.log,
@@ -95,7 +95,7 @@ fn opened(witness: Option<LogSuperblock>, found: [Found; 2]) -> ([bool; 2], bool
 }
 
 #[track_caller]
-fn refused(witness: Option<LogSuperblock>, found: [Found; 2], why: &str) {
+fn refused(witness: Option<LogSuperblock>, found: [CandidateState; 2], why: &str) {
     let refusal = chosen(witness, found).err().expect("it is refused");
     assert!(refusal.contains(why), "{refusal}");
 }
@@ -110,10 +110,10 @@ fn a_log_begins_on_two_blank_devices_alone() {
     );
     refused(
         None,
-        [blank(), Found::Other("holds swap space".into())],
+        [blank(), CandidateState::Other("holds swap space".into())],
         "ssd1 holds swap space",
     );
-    let small = Found::Blank { room: 7 };
+    let small = CandidateState::Blank { room: 7 };
     refused(
         None,
         [small, blank()],
@@ -282,11 +282,14 @@ fn one_device_that_cannot_be_used_counts_as_absent() {
     other.volume = "web".into();
     let mut long = superblock(Some(1), 10, 2, BOTH);
     long.segments = ROOM + 1;
-    let short = Found::Blank { room: 3 };
+    let short = CandidateState::Blank { room: 3 };
     for (found, why) in [
-        (Found::Other("is too small".into()), "ssd1 is too small"),
         (
-            Found::Other("holds swap space".into()),
+            CandidateState::Other("is too small".into()),
+            "ssd1 is too small",
+        ),
+        (
+            CandidateState::Other("holds swap space".into()),
             "ssd1 holds swap space",
         ),
         (device(other), "ssd1 has the log of volume web"),
@@ -366,8 +369,11 @@ fn another_volume_size_origin_or_room_is_refused() {
 }
 
 /// Opens the log at the operator's request. Returns the trusted copies, and the doubts.
-fn kept(witness: Option<LogSuperblock>, found: [Found; 2]) -> Result<([bool; 2], String), String> {
-    let wanted = Wanted {
+fn kept(
+    witness: Option<LogSuperblock>,
+    found: [CandidateState; 2],
+) -> Result<([bool; 2], String), String> {
+    let wanted = WantedLog {
         keep: true,
         ..wanted()
     };
@@ -394,7 +400,7 @@ fn the_operator_may_ask_for_what_nothing_says_is_current() {
         );
     }
     // The copy that was away is never trusted from then on.
-    let wanted = Wanted {
+    let wanted = WantedLog {
         keep: true,
         ..wanted()
     };
@@ -439,7 +445,7 @@ fn nobody_can_ask_for_what_is_overtaken_or_somebody_elses() {
         [current(0), device(other)],
         "know nothing of each other",
     );
-    let foreign = || Found::Other("holds swap space".into());
+    let foreign = || CandidateState::Other("holds swap space".into());
     refused(Some(witness()), [foreign(), gone()], "holds swap space");
     refused(Some(knows()), [current(0), foreign()], "holds swap space");
     let nothing = "nothing says that db owes";

@@ -3,7 +3,7 @@
 use super::RUN;
 use super::rig::{DEPTH, JournalOn, ORIGIN, Rig, Setup, run};
 use block::{Device, Fua, Lba, Nanos};
-use sim::Rng;
+use sim::SimRng;
 use std::cell::Cell;
 use std::rc::Rc;
 use writelog::Cleaning;
@@ -17,7 +17,7 @@ const SEGMENTS: u32 = 260;
 
 /// Writes a page and flushes, again and again. Counts the flushes that end in the counted time.
 async fn sync_hot_pages(rig: &Rig, to: &impl Device, client: u64, until: Nanos, count: &Cell<u64>) {
-    let mut rng = Rng::fork(11, client);
+    let mut rng = SimRng::fork(11, client);
     while rig.now() < until {
         let data = rig.local.env().pool.get(4096).await.share();
         // Pages of a database, each in an extent of its own.

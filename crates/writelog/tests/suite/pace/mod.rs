@@ -8,7 +8,7 @@ mod rig;
 use block::{Device, Fua, Lba, Nanos};
 use futures_util::future::{join, join_all};
 use rig::{DEPTH, Rig, Setup, anywhere, run};
-use sim::Rng;
+use sim::SimRng;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use writelog::Cleaning;
@@ -21,7 +21,7 @@ const WAIT_MAX: Nanos = Nanos::from_millis(1020);
 type Writes = Rc<RefCell<Vec<(Nanos, Nanos)>>>;
 
 async fn write_at_random(rig: Rig, client: u64, writes: Writes) {
-    let mut rng = Rng::fork(7, client);
+    let mut rng = SimRng::fork(7, client);
     while rig.now() < RUN {
         let begun = rig.now();
         rig.write(anywhere(&mut rng)).await.unwrap();
@@ -165,7 +165,7 @@ fn reads_after(burst: u64, readers: u64, max_lag: Nanos) -> u64 {
             let read = |reader| {
                 let (rig, env, count) = (&rig, &env, &count);
                 async move {
-                    let mut rng = Rng::fork(10, reader);
+                    let mut rng = SimRng::fork(10, reader);
                     while rig.now() < end {
                         let buf = env.pool.get(4096).await;
                         rig.log.read(anywhere(&mut rng), buf).await.1.unwrap();
@@ -197,7 +197,7 @@ fn reads_from_the_origin_keep_most_of_their_rate_while_the_log_is_cleaned() {
 
 /// Writes at random until `over`.
 async fn write_until(rig: Rig, client: u64, over: Rc<Cell<bool>>) {
-    let mut rng = Rng::fork(13, client);
+    let mut rng = SimRng::fork(13, client);
     while !over.get() && rig.now() < RUN {
         rig.write(anywhere(&mut rng)).await.unwrap();
     }

@@ -5,7 +5,7 @@ use super::WAIT_MAX;
 use super::rig::{DEPTH, ORIGIN, Rig, Setup, run};
 use block::{Device, Fua, Lba, Nanos};
 use futures_util::future::{join, join_all};
-use sim::Rng;
+use sim::SimRng;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -70,7 +70,7 @@ impl Seen {
 
 /// Each client has its own blocks, so that no write overtakes another client's.
 async fn write(rig: &Rig, load: Load, client: u64, seen: &Seen) {
-    let (env, mut rng) = (rig.local.env(), Rng::fork(17, client));
+    let (env, mut rng) = (rig.local.env(), SimRng::fork(17, client));
     let mut number = client;
     while rig.now() < RUN {
         let block = rng.below(ORIGIN.0 / 8 / DEPTH) * DEPTH + client;

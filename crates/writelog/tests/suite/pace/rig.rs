@@ -3,15 +3,18 @@
 use block::{BoxDevice, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, TargetId};
 use drives::catalogue::hdd::SAS7K2;
 use drives::catalogue::ssd::X25_E;
-use drives::{Completed, Hdd, Model, Op, Request, Ssd, Wear};
+use drives::{Completed, DriveModel, DriveOp, DriveRequest, Hdd, SsdModel, SsdWear};
 use layout::{JournalSuperblock, Uuid};
-use shard::{Config as ShardConfig, Disk, Local, Mesh, Shard};
-use sim::{Control, DiskSpec, ModelId, Outcome, Rng, Service, Sim, SimDriver, World};
+use shard::{Config as ShardConfig, Local, Mesh, Shard, ShardDisk};
+use sim::{
+    DiskSpec, ModelId, RunOutcome, ServiceTime, SimDriver, SimHost, SimRng, SimWorld, WorldControl,
+};
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 use writelog::{
-    Area, Cleaning, Config, Journal, Members, NotRecorded, Scrutiny, Standing, WriteBack,
+    Cleaning, Config, CopyArea, LogStanding, Members, NotRecorded, Scrutiny, WriteBack,
+    WriteJournal,
 };
 
 pub const DEPTH: u64 = 16;
@@ -19,7 +22,7 @@ pub const ORIGIN: Sectors = Sectors::from_mib(2048);
 /// Size of the journal: two halves for the largest window, and the blocks before them.
 const JOURNAL: Sectors = Sectors::from_mib(132);
 
-pub type Leaf = Disk<SimDriver>;
+pub type Leaf = ShardDisk<SimDriver>;
 
 /// Place of a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +60,7 @@ impl Setup {
 pub struct Rig {
     pub local: Local<SimDriver>,
     pub log: WriteBack<Leaf>,
-    pub control: Control,
+    pub control: WorldControl,
     /// The origin, the devices of the log, the journal.
     pub disks: [TargetId; 4],
     pub lost: Rc<Lost>,
@@ -70,7 +73,7 @@ pub struct Lost(pub RefCell<Vec<u16>>);
 impl Members for Lost {
     fn record(
         &self,
-        standing: Standing,
+        standing: LogStanding,
     ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
         assert!(!standing.forsaken, "the journal is lost");
         let lost = (0..).zip(standing.copies).filter(|(_, here)| !here);
@@ -82,9 +85,9 @@ impl Members for Lost {
 /// A disk in two parts: unit 0 is the beginning, unit 1 the part behind the origin.
 struct Parted(Hdd);
 
-impl Model for Parted {
-    fn arrive(&mut self, now: Nanos, mut request: Request) {
-        if request.op != Op::Flush && request.unit == 1 {
+impl DriveModel for Parted {
+    fn arrive(&mut self, now: Nanos, mut request: DriveRequest) {
+        if request.op != DriveOp::Flush && request.unit == 1 {
             request.extent.start.0 += ORIGIN.0;
         }
         self.0.arrive(now, request);
@@ -99,17 +102,17 @@ impl Model for Parted {
     }
 }
 
-fn disk(world: &mut World, phase: f64) -> ModelId {
+fn disk(world: &mut SimWorld, phase: f64) -> ModelId {
     world.add_model(Parted(Hdd::new(&SAS7K2, phase).unwrap()))
 }
 
-fn flash(world: &mut World) -> ModelId {
-    world.add_model(Ssd::new(&X25_E, Wear::Steady).unwrap())
+fn flash(world: &mut SimWorld) -> ModelId {
+    world.add_model(SsdModel::new(&X25_E, SsdWear::Steady).unwrap())
 }
 
-fn add(world: &mut World, name: &str, sectors: Sectors, model: ModelId, unit: u32) -> TargetId {
+fn add(world: &mut SimWorld, name: &str, sectors: Sectors, model: ModelId, unit: u32) -> TargetId {
     let mut spec = DiskSpec::new(Geometry::new(name, sectors, Sectors(8)));
-    spec.service = Service::Model { model, unit };
+    spec.service = ServiceTime::Model { model, unit };
     world.add_disk(spec).unwrap()
 }
 
@@ -118,7 +121,7 @@ pub fn run<F: Future<Output = ()> + 'static>(
     setup: Setup,
     clients: impl Fn(Rig) -> F + Clone + 'static,
 ) {
-    let mut world = World::new(1);
+    let mut world = SimWorld::new(1);
     let log = Sectors::from_mib(u64::from(setup.segments));
     let origin = disk(&mut world, 0.0);
     let (journal, unit) = match setup.journal {
@@ -133,7 +136,7 @@ pub fn run<F: Future<Output = ()> + 'static>(
         add(&mut world, "hdd9", JOURNAL, journal, unit),
     ];
     let control = world.control();
-    let mut sim = Sim::new(world);
+    let mut sim = SimHost::new(world);
     let outcome = sim.drive(1, |_, driver| {
         let (clients, control) = (clients.clone(), control.clone());
         let config = ShardConfig::default();
@@ -157,7 +160,7 @@ pub fn run<F: Future<Output = ()> + 'static>(
             },
         )
     });
-    assert_eq!(outcome, Outcome::Done);
+    assert_eq!(outcome, RunOutcome::Done);
 }
 
 async fn open(
@@ -168,7 +171,7 @@ async fn open(
 ) -> WriteBack<Leaf> {
     let env = local.env();
     let area = |copy: usize, domain: &str| {
-        Some(Area {
+        Some(CopyArea {
             device: local.disk(disks[1 + copy]).unwrap(),
             base: Lba(0),
             segments: setup.segments,
@@ -194,7 +197,7 @@ async fn open(
     let journal = match setup.cleaning {
         Cleaning::Journaled => {
             let device = local.disk(disks[3]).unwrap();
-            let journal = Journal::format(device, env.pool.clone(), superblock());
+            let journal = WriteJournal::format(device, env.pool.clone(), superblock());
             Some(journal.await.unwrap())
         }
         Cleaning::Ordered | Cleaning::Coalesced => None,
@@ -238,13 +241,13 @@ impl Rig {
 
     /// Writes `blocks` blocks at random places.
     pub async fn owe(&self, blocks: u64) {
-        let mut rng = Rng::fork(9, 0);
+        let mut rng = SimRng::fork(9, 0);
         for _ in 0..blocks {
             self.write(anywhere(&mut rng)).await.unwrap();
         }
     }
 }
 
-pub fn anywhere(rng: &mut Rng) -> Lba {
+pub fn anywhere(rng: &mut SimRng) -> Lba {
     Lba(rng.below(ORIGIN.0 / 8) * 8)
 }

@@ -11,10 +11,10 @@ fn a_log_that_was_given_up_never_overwrites_what_came_after_it() {
         after
     };
     let why = "has a log of db that was given up, or overtaken";
-    let refused = |witness: Option<LogSuperblock>, found: fn() -> [Found; 2]| {
+    let refused = |witness: Option<LogSuperblock>, found: fn() -> [CandidateState; 2]| {
         for wanted in [
             wanted(),
-            Wanted {
+            WantedLog {
                 keep: true,
                 ..wanted()
             },
