@@ -5,7 +5,7 @@
 //!
 //! Invariants:
 //!     bytes handed out + bytes free = arena size          (`Pool::free_bytes`)
-//!     refs(allocation) = number of its `Buf`s and `Shared`s
+//!     refs(allocation) = number of its `Buf`s and `SharedBuf`s
 //!     the free lists are touched by the owning thread alone
 //!     the server of a request never waits for memory      (`Pool::take`)
 //!

@@ -41,7 +41,7 @@ pub enum ServiceTime {
     },
     /// Decided by a model of the world, in which the disk is this unit.
     Model {
-        /// The model, from [`crate::World::add_model`].
+        /// The model, from [`crate::SimWorld::add_model`].
         model: ModelId,
         /// Index of the drive; ignored by a drive alone in its model.
         unit: u32,

@@ -239,7 +239,7 @@ impl SimWorld {
         self.ledger.trace.events()
     }
 
-    /// Number of disk steps so far; see [`crate::Point::Step`].
+    /// Number of disk steps so far; see [`crate::RunMoment::Step`].
     pub fn steps(&self) -> u64 {
         self.steps
     }

@@ -22,7 +22,7 @@ const ROWS: usize = CLASSES + COARSE + 1;
 /// The saved part of the policy.
 pub(crate) struct AutoState {
     pub(crate) active: Expert,
-    /// Scale of the ticks in which ages were counted: see [`super::scale::Scale`].
+    /// Scale of the ticks in which ages were counted: see [`super::scale::AgeScale`].
     pub(crate) shift: u8,
     pub(crate) misses: [f32; EXPERTS],
     pub(crate) sampled: f32,

@@ -2,7 +2,7 @@
 //!
 //! A seed makes a [`CrashCase`]: a topology, a script, faults, and the moments at which power goes, at
 //! any boundary of any disk operation, in serving and again in recovery. The origins, the pool and
-//! the daemon are power domains of their own. A [`Model`](crate::model::Model) for each volume,
+//! the daemon are power domains of their own. A [`Model`](crate::model::VolumeModel) for each volume,
 //! which shares no code with the engine, judges every answer. A case passes if
 //!
 //! - every acknowledged write is read until the next, and every durable one

@@ -238,7 +238,7 @@ fn among(
     };
     Ok(Chosen {
         superblock: LogSuperblock {
-            // The mask shrinks here, outside of `Ledger::change`.
+            // The mask shrinks here, outside of `LogLedger::change`.
             epoch: now.epoch + u64::from(trusted != now.mask),
             ..superblock
         },

@@ -17,7 +17,7 @@ pub struct LogCandidate<P> {
     pub domain: Rc<str>,
     /// The device, or the reason why it is unusable.
     pub device: Result<P, String>,
-    /// As [`Area::holes`](crate::Area::holes).
+    /// As [`CopyArea::holes`](crate::CopyArea::holes).
     pub holes: Vec<Extent>,
 }
 
