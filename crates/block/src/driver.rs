@@ -13,6 +13,7 @@ use crate::device::Geometry;
 use crate::error::IoResult;
 use crate::pool::Pool;
 use crate::port::{Answer, Request, Tag};
+use crate::stream::Peer;
 use crate::units::{Extent, Fua, Lba, Nanos};
 use std::sync::Arc;
 
@@ -143,6 +144,11 @@ pub trait Driver: 'static {
     /// True if the peer of a stream is known to have ended its side, though bytes sent before may
     /// be left to receive; false for anything else.
     fn peer_closed(&self, target: TargetId) -> bool;
+
+    /// The process at the other end of a local stream; `None` for anything else.
+    fn peer(&self, _target: TargetId) -> Option<Peer> {
+        None
+    }
 
     /// The number of a port's tags; `None` for another or an unknown target.
     fn tags(&self, _target: TargetId) -> Option<u16> {

@@ -56,5 +56,5 @@ pub use regions::Regions;
 pub use reserve::{Grant, Reserve};
 pub use semaphore::{Permit, Semaphore};
 pub use signal::Signal;
-pub use stream::{Connector, Listener, Stream};
+pub use stream::{Connector, Listener, Peer, Stream};
 pub use units::{Extent, Fua, Lba, Nanos, SECTOR_BYTES, Sectors};

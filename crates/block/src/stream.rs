@@ -3,6 +3,22 @@
 use crate::buf::{Buf, SharedBuf};
 use crate::driver::Address;
 use crate::error::IoResult;
+use std::fmt;
+
+/// The process at the other end of a local stream, when it connected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Number of its user.
+    pub user: u32,
+    /// Number of the process; 0 in another name space.
+    pub process: i32,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "user {}, process {}", self.user, self.process)
+    }
+}
 
 /// One end of a connected byte stream.
 ///
@@ -20,6 +36,11 @@ pub trait Stream: 'static {
     /// True if the peer is known to have ended its side by now; bytes sent before may be left to
     /// receive. Never waits.
     fn peer_closed(&self) -> bool;
+
+    /// The process at the other end, if that is on this machine and known.
+    fn peer(&self) -> Option<Peer> {
+        None
+    }
 
     /// Ends the stream; operations in flight and later ones fail or see its end.
     fn close(&self);

@@ -9,7 +9,7 @@
 
 use crate::lines::{LINE_BYTES_MAX, LineBuffer, TooLong};
 use crate::protocol::{ControlRequest, Reply};
-use block::{BUF_BYTES_MAX, Env, IoError, IoResult, Listener, Nanos, Stream};
+use block::{BUF_BYTES_MAX, Env, IoError, IoResult, Listener, Nanos, Peer, Stream};
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -25,6 +25,9 @@ const ACCEPT_PAUSE: Nanos = Nanos::from_millis(100);
 pub trait RequestHandler: 'static {
     /// State of one connection.
     type Session: Default + 'static;
+
+    /// Notes the process that opened a connection.
+    fn meet(&self, _peer: Option<Peer>, _session: &mut Self::Session) {}
 
     /// Carries out `request`.
     async fn handle(&self, request: ControlRequest, session: &mut Self::Session) -> Reply;
@@ -70,6 +73,7 @@ pub async fn serve<L: Listener, H: RequestHandler>(listener: L, handler: Rc<H>, 
 async fn converse<S: Stream, H: RequestHandler>(stream: &S, handler: &H, env: &Env) -> IoResult {
     let mut lines = LineBuffer::default();
     let mut session = H::Session::default();
+    handler.meet(stream.peer(), &mut session);
     loop {
         let line = match lines.next() {
             Ok(Some(line)) => line,

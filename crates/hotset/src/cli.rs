@@ -5,6 +5,7 @@ use crate::commands::daemon::{ControlOption, interval};
 use crate::commands::elsewhere::Elsewhere;
 use crate::commands::volume::VolumeCommand;
 use crate::configuration::ConfigurationPlace;
+use crate::log::LogFormat;
 use crate::platform::ublk::begin::{self, BEGIN, SCAN};
 use crate::{CommandFailure, commands, serve};
 use clap::{CommandFactory, Parser, Subcommand};
@@ -37,6 +38,9 @@ pub enum HotsetCommand {
         /// Trust nothing that the pools hold: the origins may have been changed
         #[arg(long)]
         cold: bool,
+        /// Form of the lines on standard error
+        #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
+        log_format: LogFormat,
     },
     /// Validate a configuration
     ///
@@ -185,7 +189,11 @@ impl HotsetCommand {
         match self {
             HotsetCommand::Init(command) => commands::init::run(command),
             HotsetCommand::Try(command) => commands::trial::run(&command),
-            HotsetCommand::Serve { config, cold } => serve::serve(&config.file, cold),
+            HotsetCommand::Serve {
+                config,
+                cold,
+                log_format,
+            } => serve::serve(&config.file, cold, log_format),
             HotsetCommand::Check(command) => commands::check::run(&command),
             HotsetCommand::Reload { control } => commands::reload::run(&control.control),
             HotsetCommand::Status {

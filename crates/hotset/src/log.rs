@@ -7,14 +7,18 @@
 //!
 //! Not here: limits on lines that peers can cause: the callers have these.
 //!
-//! A command that is no daemon has no such thread: its lines are written at once.
+//! A command that is no daemon has no such thread: its lines are written at once, as text.
 
+use clap::ValueEnum;
+use node::Priority;
+use serde_json::json;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Lines that wait at most.
 const LINES_MAX: usize = 1024;
@@ -25,20 +29,80 @@ const FLUSH_TIME_MAX: Duration = Duration::from_secs(1);
 
 static LOG: OnceLock<DaemonLog> = OnceLock::new();
 
+/// Form of the lines of a daemon's log.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, ValueEnum)]
+pub enum LogFormat {
+    /// `text`, with priorities if the journal of systemd reads standard error
+    #[default]
+    Auto,
+    /// A line of text, after `hotset: `
+    Text,
+    /// An object of JSON: `time` in seconds since 1970, `priority`, `message`
+    Json,
+    /// The text after the number of its priority, as sd-daemon(3) has it
+    #[value(skip)]
+    Journal,
+}
+
+impl LogFormat {
+    /// The form for lines to `output`.
+    fn settled(self, output: &File) -> LogFormat {
+        let journal = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+        let is_journal =
+            |meta: std::fs::Metadata| format!("{}:{}", meta.dev(), meta.ino()) == journal;
+        match self {
+            LogFormat::Auto if output.metadata().is_ok_and(is_journal) => LogFormat::Journal,
+            LogFormat::Auto => LogFormat::Text,
+            format => format,
+        }
+    }
+
+    /// The lines of `text`.
+    fn show(self, priority: Priority, text: &str) -> String {
+        if self == LogFormat::Json {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            let line = json!({
+                "time": now.unwrap_or_default().as_millis() as f64 / 1e3,
+                "priority": format!("{priority:?}").to_lowercase(),
+                "message": short(text),
+            });
+            return format!("{line}\n");
+        }
+        let before = match self {
+            LogFormat::Journal => format!("<{}>", priority as u8),
+            _ => "hotset: ".into(),
+        };
+        let lines = text
+            .split('\n')
+            .map(|line| format!("{before}{}\n", short(line)));
+        lines.collect()
+    }
+}
+
+/// The first [`LINE_BYTES_MAX`] bytes of `line`.
+fn short(line: &str) -> &str {
+    let mut end = line.len().min(LINE_BYTES_MAX);
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    &line[..end]
+}
+
 /// Begins the thread.
-pub fn begin() -> io::Result<()> {
+pub fn begin(format: LogFormat) -> io::Result<()> {
     let output = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let log = LOG.get_or_init(DaemonLog::new);
+    let log = LOG.get_or_init(|| DaemonLog::new(format.settled(&output)));
     let thread = std::thread::Builder::new().name("log".into());
     thread.spawn(move || log.write(output)).map(drop)
 }
 
 /// Logs `text`, of which each line becomes one.
-pub fn line(text: &str) {
+pub fn line(priority: Priority, text: &str) {
     match LOG.get() {
-        Some(log) => log.push(text),
+        Some(log) => log.push(priority, text),
         None => {
-            let _ = io::stderr().write_all(shown(text).as_bytes());
+            let shown = LogFormat::Text.show(priority, text);
+            let _ = io::stderr().write_all(shown.as_bytes());
         }
     }
 }
@@ -54,6 +118,7 @@ pub fn flush() {
 }
 
 struct DaemonLog {
+    format: LogFormat,
     state: Mutex<LogWriterState>,
     /// There is a line to write.
     pushed: Condvar,
@@ -62,24 +127,26 @@ struct DaemonLog {
 }
 
 enum LogEntry {
-    Line(String),
+    Line(Priority, String),
     /// The number of lines missing in this place.
     Missing(u64),
 }
 
 impl LogEntry {
-    fn show(&self) -> String {
+    fn show(&self, format: LogFormat) -> String {
         match self {
-            LogEntry::Line(text) => shown(text),
-            LogEntry::Missing(lines) => shown(&format!(
-                "{lines} lines of the log are missing here: standard error did not take them"
-            )),
+            LogEntry::Line(priority, text) => format.show(*priority, text),
+            LogEntry::Missing(lines) => {
+                let why = "standard error did not take them";
+                let what = format!("{lines} lines of the log are missing here: {why}");
+                format.show(Priority::Warning, &what)
+            }
         }
     }
 
     fn lines(&self) -> u64 {
         match self {
-            LogEntry::Line(_) => 1,
+            LogEntry::Line(..) => 1,
             LogEntry::Missing(lines) => *lines,
         }
     }
@@ -94,14 +161,15 @@ struct LogWriterState {
 }
 
 impl LogWriterState {
-    fn push(&mut self, text: &str) {
+    fn push(&mut self, priority: Priority, text: &str) {
         // One place is for the count of missing lines.
         if self.entries.len() >= LINES_MAX - 1 {
             self.left_out += 1;
             return;
         }
         self.note_left_out();
-        self.entries.push_back(LogEntry::Line(text.to_owned()));
+        let line = LogEntry::Line(priority, text.to_owned());
+        self.entries.push_back(line);
     }
 
     fn note_left_out(&mut self) {
@@ -113,8 +181,9 @@ impl LogWriterState {
 }
 
 impl DaemonLog {
-    fn new() -> DaemonLog {
+    fn new(format: LogFormat) -> DaemonLog {
         DaemonLog {
+            format,
             state: Mutex::default(),
             pushed: Condvar::new(),
             written: Condvar::new(),
@@ -125,8 +194,8 @@ impl DaemonLog {
         self.state.lock().expect("no panic under this lock")
     }
 
-    fn push(&self, text: &str) {
-        self.lock().push(text);
+    fn push(&self, priority: Priority, text: &str) {
+        self.lock().push(priority, text);
         self.pushed.notify_one();
     }
 
@@ -135,7 +204,7 @@ impl DaemonLog {
         let mut works = true;
         loop {
             let entry = self.next(works);
-            works = output.write_all(entry.show().as_bytes()).is_ok();
+            works = output.write_all(entry.show(self.format).as_bytes()).is_ok();
             let mut state = self.lock();
             state.is_writing = false;
             if !works {
@@ -159,21 +228,6 @@ impl DaemonLog {
             state = self.pushed.wait(state).expect("no panic under this lock");
         }
     }
-}
-
-/// The lines of `text` in the form of the log.
-fn shown(text: &str) -> String {
-    let mut shown = String::new();
-    for line in text.split('\n') {
-        let mut end = line.len().min(LINE_BYTES_MAX);
-        while !line.is_char_boundary(end) {
-            end -= 1;
-        }
-        shown.push_str("hotset: ");
-        shown.push_str(&line[..end]);
-        shown.push('\n');
-    }
-    shown
 }
 
 #[cfg(test)]
@@ -211,7 +265,7 @@ mod tests {
     fn log() -> (Arc<DaemonLog>, Sender<bool>, Receiver<String>) {
         let (answer, answers) = channel();
         let (written, lines) = channel();
-        let log = Arc::new(DaemonLog::new());
+        let log = Arc::new(DaemonLog::new(LogFormat::Text));
         let writer = log.clone();
         std::thread::spawn(move || writer.write(Slow { answers, written }));
         (log, answer, lines)
@@ -221,7 +275,7 @@ mod tests {
     fn who_logs_does_not_wait_and_what_is_left_out_is_counted() {
         let (log, answer, lines) = log();
         for n in 0..LINES_MAX + 500 {
-            log.push(&n.to_string());
+            log.push(Priority::Info, &n.to_string());
         }
         // The missing lines are reported in one line, or in two if the first was taken meanwhile.
         for _ in 0..LINES_MAX + 3 {
@@ -242,12 +296,30 @@ mod tests {
     }
 
     #[test]
+    fn each_form_has_its_lines() {
+        let show = |format: LogFormat| format.show(Priority::Error, "a \"b\"\nc");
+        assert_eq!(show(LogFormat::Text), "hotset: a \"b\"\nhotset: c\n");
+        assert_eq!(show(LogFormat::Journal), "<3>a \"b\"\n<3>c\n");
+        let line: serde_json::Value = serde_json::from_str(&show(LogFormat::Json)).unwrap();
+        assert_eq!(
+            (line["priority"].as_str(), line["message"].as_str()),
+            (Some("error"), Some("a \"b\"\nc"))
+        );
+        assert!(line["time"].as_f64().unwrap() > 1.7e9);
+        let long = "\u{e9}".repeat(LINE_BYTES_MAX);
+        assert_eq!(
+            LogFormat::Text.show(Priority::Info, &long).len(),
+            "hotset: \n".len() + LINE_BYTES_MAX
+        );
+    }
+
+    #[test]
     fn what_standard_error_refuses_is_counted_and_later_lines_are_written() {
         let (log, answer, lines) = log();
         // The report of missing lines before the third line is refused as well.
         let refused = [("two", &[false][..]), ("three", &[false, false])];
         for (text, takes) in [("one", &[true][..])].into_iter().chain(refused) {
-            log.push(text);
+            log.push(Priority::Info, text);
             takes.iter().for_each(|takes| answer.send(*takes).unwrap());
             let is_idle = |state: &LogWriterState| !state.is_writing && state.entries.is_empty();
             while !is_idle(&log.lock()) {
@@ -255,8 +327,8 @@ mod tests {
             }
         }
         (0..3).for_each(|_| answer.send(true).unwrap());
-        log.push("four");
-        log.push("five");
+        log.push(Priority::Info, "four");
+        log.push(Priority::Info, "five");
         let written: Vec<String> = lines.iter().take(4).collect();
         assert_eq!(written[0], "hotset: one\n");
         assert!(written[1].contains("2 lines of the log are missing here"));

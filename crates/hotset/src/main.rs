@@ -19,6 +19,7 @@ mod serve;
 use clap::{CommandFactory, FromArgMatches};
 use clap_complete::CompleteEnv;
 use command::{CommandFailure, configuration};
+use node::Priority;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let ended = match cli.command.run() {
         // The last line of a daemon goes the way of its others.
         Err(CommandFailure::Runtime(what)) => {
-            log::line(&what);
+            log::line(Priority::Error, &what);
             ExitCode::FAILURE
         }
         ended => command::exit("hotset", ended),

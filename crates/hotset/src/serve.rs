@@ -2,14 +2,14 @@
 
 use crate::CommandFailure;
 use crate::commands::table::count;
-use crate::log;
+use crate::log::{self, LogFormat};
 use crate::platform::nbd::{BoundSocket, NbdSockets};
 use crate::platform::ublk::UblkFrontend;
 use crate::platform::virtio::VirtioFrontend;
 use crate::platform::{UringPlatform, claim, steering};
 use block::{Address, Host, IoError, Nanos, ShardId, Signal, TargetId, Timer};
 use control::config::Config;
-use node::{Controlled, Frontends, Node, Platform as _};
+use node::{Controlled, Frontends, Node, Platform as _, Priority};
 use sd_notify::NotifyState;
 use shard::{Local, Mesh, Shard};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -42,16 +42,16 @@ fn raise_descriptors() {
 }
 
 /// Serves until the daemon is stopped.
-pub fn serve(file: &Path, cold: bool) -> Result<(), CommandFailure> {
+pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFailure> {
     raise_descriptors();
     let config = crate::configuration::read_to_serve(file, claim::stays_listened)?;
-    log::begin().map_err(CommandFailure::runtime)?;
+    log::begin(format).map_err(CommandFailure::runtime)?;
     for warning in crate::configuration::warnings(&config) {
-        log::line(&warning);
+        log::line(Priority::Warning, &warning);
     }
     let mut host = Uring::new(Options {
         pool_bytes: usize::try_from(config.daemon.buffers.value.0).unwrap_or(usize::MAX),
-        waits: log::line,
+        waits: |text| log::line(Priority::Warning, text),
         ..Options::default()
     })
     .map_err(CommandFailure::runtime)?;
@@ -83,7 +83,7 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), CommandFailure> {
                 let ended = run(config, cold, platform, host, sockets).await;
                 // Said before devices are waited for that do not answer.
                 if let Err(why) = &ended {
-                    log::line(why);
+                    log::line(Priority::Error, why);
                 }
                 *ended_with.lock().expect("no panic under this lock") = ended.is_ok();
             }
@@ -178,7 +178,10 @@ fn listen_to_signals(mesh: Mesh<UringDriver>) -> std::io::Result<()> {
                 if first.elapsed() < SECOND_SIGNAL {
                     continue;
                 }
-                log::line("ended by a second signal, with requests in flight");
+                log::line(
+                    Priority::Warning,
+                    "ended by a second signal, with requests in flight",
+                );
                 log::flush();
                 std::process::exit(1);
             }
@@ -235,11 +238,8 @@ async fn run(
     let handler = Rc::new(Controlled(node.clone()));
     env.spawn
         .spawn(control::serve::serve(control, handler, env.clone()));
-    log::line(&format!(
-        "{} on {}",
-        served(&node),
-        [devices, guests.sockets(), nbd.uris()].concat().join(", ")
-    ));
+    let reached = [devices, guests.sockets(), nbd.uris()].concat().join(", ");
+    log::line(Priority::Notice, &format!("{} on {reached}", served(&node)));
     notify(&[NotifyState::Ready, NotifyState::Status(&served(&node))]);
     env.spawn
         .spawn(feed_watchdog(node.clone(), env.timer.clone()));
@@ -256,7 +256,7 @@ async fn reload_when_asked(node: Rc<Node<UringPlatform>>, asked: Rc<SignalReques
     loop {
         asked.for_reload().await;
         if let Err(why) = node.reload_in_turn().await {
-            log::line(&format!("not reloaded: {why}"));
+            log::line(Priority::Error, &format!("not reloaded: {why}"));
         }
     }
 }
@@ -281,6 +281,7 @@ fn served(node: &Node<UringPlatform>) -> String {
 /// Notifies the service manager, if there is one.
 fn notify(state: &[NotifyState]) {
     if let Err(error) = sd_notify::notify(false, state) {
-        log::line(&format!("the service manager cannot be notified: {error}"));
+        let what = format!("the service manager cannot be notified: {error}");
+        log::line(Priority::Warning, &what);
     }
 }

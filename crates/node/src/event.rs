@@ -3,7 +3,7 @@
 //! Not here: the destination of the lines (`Platform::event`).
 
 use crate::seconds;
-use block::Nanos;
+use block::{Nanos, Peer};
 use cache::DeviceFault;
 use control::config::{ByteCount, Name};
 use std::fmt;
@@ -147,6 +147,11 @@ pub enum NodeEvent {
     Reloaded {
         what: String,
     },
+    /// A change of the node, and its client.
+    Changed {
+        what: String,
+        peer: Option<Peer>,
+    },
     /// An event of an array.
     Array {
         what: String,
@@ -155,6 +160,47 @@ pub enum NodeEvent {
     Frontend {
         what: String,
     },
+}
+
+/// Priority of a line of the log, by the numbers of syslog (RFC 5424).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Priority {
+    /// Data, or service, is lost or at risk.
+    Error = 3,
+    /// A fault that hotset goes round.
+    Warning = 4,
+    /// A change.
+    Notice = 5,
+    /// The end of a fault.
+    Info = 6,
+}
+
+impl NodeEvent {
+    /// Priority of the line.
+    pub fn priority(&self) -> Priority {
+        match self {
+            NodeEvent::PoolDeviceLost { .. }
+            | NodeEvent::OriginFails { .. }
+            | NodeEvent::OriginSuspect { .. }
+            | NodeEvent::VolumeNotServed { .. }
+            | NodeEvent::LogDeviceLost { .. }
+            | NodeEvent::LogLost { .. }
+            | NodeEvent::JournalLost { .. }
+            | NodeEvent::ArrayNotReassembled { .. } => Priority::Error,
+            NodeEvent::VolumeResized { .. }
+            | NodeEvent::ExportGrown { .. }
+            | NodeEvent::JobCancelled { .. }
+            | NodeEvent::Reloaded { .. }
+            | NodeEvent::Changed { .. } => Priority::Notice,
+            NodeEvent::PoolDeviceReturned { .. }
+            | NodeEvent::OriginWell { .. }
+            | NodeEvent::VolumeServed { .. }
+            | NodeEvent::LogReopened { .. }
+            | NodeEvent::OriginReopened { .. }
+            | NodeEvent::ArrayReassembled { .. } => Priority::Info,
+            _ => Priority::Warning,
+        }
+    }
 }
 
 impl fmt::Display for NodeEvent {
@@ -347,6 +393,11 @@ impl fmt::Display for NodeEvent {
             }
             NodeEvent::JobCancelled { job } => write!(f, "job {job} was cancelled"),
             NodeEvent::Reloaded { what } => write!(f, "reloaded: {what}"),
+            NodeEvent::Changed { what, peer: None } => write!(f, "{what}"),
+            NodeEvent::Changed {
+                what,
+                peer: Some(peer),
+            } => write!(f, "{what} (asked by {peer})"),
             NodeEvent::Array { what } => write!(f, "array {what}"),
             NodeEvent::Frontend { what } => write!(f, "{what}"),
         }

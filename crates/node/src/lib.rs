@@ -28,7 +28,7 @@ mod sink;
 mod witness;
 
 pub use arrays::{Before, DeviceSource, Lease, OpenDevices};
-pub use event::NodeEvent;
+pub use event::{NodeEvent, Priority};
 pub use frontend::nbd::NbdFrontend;
 pub use frontend::{Frontend, VolumeAbout};
 pub use leaf::Leaf;

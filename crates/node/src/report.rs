@@ -10,7 +10,7 @@ use crate::node::{Node, NodePool, NodeVolume};
 use crate::place::OpenedPlace;
 use crate::platform::Platform;
 use crate::sink::RecordingSink;
-use block::{Device as _, Driver, Nanos, SECTOR_BYTES};
+use block::{Device as _, Driver, Nanos, Peer, SECTOR_BYTES};
 use cache::{Counter, DeviceState};
 use control::config::{Name, VolumeMode};
 use control::explained::PolicyReport;
@@ -30,6 +30,8 @@ pub struct ReportSession {
     cpu: Nanos,
     devices: HashMap<Name, SentDevice>,
     volumes: HashMap<Name, SeenVolume>,
+    /// The process that opened the connection.
+    pub(crate) peer: Option<Peer>,
     /// The recording that ends with the connection.
     pub recording: Option<RecordingSink>,
     /// The volume that is quiesced until the connection ends.

@@ -4,7 +4,7 @@ use crate::executor::ShardCore;
 use crate::ops::Output;
 use block::{
     Address, Buf, Connector, Driver, DriverOp, IoError, IoErrorKind, IoResult, Listener, Payload,
-    SharedBuf, Stream, TargetId,
+    Peer, SharedBuf, Stream, TargetId,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -80,6 +80,10 @@ impl<D: Driver> Stream for ShardSocket<D> {
     fn peer_closed(&self) -> bool {
         let closed = self.0.closed.get();
         closed || self.0.core.ops.driver().borrow().peer_closed(self.0.target)
+    }
+
+    fn peer(&self) -> Option<Peer> {
+        self.0.core.ops.driver().borrow().peer(self.0.target)
     }
 
     fn close(&self) {

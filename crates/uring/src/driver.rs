@@ -27,7 +27,7 @@ use crate::targets::RingTarget;
 use crate::waker::Waker;
 use block::{
     Address, Completion, Driver, DriverOp, Geometry, IoError, IoErrorKind, IoResult, Nanos,
-    Payload, Pool, TargetId, Token, Unpark,
+    Payload, Peer, Pool, TargetId, Token, Unpark,
 };
 use io_uring::{cqueue, opcode, squeue, types};
 use slab::Slab;
@@ -493,6 +493,13 @@ impl Driver for UringDriver {
         match self.host.targets.get(target) {
             Some(RingTarget::Stream(socket)) => socket.peer_closed(),
             _ => false,
+        }
+    }
+
+    fn peer(&self, target: TargetId) -> Option<Peer> {
+        match self.host.targets.get(target) {
+            Some(RingTarget::Stream(socket)) => socket.peer(),
+            _ => None,
         }
     }
 

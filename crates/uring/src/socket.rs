@@ -3,7 +3,7 @@
 
 use crate::bell::Bell;
 use crate::errno;
-use block::{Address, IoError, IoErrorKind, IoResult};
+use block::{Address, IoError, IoErrorKind, IoResult, Peer};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -101,6 +101,16 @@ impl RingSocket {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)
+    }
+
+    /// The process at the other end of a unix socket.
+    pub(crate) fn peer(&self) -> Option<Peer> {
+        let is_unix = !self.is_tcp && !self.is_event;
+        let peer = is_unix.then(|| peer(self.fd()).ok())??;
+        Some(Peer {
+            user: peer.uid,
+            process: peer.pid,
+        })
     }
 
     /// True if the peer has ended its side, or the connection has broken.
@@ -222,6 +232,17 @@ pub fn is_listened(path: &Path) -> bool {
 /// True if the process that listened at the other end has ended. The kernel keeps the socket of
 /// that process until all I/O of its ring has ended, which is long with a slow disk.
 fn is_abandoned(stream: &UnixStream) -> bool {
+    // A process of another name space has number 0 here, and may live.
+    peer(stream.as_raw_fd()).is_ok_and(|peer| {
+        // SAFETY: no pointers are involved, and signal 0 is none.
+        peer.pid > 0
+            && unsafe { libc::kill(peer.pid, 0) } == -1
+            && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+    })
+}
+
+/// The process at the other end of a unix socket, when it connected or listened.
+fn peer(fd: RawFd) -> io::Result<libc::ucred> {
     let mut peer = libc::ucred {
         pid: 0,
         uid: 0,
@@ -231,19 +252,17 @@ fn is_abandoned(stream: &UnixStream) -> bool {
     // SAFETY: `peer` is writable, of the length in `bytes`.
     let result = unsafe {
         libc::getsockopt(
-            stream.as_raw_fd(),
+            fd,
             libc::SOL_SOCKET,
             libc::SO_PEERCRED,
             (&raw mut peer).cast(),
             &raw mut bytes,
         )
     };
-    // A process of another name space has number 0 here, and may live.
-    // SAFETY: no pointers are involved, and signal 0 is none.
-    result == 0
-        && peer.pid > 0
-        && unsafe { libc::kill(peer.pid, 0) } == -1
-        && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
+    match result {
+        0 => Ok(peer),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 pub(crate) fn describe(address: &Address) -> String {

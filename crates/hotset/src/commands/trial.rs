@@ -1,6 +1,7 @@
 //! `hotset try`: serves two temporary files.
 
 use super::init::First;
+use crate::log::LogFormat;
 use crate::{CommandFailure, serve};
 use clap::Args;
 use std::fs::{self, DirBuilder, File};
@@ -59,7 +60,7 @@ pub fn run(command: &Try) -> Result<(), CommandFailure> {
     let config = place.0.join("hotset.toml");
     first.write(&config)?;
     command::print(lines(&place.0))?;
-    serve::serve(&config, false)
+    serve::serve(&config, false, LogFormat::Text)
 }
 
 /// Commands to paste into another terminal.

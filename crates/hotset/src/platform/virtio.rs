@@ -6,7 +6,7 @@ use block::{Device, Env, Gate, IoResult, Nanos, Stream};
 use control::doors::GuestDisk;
 use control::status::Status;
 use futures_util::future::join_all;
-use node::{Frontend, Later, Platform, ServedVolume, VolumeAbout};
+use node::{Frontend, Later, Platform, Priority, ServedVolume, VolumeAbout};
 use port::{Options, PortServer};
 use shard::Local;
 use std::cell::RefCell;
@@ -81,7 +81,7 @@ impl VirtioFrontend {
             depth: guest.depth as u16,
         };
         // For a thread of the listener, which cannot use the platform.
-        let log = Arc::new(|line: String| log::line(&line));
+        let log = Arc::new(|line: String| log::line(Priority::Warning, &line));
         let bells: Bells = Arc::new(|event| {
             let mut bell = Bell::new(event)?;
             Ok(Box::new(move || bell.raise()))

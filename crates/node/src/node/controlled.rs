@@ -5,7 +5,7 @@ use super::refusal::Refusal;
 use crate::event::NodeEvent;
 use crate::platform::Platform;
 use crate::report::ReportSession;
-use block::IoError;
+use block::{IoError, Peer};
 use control::protocol::{ControlRequest, Reply, RunningConfiguration};
 use control::serve::RequestHandler;
 use std::rc::Rc;
@@ -47,7 +47,7 @@ impl<P: Platform> RequestHandler for Controlled<P> {
         }
         match request {
             ControlRequest::Change { change, temporary } => {
-                let accepted = node.take_change(*change, temporary).await;
+                let accepted = node.take_change(*change, temporary, session.peer).await;
                 accepted.map_or_else(Reply::Error, Reply::Accepted)
             }
             ControlRequest::Outcome { change } => node.queue.look(&change),
@@ -59,11 +59,15 @@ impl<P: Platform> RequestHandler for Controlled<P> {
                 Some(hold) => hold.release().await,
                 None => Reply::Error("this connection holds no volume; see `hold`".into()),
             },
-            request => match node.at_once(&request).await {
+            request => match node.at_once(&request, session.peer).await {
                 Some(reply) => reply,
-                None => node.in_turn(request, false).await,
+                None => node.in_turn(request, session.peer).await,
             },
         }
+    }
+
+    fn meet(&self, peer: Option<Peer>, session: &mut ReportSession) {
+        session.peer = peer;
     }
 
     fn cannot_accept(&self, error: &IoError) {
@@ -74,7 +78,11 @@ impl<P: Platform> RequestHandler for Controlled<P> {
 
 impl<P: Platform> Node<P> {
     /// Carries out a request that may concern the running change, or that resumes a volume.
-    pub(super) async fn at_once(self: &Rc<Self>, request: &ControlRequest) -> Option<Reply> {
+    pub(super) async fn at_once(
+        self: &Rc<Self>,
+        request: &ControlRequest,
+        peer: Option<Peer>,
+    ) -> Option<Reply> {
         let done = match request {
             _ if self.stopped.get() => return None,
             ControlRequest::PauseJob { job, paused } => self.pause(job, *paused),
@@ -85,7 +93,9 @@ impl<P: Platform> Node<P> {
             _ => return None,
         };
         let made = |()| Reply::Made(self.made(request, false, &self.devices.config().files));
-        Some(done.map_or_else(Reply::Error, made))
+        let reply = done.map_or_else(Reply::Error, made);
+        self.log_change(&reply, peer);
+        Some(reply)
     }
 
     /// Accepts a change without waiting for its end. Returns the name of the change.
@@ -93,11 +103,12 @@ impl<P: Platform> Node<P> {
         self: &Rc<Self>,
         request: ControlRequest,
         temporary: bool,
+        peer: Option<Peer>,
     ) -> Result<String, Refusal> {
         if !request.is_change() {
             return Err("that is no change; ask it by itself".into());
         }
-        if let Some(reply) = self.at_once(&request).await {
+        if let Some(reply) = self.at_once(&request, peer).await {
             return Ok(self.note_outcome(reply));
         }
         match &request {
@@ -117,7 +128,7 @@ impl<P: Platform> Node<P> {
             }
             _ => (),
         }
-        self.accept(request, !temporary)
+        self.accept(request, !temporary, peer)
     }
 
     /// True if `member`, a device or the number of a role, is in sync.

@@ -4,7 +4,7 @@
 //!
 //! Not here: carrying changes out (`turns`).
 
-use block::Signal;
+use block::{Peer, Signal};
 use control::protocol::{ControlRequest, Reply};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -20,6 +20,8 @@ pub(super) struct Queued {
     pub(super) request: ControlRequest,
     /// True if the files of the configuration are changed too.
     pub(super) lasts: bool,
+    /// The client.
+    pub(super) peer: Option<Peer>,
 }
 
 /// The changes of a node.
@@ -137,6 +139,7 @@ mod tests {
             name: name.into(),
             request,
             lasts: false,
+            peer: None,
         }
     }
 

@@ -12,7 +12,7 @@ use crate::event::NodeEvent;
 use crate::hold::Hold;
 use crate::platform::Platform;
 use crate::report::ReportSession;
-use block::Nanos;
+use block::{Nanos, Peer};
 use control::protocol::{ControlRequest, Reply};
 use std::rc::Rc;
 
@@ -33,19 +33,19 @@ impl<P: Platform> Node<P> {
         let request = ControlRequest::Quiesce {
             volume: volume.clone(),
         };
-        if let Reply::Error(refusal) = self.in_turn(request, false).await {
+        if let Reply::Error(refusal) = self.in_turn(request, session.peer).await {
             return Err(refusal);
         }
-        let node = self.clone();
-        let end = Box::pin(async move { node.end_hold(volume, forget).await });
+        let (node, peer) = (self.clone(), session.peer);
+        let end = Box::pin(async move { node.end_hold(volume, forget, peer).await });
         session.hold = Some(Hold::new(self.env().spawn, end));
         Ok(())
     }
 
-    async fn end_hold(self: Rc<Self>, volume: String, forget: bool) -> Reply {
+    async fn end_hold(self: Rc<Self>, volume: String, forget: bool, peer: Option<Peer>) -> Reply {
         let mut is_first = true;
         loop {
-            let why = match self.try_end_hold(&volume, forget).await {
+            let why = match self.try_end_hold(&volume, forget, peer).await {
                 Reply::Error(why) => why,
                 reply => return reply,
             };
@@ -65,18 +65,23 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    async fn try_end_hold(self: &Rc<Self>, volume: &str, forget: bool) -> Reply {
+    async fn try_end_hold(
+        self: &Rc<Self>,
+        volume: &str,
+        forget: bool,
+        peer: Option<Peer>,
+    ) -> Reply {
         let volume = || volume.to_owned();
         if forget {
             let request = ControlRequest::Invalidate { volume: volume() };
-            if let Reply::Error(why) = self.in_turn(request, false).await {
+            if let Reply::Error(why) = self.in_turn(request, peer).await {
                 return Reply::Error(why);
             }
         }
         let request = ControlRequest::Resume { volume: volume() };
-        match self.at_once(&request).await {
+        match self.at_once(&request, peer).await {
             Some(reply) => reply,
-            None => self.in_turn(request, false).await,
+            None => self.in_turn(request, peer).await,
         }
     }
 }

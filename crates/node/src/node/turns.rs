@@ -9,7 +9,9 @@
 use super::Node;
 use super::queue::{Full, Queued};
 use super::refusal::Refusal;
+use crate::event::NodeEvent;
 use crate::platform::{ConfigurationDraft, Platform};
+use block::Peer;
 use control::config::{Name, VolumeMode};
 use control::files::ConfigurationFiles;
 use control::protocol::{ControlRequest, Reply};
@@ -22,6 +24,7 @@ impl<P: Platform> Node<P> {
         self: &Rc<Self>,
         request: ControlRequest,
         lasts: bool,
+        peer: Option<Peer>,
     ) -> Result<String, Refusal> {
         if self.stopped.get() {
             return Err("the daemon is stopping; try again once it is back".into());
@@ -31,6 +34,7 @@ impl<P: Platform> Node<P> {
             name: name.clone(),
             request,
             lasts,
+            peer,
         };
         self.queue.push(queued).map_err(|Full(changes)| {
             format!("{changes} changes wait already; see `hotset job list` for what goes on")
@@ -65,9 +69,18 @@ impl<P: Platform> Node<P> {
                     made.unwrap_or_else(Reply::Error)
                 }
             };
+            node.log_change(&reply, next.peer);
             node.queue.end(next.name, reply);
             node.begin_next();
         });
+    }
+
+    /// Logs a change that was made.
+    pub(super) fn log_change(&self, reply: &Reply, peer: Option<Peer>) {
+        if let Reply::Made(what) = reply {
+            let what = what.clone();
+            self.platform.event(NodeEvent::Changed { what, peer });
+        }
     }
 
     async fn carry_out(&self, request: ControlRequest, lasts: bool) -> Result<Reply, Refusal> {
@@ -171,8 +184,12 @@ impl<P: Platform> Node<P> {
     }
 
     /// Makes a change in its turn. Returns its result.
-    pub(super) async fn in_turn(self: &Rc<Self>, request: ControlRequest, lasts: bool) -> Reply {
-        match self.accept(request, lasts) {
+    pub(super) async fn in_turn(
+        self: &Rc<Self>,
+        request: ControlRequest,
+        peer: Option<Peer>,
+    ) -> Reply {
+        match self.accept(request, false, peer) {
             Ok(name) => self.queue.outcome(&name).await,
             Err(refusal) => Reply::Error(refusal),
         }
@@ -180,7 +197,7 @@ impl<P: Platform> Node<P> {
 
     /// Reloads the configuration, once no other change is running.
     pub async fn reload_in_turn(self: &Rc<Self>) -> Result<(), Refusal> {
-        match self.in_turn(ControlRequest::Reload, false).await {
+        match self.in_turn(ControlRequest::Reload, None).await {
             // No client waits for the reload any more.
             Reply::Error(_) if self.stopped.get() => Ok(()),
             Reply::Error(refusal) => Err(refusal),
