@@ -44,13 +44,13 @@ pub(crate) fn journal_of(volume: &config::Volume) -> Option<&Name> {
     journal.map(|journal| &journal.value)
 }
 
-/// Describes the log to open, for an origin of this identity; `keep` is as in [`WantedLog`].
+/// Describes the log to open, for an origin of this identity; `is_forced` is as in [`WantedLog`].
 pub(crate) fn wanted<P: Platform>(
     platform: &P,
     volume: &config::Volume,
     size: Sectors,
     origin: &DeviceIdentity,
-    keep: bool,
+    is_forced: bool,
 ) -> WantedLog {
     WantedLog {
         volume: volume.name.value.to_string(),
@@ -59,7 +59,7 @@ pub(crate) fn wanted<P: Platform>(
         host: platform.host(),
         uuid: Uuid(platform.uuid()),
         now: platform.clock(),
-        keep,
+        is_forced,
     }
 }
 

@@ -350,7 +350,7 @@ pub fn left_out(config: &Config, logs: &[LogWitness]) -> Option<String> {
     Some(format!(
         "volume {volume} may owe something to its origin, which is on {first} and {second}, and \
          the configuration does not serve it as write-back; put it back until it has ended in \
-         order, or give that up with `hotset pool recover {volume} --rewind`, or, if it is not to \
+         order, or give that up with `hotset pool recover {volume} --discard`, or, if it is not to \
          be in the configuration, by removing {}",
         log.file.display()
     ))

@@ -11,8 +11,8 @@
 //! The order of steps leaves a recoverable state after each cut: replay, retire, blank the log's
 //! superblocks. The caller removes the file beside the log, as the last step.
 
-mod carry;
 mod found;
+mod offline_log;
 mod report;
 mod target;
 
@@ -30,13 +30,13 @@ use writelog::{Cleaning, WriteJournal, superblock_of};
 
 /// The action on a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum RecoverAction {
     /// Inspects the log, and changes nothing.
-    Look,
+    Inspect,
     /// Discards the log, after its journal was replayed.
-    Rewind,
+    Discard,
     /// Writes the log back to the origin.
-    Keep,
+    WriteBack,
 }
 
 /// The state of a log, and the result of the action.
@@ -66,11 +66,11 @@ struct DirtyReport {
 }
 
 enum RecoverOutcome {
-    Looked,
-    Rewound,
-    RewoundTo(String),
-    Kept(ByteCount, Option<LostRecords>),
-    KeptTo(String, ByteCount, Option<LostRecords>),
+    Inspected,
+    Discarded,
+    ReplayedTo(String),
+    WrittenBack(ByteCount, Option<LostRecords>),
+    WrittenBackTo(String, ByteCount, Option<LostRecords>),
 }
 
 enum CopyState {
@@ -107,14 +107,14 @@ async fn lease<P: Platform>(
     devices.open(&source, role).await
 }
 
-/// Carries out `wish` on the log of `volume`, and writes to `target` if given, else to the origin.
+/// Performs `action` on the log of `volume`, and writes to `target` if given, else to the origin.
 /// `logs` are the files beside logs.
 pub async fn recover<P: Platform>(
     devices: &Rc<OpenDevices<P>>,
     platform: &P,
     volume: &config::Volume,
     logs: &[LogWitness],
-    wish: Wish,
+    action: RecoverAction,
     target: Option<&RecoverTarget<'_>>,
 ) -> Result<Recovery, String> {
     if volume.log.value.len() != 2 {
@@ -149,7 +149,7 @@ pub async fn recover<P: Platform>(
         logs: &leases,
         journal: journal.as_ref(),
     };
-    let done = with(&found, logs, wish, target).await;
+    let done = with(&found, logs, action, target).await;
     for lease in leases.into_iter().chain(journal) {
         if let (_, Ok(lease)) = lease {
             lease.release().await;
@@ -162,7 +162,7 @@ pub async fn recover<P: Platform>(
 async fn with<P: Platform>(
     found: &RecoveredLog<'_, P>,
     logs: &[LogWitness],
-    wish: Wish,
+    action: RecoverAction,
     target: Option<&RecoverTarget<'_>>,
 ) -> Result<Recovery, String> {
     let (platform, volume, origin) = (found.platform, found.volume, found.origin);
@@ -193,7 +193,7 @@ async fn with<P: Platform>(
         };
         ((*device).clone(), state)
     });
-    let look = carry::look(found, witness).await;
+    let look = offline_log::look(found, witness).await;
     let mut recovery = Recovery {
         volume: name.clone(),
         origin: volume.origin.value.clone(),
@@ -213,9 +213,9 @@ async fn with<P: Platform>(
                 doubts: look.doubts.clone(),
             }
         }),
-        outcome: RecoverOutcome::Looked,
+        outcome: RecoverOutcome::Inspected,
     };
-    let replays = wish == Wish::Rewind && target.is_none();
+    let replays = action == RecoverAction::Discard && target.is_none();
     if let Some((device, lease)) = found.journal {
         let state = look_at(found, lease, &recovery, replays).await?;
         if replays {
@@ -223,18 +223,18 @@ async fn with<P: Platform>(
         }
         recovery.journal = Some((device.clone(), state));
     }
-    recovery.outcome = match (wish, target) {
-        (Wish::Look, _) => RecoverOutcome::Looked,
-        (Wish::Rewind, None) => {
+    recovery.outcome = match (action, target) {
+        (RecoverAction::Inspect, _) => RecoverOutcome::Inspected,
+        (RecoverAction::Discard, None) => {
             for (_, lease, read) in &copies {
                 if let (Ok(lease), Ok(Some(_))) = (lease, read) {
                     blank(&lease.leaf, &env).await.map_err(said)?;
                 }
             }
-            RecoverOutcome::Rewound
+            RecoverOutcome::Discarded
         }
-        (Wish::Rewind, Some(target)) => rewind_to(found, &recovery, target).await?,
-        (Wish::Keep, _) => {
+        (RecoverAction::Discard, Some(target)) => replay_to(found, &recovery, target).await?,
+        (RecoverAction::WriteBack, _) => {
             let look = look.map_err(|why| format!("nothing can be carried out: {why}"))?;
             // A device that another user has is not absent.
             let mut all = found.logs.iter().chain(found.journal);
@@ -249,16 +249,16 @@ async fn with<P: Platform>(
             match target {
                 None => {
                     drop(look);
-                    carry::forget(found.devices, volume).await?;
-                    let (owed, lost) = carry::keep(found).await?;
-                    RecoverOutcome::Kept(owed, lost)
+                    offline_log::forget(found.devices, volume).await?;
+                    let (owed, lost) = offline_log::write_back(found).await?;
+                    RecoverOutcome::WrittenBack(owed, lost)
                 }
                 Some(target) => {
                     let to = open_target(found, target).await?;
                     let zeroes = target.make.is_some();
-                    let kept = carry::keep_to(found, &look, &to.leaf, zeroes).await;
+                    let kept = offline_log::write_back_to(found, &look, &to.leaf, zeroes).await;
                     let (owed, lost) = kept?;
-                    RecoverOutcome::KeptTo(target.path.display().to_string(), owed, lost)
+                    RecoverOutcome::WrittenBackTo(target.path.display().to_string(), owed, lost)
                 }
             }
         }
@@ -275,7 +275,7 @@ async fn open_target<P: Platform>(
 }
 
 /// Makes a copy of the origin at the target, and replays the journal's group there.
-async fn rewind_to<P: Platform>(
+async fn replay_to<P: Platform>(
     found: &RecoveredLog<'_, P>,
     recovery: &Recovery,
     target: &RecoverTarget<'_>,
@@ -296,10 +296,12 @@ async fn rewind_to<P: Platform>(
     let journal = journal.map_err(said)?.map_err(|error| error.to_string())?;
     let to = open_target(found, target).await?;
     let zeroes = target.make.is_some();
-    let copied = carry::copy(&found.origin.leaf, &to.leaf, zeroes, &env).await;
+    let copied = offline_log::copy(&found.origin.leaf, &to.leaf, zeroes, &env).await;
     copied.map_err(said)?;
     journal.replay(&to.leaf).await.map_err(said)?;
-    Ok(RecoverOutcome::RewoundTo(target.path.display().to_string()))
+    Ok(RecoverOutcome::ReplayedTo(
+        target.path.display().to_string(),
+    ))
 }
 
 fn counts(copy: &LogSuperblock, known: &LogSuperblock) -> bool {
@@ -319,8 +321,9 @@ fn needed(device: &Name, state: &JournalState, recovery: &Recovery) -> Result<()
     let (volume, origin) = (&recovery.volume, &recovery.origin);
     Err(format!(
         "the log of {volume} is not given up: {what}, and {origin} may have half of what the \
-         journal has. Attach the journal, or write the log back with `--keep`; if the journal is \
-         lost for good, give {volume} `write_back = \"coalesced\"` without `journal`, and try again"
+         journal has. Attach the journal, or write the log back with `--write-back`; if the \
+         journal is lost for good, give {volume} `write_back = \"coalesced\"` without `journal`, \
+         and try again"
     ))
 }
 
@@ -370,7 +373,7 @@ async fn look_at<P: Platform>(
             origin.place
         ));
     }
-    carry::forget(found.devices, found.volume).await?;
+    offline_log::forget(found.devices, found.volume).await?;
     journal.replay(&origin.leaf).await.map_err(said)?;
     journal.retire().await.map_err(said)?;
     Ok(JournalState::Replayed(age))

@@ -235,7 +235,7 @@ impl<P: Device> WriteJournal<P> {
             let superblock = self.superblock.borrow();
             let what = format!(
                 "this journal of volume {} is damaged (record {number} of group {}), so that nothing \
-                 of it is carried out; if the log is whole, `hotset pool recover {0} --keep` does \
+                 of it is carried out; if the log is whole, `hotset pool recover {0} --write-back` does \
                  without it",
                 superblock.volume, commit.group
             );

@@ -186,7 +186,7 @@ fn destroy(round: u64, order: &str, and_state: bool) {
     until_ended(&place.path("control")).unwrap();
     let mut recover = hotset();
     recover.args(["pool", "recover", "--config"]).arg(&config);
-    let recovered = run(recover.args(["vol", "--rewind"]));
+    let recovered = run(recover.args(["vol", "--discard"]));
     println!("round {round}, {moment} ms, {order}: {recovered}");
     assert!(
         recovered.contains("origin is an earlier state"),

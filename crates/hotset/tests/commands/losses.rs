@@ -313,10 +313,10 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     let end = WRITE_BACK.find("[[listen]]").unwrap();
     config(&(WRITE_BACK[..begin].to_owned() + &WRITE_BACK[end..]));
     let why = "volume vol may owe something to its origin, which is on log0 and log1";
-    refused(&mut serve(), 1, &[why, "vol.log", "--rewind"]);
+    refused(&mut serve(), 1, &[why, "vol.log", "--discard"]);
     let mut check = hotset();
     check.arg("check").arg(place.path("hotset.toml"));
-    refused(&mut check, 2, &[why, "vol.log", "--rewind"]);
+    refused(&mut check, 2, &[why, "vol.log", "--discard"]);
     config(&WRITE_BACK.replace("mode = \"write-back\"", ""));
     refused(&mut serve(), 1, &[why]);
     // Its log as a pool's device.
@@ -330,7 +330,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     format
         .args(["pool", "format", "--yes"])
         .arg(place.path("log1"));
-    refused(&mut format, 1, &["vol may owe its origin", "--keep"]);
+    refused(&mut format, 1, &["vol may owe its origin", "--write-back"]);
     config(WRITE_BACK);
     // Both devices away, or one and the file that would say whether the other is current.
     let away = |name: &str| place.path(&format!("{name}.away"));
@@ -429,7 +429,7 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
         "{why}"
     );
     daemon.stop();
-    let said = run(&mut recover(&["--rewind"]));
+    let said = run(&mut recover(&["--discard"]));
     assert!(said.contains("an earlier state"), "{said}");
     let bytes = origin();
     let daemon = place.serve();
@@ -459,30 +459,51 @@ fn what_is_owed_is_carried_out_by_a_command_or_written_elsewhere() {
     let daemon = place.serve();
     let why = daemon.status()["waiting"][0]["why"].clone();
     let why = why.as_str().unwrap();
-    let named = [doubt, "`hotset pool recover vol`", "`--keep`", "`--rewind`"];
+    let named = [
+        doubt,
+        "`hotset pool recover vol`",
+        "`--write-back`",
+        "`--discard`",
+    ];
     assert!(named.iter().all(|text| why.contains(text)), "{why}");
-    refused(&mut recover(&["--keep"]), 1, &["a daemon runs"]);
+    refused(&mut recover(&["--write-back"]), 1, &["a daemon runs"]);
     daemon.stop();
 
     let files = ["origin", "log0", "pool", "state/vol.log"];
     let all = || files.map(|name| std::fs::read(place.path(name)).unwrap());
     let before = all();
     let said = run(&mut recover(&["--check"]));
-    let expected = [doubt, "vol owes origin 4 MiB", "`--keep` carries it out"];
+    let expected = [
+        doubt,
+        "vol owes origin 4 MiB",
+        "`--write-back` carries it out",
+    ];
     assert!(expected.iter().all(|text| said.contains(text)), "{said}");
     assert_eq!(said, run(&mut recover(&[])));
-    refused(&mut recover(&["--keep", "--rewind"]), 2, &["--rewind"]);
+    refused(
+        &mut recover(&["--write-back", "--discard"]),
+        2,
+        &["--discard"],
+    );
+    let former = ["--keep is --write-back now", "--rewind is --discard now"];
+    refused(&mut recover(&["--keep"]), 2, &[former[0]]);
+    refused(&mut recover(&["--rewind"]), 2, &[former[1]]);
+    let mut format = hotset();
+    format
+        .args(["pool", "format", "--yes", "--rewind"])
+        .arg(place.path("log0"));
+    refused(&mut format, 2, &[former[1]]);
     let image = place.text("image");
-    refused(&mut recover(&["--to", &image]), 2, &["give `--keep`"]);
-    let to = |path: &str| recover(&["--keep", "--to", &place.text(path)]);
+    refused(&mut recover(&["--to", &image]), 2, &["give `--write-back`"]);
+    let to = |path: &str| recover(&["--write-back", "--to", &place.text(path)]);
     std::os::unix::fs::symlink(place.path("log0"), place.path("link")).unwrap();
     refused(&mut to("link"), 1, &["is log0 of the configuration"]);
     refused(&mut to("pool"), 1, &["is pool of the configuration"]);
     refused(&mut to("later"), 1, &["has 4 MiB, and the origin 24 MiB"]);
     refused(&mut to("first"), 1, &["holds"]);
     refused(&mut to("none/image"), 1, &["cannot be made"]);
-    let rewind = ["--rewind", "--to", &image];
-    refused(&mut recover(&rewind), 1, &["copy origin as it is"]);
+    let discard = ["--discard", "--to", &image];
+    refused(&mut recover(&discard), 1, &["copy origin as it is"]);
     std::fs::rename(place.path("log0"), place.path("away")).unwrap();
     let nothing = "nothing can be carried out: nothing says that vol owes";
     refused(&mut to("image"), 1, &[nothing]);
@@ -494,7 +515,7 @@ fn what_is_owed_is_carried_out_by_a_command_or_written_elsewhere() {
     assert!(written == bytes, "the image lacks something");
     assert!(all() == before, "something else was changed");
 
-    let said = run(&mut recover(&["--keep"]));
+    let said = run(&mut recover(&["--write-back"]));
     assert!(said.contains("4 MiB that vol owed it"), "{said}");
     let origin = || std::fs::read(place.path("origin")).unwrap();
     assert!(origin() == bytes, "the origin lacks something");

@@ -210,7 +210,7 @@ impl<P: Platform> Node<P> {
             return Err(format!(
                 "{name} is not served: {what}; {owed} would \
                  overwrite it: give it its origin back as it was, or see `hotset pool recover \
-                 {name}`: `--keep` overwrites it with what is owed, and `--rewind` gives that up"
+                 {name}`: `--write-back` overwrites it with what is owed, and `--discard` gives that up"
             ));
         }
         Ok(log)
@@ -391,7 +391,7 @@ fn damaged<C>(
     move |error| {
         format!(
             "{name} is not served: {error} ({here} is damaged); {attach} `hotset pool recover \
-             {name}`: `--keep` writes back the rest, and `--rewind` gives all of it up"
+             {name}`: `--write-back` writes back the rest, and `--discard` gives all of it up"
         )
     }
 }

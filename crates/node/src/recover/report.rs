@@ -10,24 +10,24 @@ impl fmt::Display for Recovery {
         self.devices(f)?;
         let (volume, origin) = (&self.volume, &self.origin);
         match &self.outcome {
-            RecoverOutcome::Kept(owed, lost) => {
+            RecoverOutcome::WrittenBack(owed, lost) => {
                 write!(f, "{origin} has the {owed} that {volume} owed it")?;
                 lost.iter().try_for_each(|lost| write!(f, ", {lost}"))?;
                 write!(f, "; the log owes nothing any more")
             }
-            RecoverOutcome::KeptTo(path, owed, lost) => {
+            RecoverOutcome::WrittenBackTo(path, owed, lost) => {
                 let has = format!("{path} has what {origin} has, and the {owed} that {volume}");
                 write!(f, "{has} owes it")?;
                 lost.iter().try_for_each(|lost| write!(f, ", {lost}"))?;
                 write!(f, "; {origin} and the log are as they were")
             }
-            RecoverOutcome::RewoundTo(path) => write!(
+            RecoverOutcome::ReplayedTo(path) => write!(
                 f,
                 "{path} has what {origin} has, and what its journal has: an earlier state; \
                  {origin}, the log and the journal are as they were"
             ),
-            RecoverOutcome::Looked => self.left(f),
-            RecoverOutcome::Rewound => {
+            RecoverOutcome::Inspected => self.left(f),
+            RecoverOutcome::Discarded => {
                 if let Ok(log) = &self.log {
                     write!(f, "{} that {volume} owed {origin} are given up; ", log.owed)?;
                 }
@@ -81,15 +81,15 @@ impl Recovery {
                 }
                 write!(
                     f,
-                    "{volume} owes {origin} {}, and is not served for that: `--keep` carries it \
-                     out all the same, `--rewind` gives it up",
+                    "{volume} owes {origin} {}, and is not served for that: `--write-back` carries it \
+                     out all the same, `--discard` gives it up",
                     log.owed
                 )
             }
             Ok(log) if !log.is_drained => write!(
                 f,
                 "{volume} owes {origin} {}, the oldest {} s old: `hotset serve` carries it out, \
-                 and so does `--keep`; `--rewind` gives it up",
+                 and so does `--write-back`; `--discard` gives it up",
                 log.owed,
                 log.lag.0 / 1_000_000_000
             ),
@@ -116,7 +116,7 @@ impl Recovery {
         let journal = self.journal.as_ref().map(|(_, state)| state);
         let promise = match (self.cleaning, journal) {
             (_, Some(JournalState::Pending(_))) => {
-                "may have half of a group: `--rewind` replays that, and makes it an earlier state"
+                "may have half of a group: `--discard` replays that, and makes it an earlier state"
             }
             (_, Some(JournalState::Damaged(_))) => {
                 "may have half of a group, which its journal cannot replay: verify it, or restore a \

@@ -27,7 +27,7 @@ pub struct WantedLog {
     pub now: Nanos,
     /// True if the operator asks for write-back of dirty data that may be overtaken, or of another
     /// origin.
-    pub keep: bool,
+    pub is_forced: bool,
 }
 
 /// Contents of a device.
@@ -138,7 +138,7 @@ fn among(
     {
         return Err(format!(
             "{volume} is not served: {} and {} hold the same copy; take away the older, or see \
-             `hotset pool recover {volume}`: `--rewind` gives both up",
+             `hotset pool recover {volume}`: `--discard` gives both up",
             names[0], names[1]
         ));
     }
@@ -155,7 +155,7 @@ fn among(
     };
     let trusted = [is_trusted(0), is_trusted(1)];
     let mut doubts = Vec::new();
-    let mut doubt = |what: String, remedy: String| match wanted.keep {
+    let mut doubt = |what: String, remedy: String| match wanted.is_forced {
         true => {
             doubts.push(what);
             Ok(())
@@ -178,8 +178,8 @@ fn among(
             }
         };
         let remedy = format!(
-            "{attach}, or see `hotset pool recover {volume}`: `--keep` carries out what is here, \
-             and `--rewind` gives that up"
+            "{attach}, or see `hotset pool recover {volume}`: `--write-back` carries out what is here, \
+             and `--discard` gives that up"
         );
         doubt(what, remedy)?;
     }
@@ -192,7 +192,7 @@ fn among(
     if now.owes && now.sectors > wanted.sectors {
         return Err(format!(
             "{volume} is not served: it owes something to its origin and had {} sectors; {} are \
-             wanted: give it its size back, or see `hotset pool recover {volume}`: `--rewind` \
+             wanted: give it its size back, or see `hotset pool recover {volume}`: `--discard` \
              gives that up",
             now.sectors, wanted.sectors
         ));
@@ -203,8 +203,8 @@ fn among(
             now.sectors, wanted.sectors
         );
         let remedy = format!(
-            "give it its size back, or see `hotset pool recover {volume}`: `--keep` carries out \
-             what is owed all the same, and `--rewind` gives that up"
+            "give it its size back, or see `hotset pool recover {volume}`: `--write-back` carries out \
+             what is owed all the same, and `--discard` gives that up"
         );
         doubt(what, remedy)?;
     }
@@ -212,8 +212,8 @@ fn among(
         let what = "this is another device than the origin that it owes something, which would \
                     overwrite it";
         let remedy = format!(
-            "give it its own back, or see `hotset pool recover {volume}`: `--keep` overwrites \
-             this one with what is owed, and `--rewind` gives that up"
+            "give it its own back, or see `hotset pool recover {volume}`: `--write-back` overwrites \
+             this one with what is owed, and `--discard` gives that up"
         );
         doubt(what.into(), remedy)?;
     }
@@ -277,7 +277,7 @@ fn last<'a>(
         return Err(format!(
             "{volume} is not served: {first} and {second} have logs that know nothing of each \
              other, and owe something to its origin; take away the one that does not count, or see \
-             `hotset pool recover {volume}`: `--rewind` gives both up"
+             `hotset pool recover {volume}`: `--discard` gives both up"
         ));
     }
     let on = match other.copy {
@@ -287,7 +287,7 @@ fn last<'a>(
     Err(format!(
         "{volume} is not served: {on} has a log of {volume} that was given up, or overtaken: \
          another was opened after it, and has written everything back; give {volume} the devices \
-         of that, or blank ones, or see `hotset pool recover {volume}`: `--rewind` gives the old \
+         of that, or blank ones, or see `hotset pool recover {volume}`: `--discard` gives the old \
          one up"
     ))
 }
@@ -303,7 +303,7 @@ fn elsewhere(volume: &str, now: &LogSuperblock, logs: [Option<&LogSuperblock>; 2
     };
     format!(
         "{volume} is not served: what its origin does not have yet is on {copies}; {attach}, or see \
-         what is left with `hotset pool recover {volume}`: `--rewind` gives that up"
+         what is left with `hotset pool recover {volume}`: `--discard` gives that up"
     )
 }
 
@@ -322,7 +322,7 @@ fn new(
     found: [&CandidateState; 2],
 ) -> Result<Chosen, String> {
     let volume = &wanted.volume;
-    if wanted.keep {
+    if wanted.is_forced {
         return Err(format!(
             "nothing says that {volume} owes its origin anything"
         ));

@@ -56,7 +56,7 @@ async fn open(
         host: "here".into(),
         uuid: Uuid(77 + u128::from(rig.now().0)),
         now: Nanos(1),
-        keep: false,
+        is_forced: false,
     };
     let copies = [candidate(rig, 1, "ssd0"), candidate(rig, 2, "ssd1")];
     let witness = LedgerWitness::Kept(BoxDevice::new(rig.leaf(WITNESS)));
@@ -138,7 +138,7 @@ fn what_cannot_be_a_journal_is_left_as_it_is() {
         refused(
             &rig,
             journal(),
-            "of a log that is not here; `hotset pool recover db --rewind`",
+            "of a log that is not here; `hotset pool recover db --discard`",
         )
         .await;
         reopened(&rig).await.retire().await.unwrap();

@@ -25,7 +25,7 @@ async fn found(rig: &Rig, copies: [LogCandidate<BoxDevice>; 2]) -> IoResult<Open
         host: "here".into(),
         uuid: Uuid(77 + u128::from(rig.now().0)),
         now: rig.now(),
-        keep: false,
+        is_forced: false,
     };
     let witness = LedgerWitness::Kept(BoxDevice::new(rig.leaf(WITNESS)));
     LogLedger::open(wanted, rig.local.env(), witness, copies, None).await

@@ -97,7 +97,7 @@ async fn open(rig: &Rig, faults: [Fault; 2]) -> IoResult<(WriteBack<Faulty>, usi
         host: "h".into(),
         uuid: Uuid(7),
         now: Nanos(1),
-        keep: false,
+        is_forced: false,
     };
     let env = rig.local.env();
     let witness = LedgerWitness::Kept(BoxDevice::new(rig.leaf(4)));

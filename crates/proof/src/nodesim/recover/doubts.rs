@@ -3,7 +3,7 @@
 use super::rig::{OWED, RecoverRig, noise};
 use super::{ORDERS, pending};
 use block::{Device, Nanos};
-use node::{Platform, Wish};
+use node::{Platform, RecoverAction};
 use simnode::{Direct, RunningNode};
 use writelog::Cleaning;
 
@@ -51,14 +51,14 @@ fn a_damaged_record_of_the_only_device_is_refused_and_the_other_is_not_forgotten
                 "db is not served",
                 "log0 is damaged",
                 "attach log1",
-                "`--keep`",
+                "`--write-back`",
             ];
             assert!(named.iter().all(|text| why.contains(text)), "{why}");
         }
         assert!(rig.bytes("/log0") == before, "a refused start wrote to it");
         rig.looks(&[
             "no device that is here has record",
-            "is not served for that: `--keep`",
+            "is not served for that: `--write-back`",
         ]);
         rig.machine.give_back("/log1");
         let (held, copies) = rig.serve().expect("it is served");
@@ -73,10 +73,12 @@ fn whoever_asks_gets_what_is_not_damaged_and_the_rest_is_named() {
         let mut rig = RecoverRig::new(order);
         rig.machine.pull("/log1");
         rig.spoil_record("/log0");
-        let said = rig.recover(Wish::Keep, Some("/spare")).unwrap();
+        let said = rig
+            .recover(RecoverAction::WriteBack, Some("/spare"))
+            .unwrap();
         assert!(said.contains("but not record"), "{said}");
         let image = rig.medium("/spare", true)[OWED].to_vec();
-        let said = rig.recover(Wish::Keep, None).unwrap();
+        let said = rig.recover(RecoverAction::WriteBack, None).unwrap();
         assert!(said.contains("but not record"), "{said}");
         let origin = rig.medium("/archive", true)[OWED].to_vec();
         assert!(image == origin, "the image and the origin differ");
@@ -117,11 +119,11 @@ fn zeroes_and_discards_are_dirty_as_data_is() {
         lived.expect("nothing cuts its power");
         rig.looks(&[
             "db owes archive 256 KiB, the oldest",
-            "`--rewind` gives it up",
+            "`--discard` gives it up",
         ]);
         let mut given_up = RecoverRig::new(Cleaning::Ordered);
         std::mem::swap(&mut given_up, &mut rig);
-        let said = given_up.recover(Wish::Rewind, None).unwrap();
+        let said = given_up.recover(RecoverAction::Discard, None).unwrap();
         assert!(
             said.contains("256 KiB that db owed archive are given up"),
             "{said}"
@@ -135,12 +137,12 @@ fn a_log_is_not_given_up_while_its_journal_is_away() {
     rig.machine.pull("/journal");
     let why = [
         "is not given up: journal is away",
-        "`--keep`",
+        "`--write-back`",
         "without `journal`",
     ];
-    rig.refused(Wish::Rewind, None, &why);
+    rig.refused(RecoverAction::Discard, None, &why);
     rig.machine.give_back("/journal");
-    rig.recover(Wish::Rewind, None).unwrap();
+    rig.recover(RecoverAction::Discard, None).unwrap();
     rig.lose_witness();
     rig.has_it_all(2);
 }
@@ -188,7 +190,7 @@ fn noise_in_a_first_superblock_has_no_effect() {
     let mut rig = RecoverRig::new(Cleaning::Ordered);
     rig.spoil("/log0", whole);
     rig.machine.pull("/log1");
-    rig.recover(Wish::Keep, None).unwrap();
+    rig.recover(RecoverAction::WriteBack, None).unwrap();
     rig.has_it_all(1);
 }
 

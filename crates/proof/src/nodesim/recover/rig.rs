@@ -5,7 +5,7 @@ use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
 use block::{Device, Fua, IoResult, Lba, Nanos, Pool, SECTOR_BYTES};
 use control::check::check_alone;
 use control::config::Config;
-use node::{Platform, Wish};
+use node::{Platform, RecoverAction};
 use sim::{RunBudget, RunOutcome, SimHost, SimWorld};
 use simnode::{Direct, RunningNode, SimMachine, SimPlatform, run_alone};
 use std::path::Path;
@@ -214,17 +214,22 @@ impl RecoverRig {
     /// Runs `pool recover`. Returns its output.
     pub(super) fn recover(
         &mut self,
-        wish: Wish,
+        action: RecoverAction,
         to: Option<&'static str>,
     ) -> Result<String, String> {
-        let work = recovered(self.config.clone(), wish, to);
+        let work = recovered(self.config.clone(), action, to);
         self.run(work).expect("nothing cuts its power")
     }
 
     #[track_caller]
-    pub(super) fn refused(&mut self, wish: Wish, to: Option<&'static str>, why: &[&str]) {
+    pub(super) fn refused(
+        &mut self,
+        action: RecoverAction,
+        to: Option<&'static str>,
+        why: &[&str],
+    ) {
         let before = self.everything();
-        let refusal = self.recover(wish, to).expect_err("it is refused");
+        let refusal = self.recover(action, to).expect_err("it is refused");
         let named = |text: &&str| refusal.contains(text);
         assert!(why.iter().all(named), "{refusal}");
         assert!(
@@ -236,7 +241,9 @@ impl RecoverRig {
     #[track_caller]
     pub(super) fn looks(&mut self, expected: &[&str]) {
         let before = self.everything();
-        let said = self.recover(Wish::Look, None).expect("it is looked at");
+        let said = self
+            .recover(RecoverAction::Inspect, None)
+            .expect("it is looked at");
         let named = |text: &&str| said.contains(text);
         assert!(expected.iter().all(named), "{said}");
         assert!(self.everything() == before, "{said}: it changed something");

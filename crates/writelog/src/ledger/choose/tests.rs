@@ -15,7 +15,7 @@ fn wanted() -> WantedLog {
         host: "host".into(),
         uuid: Uuid(99),
         now: Nanos(1000),
-        keep: false,
+        is_forced: false,
     }
 }
 
@@ -374,7 +374,7 @@ fn kept(
     found: [CandidateState; 2],
 ) -> Result<([bool; 2], String), String> {
     let wanted = WantedLog {
-        keep: true,
+        is_forced: true,
         ..wanted()
     };
     let chosen = chosen_by(&wanted, witness, found)?;
@@ -401,7 +401,7 @@ fn the_operator_may_ask_for_what_nothing_says_is_current() {
     }
     // The copy that was away is never trusted from then on.
     let wanted = WantedLog {
-        keep: true,
+        is_forced: true,
         ..wanted()
     };
     let chosen = chosen_by(&wanted, None, [current(0), gone()]).unwrap();
@@ -422,7 +422,7 @@ fn the_operator_may_ask_for_another_origin_to_be_overwritten() {
     assert!(doubt.contains("had 792 sectors; 800 are wanted"), "{doubt}");
     // Dirty data past the end cannot be written back.
     let smaller = kept(None, with(|s| s.sectors = 808)).unwrap_err();
-    assert!(smaller.contains("`--rewind` gives that up"), "{smaller}");
+    assert!(smaller.contains("`--discard` gives that up"), "{smaller}");
 }
 
 /// Overtaken data is known for certain: the operator's request does not change that.
@@ -476,7 +476,7 @@ fn each_refusal_names_the_command_that_accepts_it() {
         let named = |text: &str| refusal.contains(text);
         assert!(named("db is not served"), "{refusal}");
         assert!(named("`hotset pool recover db`"), "{refusal}");
-        assert!(named("`--rewind`"), "{refusal}");
-        assert_eq!(named("`--keep`"), keeps, "{refusal}");
+        assert!(named("`--discard`"), "{refusal}");
+        assert_eq!(named("`--write-back`"), keeps, "{refusal}");
     }
 }

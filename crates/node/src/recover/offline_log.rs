@@ -159,7 +159,7 @@ pub(super) async fn forget<P: Platform>(
 }
 
 /// Writes the dirty data of the log back. Returns its size, and the records that were lost.
-pub(super) async fn keep<P: Platform>(
+pub(super) async fn write_back<P: Platform>(
     found: &RecoveredLog<'_, P>,
 ) -> Result<(ByteCount, Option<LostRecords>), String> {
     let (platform, env) = (found.platform, found.platform.local().env());
@@ -225,7 +225,7 @@ async fn trouble<D: Driver>(log: &OpenLog<D>, env: &Env) -> IoError {
 }
 
 /// Writes the origin's data to `to`, and the log's data over it.
-pub(super) async fn keep_to<P: Platform>(
+pub(super) async fn write_back_to<P: Platform>(
     found: &RecoveredLog<'_, P>,
     look: &Look<P::Driver>,
     to: &Leaf<P::Driver>,
