@@ -59,7 +59,7 @@ what_is_owed() {
         bcache) awk '$1 != "clean" { dirty = 1 } END { print dirty + 0 }' /sys/block/bcache0/bcache/state ;;
         # Of its status, blocks and free blocks follow the error. What was carried to the origin is free.
         dm-writecache) dmsetup status cached | awk '{ print $5 - $6 }' ;;
-        hotset*) hotset status --json --control /run/control | sed 's/.*"owed_bytes": *\([0-9]*\).*/\1/' ;;
+        hotset*) hotset status --json --control /run/control | sed 's/.*"dirty_bytes": *\([0-9]*\).*/\1/' ;;
         *) echo 0 ;;
     esac
 }

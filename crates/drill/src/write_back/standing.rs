@@ -38,7 +38,7 @@ impl VolumesStanding {
         VolumesStanding {
             whole: served && here && copies().all(|copies| copies == 2),
             lost: copies().any(|copies| copies < 2),
-            owed: logs().map(|log| log.owed_bytes).sum(),
+            owed: logs().map(|log| log.dirty_bytes).sum(),
             lag_s: logs().map(|log| log.lag_s).fold(0.0, f64::max),
             missed: status.volumes.iter().map(missed).sum(),
             counts: counts.collect(),

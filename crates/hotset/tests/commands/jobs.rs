@@ -272,7 +272,7 @@ log = ["l0", "l1"]
     let owed = || {
         let status = daemon.status();
         let log = &status["volumes"][0]["write_back"];
-        log["owed_bytes"].as_u64().unwrap()
+        log["dirty_bytes"].as_u64().unwrap()
     };
     run(&mut place.command("job pause detach:vol"));
     until("the job to be paused", || {

@@ -205,7 +205,7 @@ fn log_of(daemon: &Daemon<'_>) -> serde_json::Value {
 }
 
 fn owed(daemon: &Daemon<'_>) -> u64 {
-    log_of(daemon)["owed_bytes"].as_u64().unwrap()
+    log_of(daemon)["dirty_bytes"].as_u64().unwrap()
 }
 
 /// Writes data that the origin does not get, kills the daemon, and returns the volume's contents.

@@ -116,7 +116,7 @@ async fn live(
         let status = node.status().await.expect("a status is given");
         status.volumes[0].write_back.clone().expect("its log")
     };
-    while log().await.owed_bytes > 0 {
+    while log().await.dirty_bytes > 0 {
         seconds += 1;
         assert!(seconds < MOST, "{away:?}: it owes for ever");
         timer.sleep(Nanos::from_secs(1)).await;

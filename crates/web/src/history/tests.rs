@@ -172,7 +172,7 @@ fn what_is_owed_is_of_all_logs_and_its_age_that_of_the_oldest() {
     for (volume, lag_s) in before.volumes.iter_mut().zip([2.0, 7.0]) {
         volume.write_back = Some(WriteBackReport {
             order: "ordered".into(),
-            owed_bytes: 4096,
+            dirty_bytes: 4096,
             lag_s,
             rate_bytes: None,
             devices: Vec::new(),

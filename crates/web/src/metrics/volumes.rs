@@ -8,9 +8,9 @@ pub type OfLog = fn(&WriteBackReport) -> f64;
 /// Gauges of the logs of write-back volumes.
 pub const LOG: [(&str, &str, OfLog); 4] = [
     (
-        "volume_owed_bytes",
+        "volume_dirty_bytes",
         "Bytes of a write-back volume that its origin does not have yet.",
-        |log| log.owed_bytes as f64,
+        |log| log.dirty_bytes as f64,
     ),
     (
         "volume_lag_seconds",

@@ -114,7 +114,7 @@ fn zeroes_and_discards_are_dirty_as_data_is() {
             client.gate().flush().await.expect("a flush");
             let status = node.status().await.expect("a status");
             let log = status.volumes[0].write_back.as_ref().expect("its log");
-            assert_eq!(log.owed_bytes, bytes);
+            assert_eq!(log.dirty_bytes, bytes);
         });
         lived.expect("nothing cuts its power");
         rig.looks(&[

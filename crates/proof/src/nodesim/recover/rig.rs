@@ -141,7 +141,7 @@ impl RecoverRig {
                     .write_back
                     .as_ref()
                     .expect("its log")
-                    .owed_bytes
+                    .dirty_bytes
             };
             let write = async |at: usize, bytes: &[u8]| {
                 for (n, piece) in bytes.chunks(64 << 10).enumerate() {
