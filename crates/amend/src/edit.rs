@@ -96,7 +96,7 @@ pub fn edit(
             };
             if others.iter().any(is_elsewhere) {
                 return Err(format!(
-                    "another file has a door of volume {volume}; remove that first, or use --temporary"
+                    "another file has a frontend of volume {volume}; remove that first, or use --temporary"
                 ));
             }
             remove(&mut file, "volume", volume)?;
@@ -498,7 +498,7 @@ unix = "/run/hotset/nbd.sock"
         );
         let roles = |_: &str| Vec::new();
         let refused = edit(&[TEXT, doors], &remove, &roles).unwrap_err();
-        assert!(refused.contains("another file has a door"), "{refused}");
+        assert!(refused.contains("another file has a frontend"), "{refused}");
         let (at, _) = edit(&[TEXT, doors], &attach(""), &roles).unwrap();
         assert_eq!(at, 1);
     }

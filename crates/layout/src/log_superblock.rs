@@ -40,8 +40,8 @@ record! {
         0 magic: [u8; 8], "`WRITEBAK`";
         8 version: u32, "4 with a journal, else 3; 2 and 1 if segments have no summaries; any other is refused";
         12 role: u8, "0 the first copy, 1 the second, 2 the witness";
-        13 flags: u8, "bit 0: the volume may owe something to its origin";
-        14 mask: u8, "bits 0 and 1: the copies that hold what is owed";
+        13 flags: u8, "bit 0: the volume may have dirty data";
+        14 mask: u8, "bits 0 and 1: the copies that hold the dirty data";
         15 identity_bytes: u8, "bytes of the origin's identity, at most 64";
         16 log: u128, "the log's uuid, which its segments and records are salted with";
         32 sequence: u64, "counts the changes of the superblock; the greatest holds";

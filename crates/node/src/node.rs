@@ -348,10 +348,10 @@ pub fn left_out(config: &Config, logs: &[LogWitness]) -> Option<String> {
     let log = logs.iter().find(is_left_out)?;
     let (volume, [first, second]) = (&log.superblock.volume, &log.superblock.devices);
     Some(format!(
-        "volume {volume} may owe something to its origin, which is on {first} and {second}, and \
-         the configuration does not serve it as write-back; put it back until it has ended in \
-         order, or give that up with `hotset pool recover {volume} --discard`, or, if it is not to \
-         be in the configuration, by removing {}",
+        "volume {volume} may have dirty data for its origin, on {first} and {second}, and the \
+         configuration does not serve it as write-back. Put it back until it has ended in order, \
+         or discard the data with `hotset pool recover {volume} --discard`, or, if it is not to be \
+         in the configuration, by removing {}",
         log.file.display()
     ))
 }

@@ -1,5 +1,5 @@
 //! Recovery, without a node, of a write-back volume that its log cannot serve: inspects the log,
-//! writes it back, or gives it up.
+//! writes it back, or discards it.
 //!
 //! Invariants:
 //!     inspection changes nothing, and neither does a recovery to another place
@@ -235,7 +235,7 @@ async fn with<P: Platform>(
         }
         (RecoverAction::Discard, Some(target)) => replay_to(found, &recovery, target).await?,
         (RecoverAction::WriteBack, _) => {
-            let look = look.map_err(|why| format!("nothing can be carried out: {why}"))?;
+            let look = look.map_err(|why| format!("nothing can be written back: {why}"))?;
             // A device that another user has is not absent.
             let mut all = found.logs.iter().chain(found.journal);
             if let Some(why) = all.find_map(|(_, lease)| {
@@ -320,7 +320,7 @@ fn needed(device: &Name, state: &JournalState, recovery: &Recovery) -> Result<()
     };
     let (volume, origin) = (&recovery.volume, &recovery.origin);
     Err(format!(
-        "the log of {volume} is not given up: {what}, and {origin} may have half of what the \
+        "the log of {volume} is not discarded: {what}, and {origin} may have half of what the \
          journal has. Attach the journal, or write the log back with `--write-back`; if the \
          journal is lost for good, give {volume} `write_back = \"coalesced\"` without `journal`, \
          and try again"

@@ -234,9 +234,9 @@ impl<P: Device> WriteJournal<P> {
         let damaged = || {
             let superblock = self.superblock.borrow();
             let what = format!(
-                "this journal of volume {} is damaged (record {number} of group {}), so that nothing \
-                 of it is carried out; if the log is whole, `hotset pool recover {0} --write-back` does \
-                 without it",
+                "this journal of volume {} is damaged (record {number} of group {}), so that none \
+                 of it is replayed; if the log is whole, `hotset pool recover {0} --write-back` \
+                 does without it",
                 superblock.volume, commit.group
             );
             let device = self.device.geometry().name.to_string();

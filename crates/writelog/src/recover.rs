@@ -205,7 +205,7 @@ fn check<P: Device>(
         ));
     }
     if !areas.iter().flatten().any(|area| area.trusted) {
-        return invalid("write-back needs a member that may hold what is owed".into());
+        return invalid("write-back needs a member that may hold dirty data".into());
     }
     if let Some(small) = areas.iter().flatten().find(|a| a.segments < SEGMENTS_MIN) {
         return invalid(format!(

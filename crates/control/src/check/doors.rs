@@ -88,7 +88,7 @@ pub fn doors_of_volumes(config: &Config, problems: &mut Vec<ConfigurationProblem
             }
             Some((_, before)) if !served.shared.value => {
                 let what = format!(
-                    "volume {volume} has a door already ({}): file systems on two of them \
+                    "volume {volume} has a frontend already ({}): file systems on two of them \
                      overwrite each other's data",
                     config.files.place(*before)
                 );
@@ -115,8 +115,8 @@ pub(super) fn warn(config: &Config, found: &mut Vec<ConfigurationProblem>) {
             continue;
         };
         let what = format!(
-            "volume {name} is shared: it is an NBD export, and has a door of its own ({}); a file \
-             system that is mounted by two of them is damaged",
+            "volume {name} is shared: it is an NBD export, and has a frontend of its own ({}); a \
+             file system that is mounted by two of them is damaged",
             own.join(", ")
         );
         let remedy = "mount it by one at a time, or use a cluster file system such as GFS2";
@@ -240,11 +240,11 @@ mod tests {
             ),
             (
                 "[[attach]]\nublk='a'\n[[listen]]\nvhost_user='/x/a.sock'\n",
-                "12: volume a has a door already (line 10)",
+                "12: volume a has a frontend already (line 10)",
             ),
             (
                 "[[listen]]\nvhost_user='/x/a.sock'\n[[listen]]\nvhost_user='/x/b'\nvolume='a'\n",
-                "13: volume a has a door already (line 10)",
+                "13: volume a has a frontend already (line 10)",
             ),
             (
                 "[[listen]]\nvhost_user='/x/c.sock'\n",

@@ -120,7 +120,7 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), CommandFai
     }
     println!("{text}");
     if discards {
-        println!("{volume} owes nothing any more: its log is given up");
+        println!("volume {volume}: its log is discarded, and has no dirty data any more");
     }
     Ok(())
 }

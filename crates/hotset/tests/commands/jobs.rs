@@ -290,7 +290,8 @@ log = ["l0", "l1"]
         &["no job scrub:vol goes on"],
     );
     run(&mut place.command("job cancel detach:vol"));
-    let what = "that vol owes it first; `hotset job list` shows how far that is";
+    let what =
+        "of dirty data of vol is written back first; `hotset job list` shows how far that is";
     let said = fails(mode, "that was cancelled");
     assert!(said.contains(what), "{said}");
     ended(&daemon, "detach:vol", "cancelled");

@@ -312,7 +312,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     let begin = WRITE_BACK.find("[[volume]]").unwrap();
     let end = WRITE_BACK.find("[[listen]]").unwrap();
     config(&(WRITE_BACK[..begin].to_owned() + &WRITE_BACK[end..]));
-    let why = "volume vol may owe something to its origin, which is on log0 and log1";
+    let why = "volume vol may have dirty data for its origin, on log0 and log1";
     refused(&mut serve(), 1, &[why, "vol.log", "--discard"]);
     let mut check = hotset();
     check.arg("check").arg(place.path("hotset.toml"));
@@ -330,7 +330,11 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     format
         .args(["pool", "format", "--yes"])
         .arg(place.path("log1"));
-    refused(&mut format, 1, &["vol may owe its origin", "--write-back"]);
+    refused(
+        &mut format,
+        1,
+        &["it may hold dirty data of volume vol", "--write-back"],
+    );
     config(WRITE_BACK);
     // Both devices away, or one and the file that would say whether the other is current.
     let away = |name: &str| place.path(&format!("{name}.away"));
@@ -343,7 +347,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
         let said = status["waiting"][0]["why"].as_str().unwrap().to_owned();
         assert!(said.contains(why), "{said}");
         let remove = "volume remove vol --temporary";
-        refused(&mut place.command(remove), 1, &["may owe something"]);
+        refused(&mut place.command(remove), 1, &["may have dirty data"]);
         daemon.stop();
     };
     take("log0");
@@ -361,7 +365,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     let other = std::fs::read(place.path("other")).unwrap();
     assert!(
         other[..4 << 20] != bytes[..4 << 20],
-        "it got what the log owes"
+        "it got the dirty data of the log"
     );
     config(WRITE_BACK);
     assert!(logs() == before, "something was written to a log");
@@ -395,7 +399,7 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     owe(&place, &server);
     server.signal(libc::SIGCONT);
     let said = run(&mut recover(&[]));
-    let expected = ["log0: a copy that counts", "`hotset serve` carries it out"];
+    let expected = ["log0: a copy that counts", "`hotset serve` writes it back"];
     assert!(expected.iter().all(|text| said.contains(text)), "{said}");
     let daemon = place.serve();
     refused(&mut recover(&[]), 1, &["a daemon runs"]);
@@ -406,7 +410,10 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     let origin = || std::fs::read(place.path("origin")).unwrap();
     let (before, journal) = (origin(), std::fs::read(place.path("hdd9")).unwrap());
     let said = run(&mut recover(&[]));
-    let expected = ["log1: cannot be used", "what vol owes origin is lost"];
+    let expected = [
+        "log1: cannot be used",
+        "volume vol: its dirty data for origin is lost",
+    ];
     assert!(expected.iter().all(|text| said.contains(text)), "{said}");
     assert!(origin() == before && std::fs::read(place.path("hdd9")).unwrap() == journal);
     assert!(place.path("state/vol.log").exists());
@@ -475,8 +482,8 @@ fn what_is_owed_is_carried_out_by_a_command_or_written_elsewhere() {
     let said = run(&mut recover(&["--check"]));
     let expected = [
         doubt,
-        "vol owes origin 4 MiB",
-        "`--write-back` carries it out",
+        "volume vol: not served, 4 MiB of dirty data for origin",
+        "`--write-back` writes it back",
     ];
     assert!(expected.iter().all(|text| said.contains(text)), "{said}");
     assert_eq!(said, run(&mut recover(&[])));
@@ -505,18 +512,24 @@ fn what_is_owed_is_carried_out_by_a_command_or_written_elsewhere() {
     let discard = ["--discard", "--to", &image];
     refused(&mut recover(&discard), 1, &["copy origin as it is"]);
     std::fs::rename(place.path("log0"), place.path("away")).unwrap();
-    let nothing = "nothing can be carried out: nothing says that vol owes";
+    let nothing = "nothing can be written back: no record of dirty data of volume vol";
     refused(&mut to("image"), 1, &[nothing]);
     std::fs::rename(place.path("away"), place.path("log0")).unwrap();
     assert!(!place.path("image").exists());
     let said = run(&mut to("image"));
-    assert!(said.contains("the 4 MiB that vol owes it"), "{said}");
+    assert!(
+        said.contains("the 4 MiB of dirty data of volume vol"),
+        "{said}"
+    );
     let written = std::fs::read(place.path("image")).unwrap();
     assert!(written == bytes, "the image lacks something");
     assert!(all() == before, "something else was changed");
 
     let said = run(&mut recover(&["--write-back"]));
-    assert!(said.contains("4 MiB that vol owed it"), "{said}");
+    assert!(
+        said.contains("4 MiB of dirty data written back to origin"),
+        "{said}"
+    );
     let origin = || std::fs::read(place.path("origin")).unwrap();
     assert!(origin() == bytes, "the origin lacks something");
     place.file("log1", 24);

@@ -58,7 +58,7 @@ impl<P: Platform> Node<P> {
     fn of_volumes(&self, now: Nanos) -> Vec<SeenJob> {
         let detaching = self.detaching.borrow();
         let seen = detaching.iter().map(|(name, detaching)| {
-            let about = "what is owed goes to the origin".into();
+            let about = "dirty data is written back to the origin".into();
             let mut seen = SeenJob::new(now, JobKind::Detach, name.as_str(), about);
             if let Some(log) = self.log_status(name).filter(|_| detaching.owed > 0) {
                 let owed = log.dirty_bytes.min(detaching.owed);

@@ -159,7 +159,7 @@ impl<P: Platform> Node<P> {
             .filter(|w| w.volume.in_force() == VolumeMode::WriteBack)
         {
             return Err(format!(
-                "volume {name} is not served yet, and may owe something to its origin: {}; mend \
+                "volume {name} is not served yet, and may have dirty data for its origin: {}. Mend \
                  that first",
                 waiting.why
             ));

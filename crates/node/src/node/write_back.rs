@@ -208,9 +208,9 @@ impl<P: Platform> Node<P> {
             let (what, name) = (why.of(&origin.place), &volume.name.value);
             let owed = ByteCount(log.engine().status().dirty_bytes);
             return Err(format!(
-                "{name} is not served: {what}; {owed} would \
-                 overwrite it: give it its origin back as it was, or see `hotset pool recover \
-                 {name}`: `--write-back` overwrites it with what is owed, and `--discard` gives that up"
+                "{name} is not served: {what}; {owed} of dirty data would overwrite it: give it \
+                 its origin back as it was, or see `hotset pool recover {name}`: `--write-back` \
+                 overwrites it with the dirty data, and `--discard` discards that"
             ));
         }
         Ok(log)
@@ -391,7 +391,7 @@ fn damaged<C>(
     move |error| {
         format!(
             "{name} is not served: {error} ({here} is damaged); {attach} `hotset pool recover \
-             {name}`: `--write-back` writes back the rest, and `--discard` gives all of it up"
+             {name}`: `--write-back` writes back the rest, and `--discard` discards all of it"
         )
     }
 }
@@ -413,7 +413,10 @@ fn still_owed<P: Platform>(served: &NodeVolume<P>, log: &OpenLog<P::Driver>) -> 
         .trouble
         .map_or("it is slow".into(), |e| e.to_string());
     let owed = ByteCount(status.dirty_bytes);
-    format!("{owed} are still to go to {}: {trouble}", served.origin)
+    format!(
+        "{owed} of dirty data not written back to {} yet: {trouble}",
+        served.origin
+    )
 }
 
 /// Returns the reason if `record` does not prove the origin, apart from places that a log may have

@@ -81,7 +81,7 @@ pub(super) async fn look<P: Platform>(
     if let Some(why) = is_changed(found, &engine, record).await {
         let owed = ByteCount(engine.status().dirty_bytes);
         let what = why.of(volume.origin.value.as_str());
-        doubts.push(format!("{what}; {owed} would overwrite it"));
+        doubts.push(format!("{what}; {owed} of dirty data would overwrite it"));
     }
     Ok(Look { engine, doubts })
 }
@@ -199,8 +199,8 @@ pub(super) async fn write_back<P: Platform>(
         match select(rested, trouble).await {
             Either::Left((Ok(resting), _)) => Ok(resting),
             Either::Left((Err(why), _)) | Either::Right((why, _)) => Err(format!(
-                "{} of {owed} are still to go to {}: {why}; what is owed is in the log, and can \
-                 be carried out once that is mended",
+                "{} of {owed} of dirty data not written back to {}: {why}. The log still has it: \
+                 mend that, and repeat the command",
                 ByteCount(log.engine().status().dirty_bytes),
                 volume.origin.value
             )),

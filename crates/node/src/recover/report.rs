@@ -11,25 +11,34 @@ impl fmt::Display for Recovery {
         let (volume, origin) = (&self.volume, &self.origin);
         match &self.outcome {
             RecoverOutcome::WrittenBack(owed, lost) => {
-                write!(f, "{origin} has the {owed} that {volume} owed it")?;
+                write!(
+                    f,
+                    "volume {volume}: {owed} of dirty data written back to {origin}"
+                )?;
                 lost.iter().try_for_each(|lost| write!(f, ", {lost}"))?;
-                write!(f, "; the log owes nothing any more")
+                f.write_str(". The log has no dirty data any more")
             }
             RecoverOutcome::WrittenBackTo(path, owed, lost) => {
-                let has = format!("{path} has what {origin} has, and the {owed} that {volume}");
-                write!(f, "{has} owes it")?;
+                write!(
+                    f,
+                    "{path} is a copy of {origin} with the {owed} of dirty data of volume {volume}"
+                )?;
                 lost.iter().try_for_each(|lost| write!(f, ", {lost}"))?;
-                write!(f, "; {origin} and the log are as they were")
+                write!(f, ". {origin} and the log are unchanged")
             }
             RecoverOutcome::ReplayedTo(path) => write!(
                 f,
-                "{path} has what {origin} has, and what its journal has: an earlier state; \
-                 {origin}, the log and the journal are as they were"
+                "{path} is a copy of {origin} with the journal's group replayed: an earlier state. \
+                 {origin}, the log and the journal are unchanged"
             ),
             RecoverOutcome::Inspected => self.left(f),
             RecoverOutcome::Discarded => {
                 if let Ok(log) = &self.log {
-                    write!(f, "{} that {volume} owed {origin} are given up; ", log.owed)?;
+                    write!(
+                        f,
+                        "volume {volume}: {} of dirty data for {origin} discarded; ",
+                        log.owed
+                    )?;
                 }
                 self.promise(f)
             }
@@ -81,29 +90,31 @@ impl Recovery {
                 }
                 write!(
                     f,
-                    "{volume} owes {origin} {}, and is not served for that: `--write-back` carries it \
-                     out all the same, `--discard` gives it up",
+                    "volume {volume}: not served, {} of dirty data for {origin}. `--write-back` \
+                     writes it back all the same, `--discard` discards it",
                     log.owed
                 )
             }
             Ok(log) if !log.is_drained => write!(
                 f,
-                "{volume} owes {origin} {}, the oldest {} s old: `hotset serve` carries it out, \
-                 and so does `--write-back`; `--discard` gives it up",
+                "volume {volume}: {} of dirty data for {origin}, the oldest {} s old. \
+                 `hotset serve` writes it back, and so does `--write-back`; `--discard` discards it",
                 log.owed,
                 log.lag.0 / 1_000_000_000
             ),
-            Ok(_) => write!(f, "{volume} owes {origin} nothing"),
+            Ok(_) => write!(f, "volume {volume}: no dirty data for {origin}"),
             Err(why) if self.has_copy() => f.write_str(why),
             Err(why) => match &self.known {
                 Some(known) if !known.owes && self.has_old() => f.write_str(why),
-                Some(known) if !known.owes => write!(f, "{volume} owes {origin} nothing"),
+                Some(known) if !known.owes => {
+                    write!(f, "volume {volume}: no dirty data for {origin}")
+                }
                 Some(_) => {
-                    write!(f, "what {volume} owes {origin} is lost; ")?;
+                    write!(f, "volume {volume}: its dirty data for {origin} is lost; ")?;
                     self.promise(f)
                 }
                 None => {
-                    write!(f, "nothing says what {volume} owes {origin}; ")?;
+                    write!(f, "volume {volume}: no record of dirty data for {origin}; ")?;
                     self.promise(f)
                 }
             },

@@ -19,15 +19,15 @@ fn what_is_owed_is_carried_out_without_a_daemon() {
         let mut rig = RecoverRig::new(order);
         rig.looks(&[
             "log0: a copy that counts",
-            "db owes archive 256 KiB",
-            "`hotset serve` carries it out, and so does `--write-back`; `--discard` gives it up",
+            "volume db: 256 KiB of dirty data for archive",
+            "`hotset serve` writes it back, and so does `--write-back`; `--discard` discards it",
         ]);
         let said = rig.recover(RecoverAction::WriteBack, None).unwrap();
         assert!(
-            said.contains("archive has the 256 KiB that db owed it"),
+            said.contains("256 KiB of dirty data written back to archive"),
             "{said}"
         );
-        rig.looks(&["db owes archive nothing"]);
+        rig.looks(&["volume db: no dirty data for archive"]);
         rig.has_it_all(2);
     }
 }
@@ -48,7 +48,7 @@ fn of_a_lone_copy_that_nothing_says_is_current_the_operator_decides() {
         rig.looks(&[
             "log1: cannot be used",
             "log1 may have what its origin does not have",
-            "db owes archive 256 KiB, and is not served for that: `--write-back`",
+            "volume db: not served, 256 KiB of dirty data for archive. `--write-back`",
         ]);
         rig.recover(RecoverAction::WriteBack, None).unwrap();
         rig.has_it_all(1);
@@ -68,13 +68,13 @@ fn an_origin_that_was_changed_elsewhere_is_overwritten_if_that_is_asked_for() {
     let why = rig.serve().unwrap_err();
     let named = [
         "/archive was changed elsewhere",
-        "256 KiB would overwrite it",
+        "256 KiB of dirty data would overwrite it",
         "`--write-back`",
     ];
     assert!(named.iter().all(|text| why.contains(text)), "{why}");
     rig.looks(&[
         "archive was changed elsewhere",
-        "256 KiB would overwrite it",
+        "256 KiB of dirty data would overwrite it",
         "`--write-back`",
     ]);
     rig.recover(RecoverAction::WriteBack, None).unwrap();
@@ -95,7 +95,10 @@ fn another_origin_gets_what_is_owed_if_that_is_asked_for() {
     let named = ["this is another device", "`--write-back`", "`--discard`"];
     assert!(named.iter().all(|text| why.contains(text)), "{why}");
     let first = rig.bytes("/archive");
-    rig.looks(&["this is another device", "db owes archive 256 KiB"]);
+    rig.looks(&[
+        "this is another device",
+        "256 KiB of dirty data for archive",
+    ]);
     rig.recover(RecoverAction::WriteBack, None).unwrap();
     assert!(
         rig.bytes("/archive") == first,
@@ -118,7 +121,7 @@ fn another_origin_is_gone_on_from_if_that_is_asked_for() {
     rig.overwrite("/other", other.clone());
     let said = rig.recover(RecoverAction::Discard, None).unwrap();
     assert!(
-        said.contains("256 KiB that db owed archive are given up"),
+        said.contains("256 KiB of dirty data for archive discarded"),
         "{said}"
     );
     rig.lose_witness();
@@ -183,20 +186,23 @@ fn what_is_known_to_be_overtaken_is_not_carried_out() {
     rig.refused(
         RecoverAction::WriteBack,
         None,
-        &["nothing can be carried out", "is on log1"],
+        &["nothing can be written back", "is on log1"],
     );
 
     let mut rig = RecoverRig::new(Cleaning::Ordered);
     rig.machine.pull("/log0");
     rig.machine.pull("/log1");
     let nothing = [
-        "nothing can be carried out",
+        "nothing can be written back",
         "is on log0 and log1",
         "`--discard`",
     ];
     rig.refused(RecoverAction::WriteBack, None, &nothing);
     rig.refused(RecoverAction::WriteBack, Some("/spare"), &nothing);
-    rig.looks(&["log0: cannot be used", "what db owes archive is lost"]);
+    rig.looks(&[
+        "log0: cannot be used",
+        "volume db: its dirty data for archive is lost",
+    ]);
 }
 
 #[test]
@@ -220,7 +226,7 @@ fn what_is_owed_goes_to_another_place_and_nothing_else_is_changed() {
             .recover(RecoverAction::WriteBack, Some("/spare"))
             .unwrap();
         assert!(
-            said.contains("/spare has what archive has, and the 256 KiB"),
+            said.contains("/spare is a copy of archive with the 256 KiB"),
             "{said}"
         );
         assert!(rig.medium("/spare", true)[..SIZE] == rig.holds);

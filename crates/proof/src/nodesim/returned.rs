@@ -118,7 +118,7 @@ async fn live(
     };
     while log().await.dirty_bytes > 0 {
         seconds += 1;
-        assert!(seconds < MOST, "{away:?}: it owes for ever");
+        assert!(seconds < MOST, "{away:?}: its data stays dirty for ever");
         timer.sleep(Nanos::from_secs(1)).await;
     }
     while log().await.copies < 2 {

@@ -231,9 +231,9 @@ impl WriteBackBench {
             Ok(earlier) if earlier.lag() == Nanos::ZERO || !self.serving.get() => {}
             Ok(earlier) => {
                 let lag = earlier.lag();
-                self.violate(format!("nothing is owed, and the origin lacks {lag}"));
+                self.violate(format!("nothing is dirty, and the origin lacks {lag}"));
             }
-            Err(what) => self.violate(format!("nothing is owed, and of the origin {what}")),
+            Err(what) => self.violate(format!("nothing is dirty, and of the origin {what}")),
         }
     }
 

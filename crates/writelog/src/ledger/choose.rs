@@ -96,7 +96,7 @@ fn fault(wanted: &WantedLog, name: &str, found: &CandidateState) -> Option<Strin
                 true => "give each volume its own devices".into(),
                 false => format!(
                     "give each volume its own devices, or, if {volume} was renamed, blank both \
-                     with `hotset pool format --yes`: the log owes nothing"
+                     with `hotset pool format --yes`: the log has no dirty data"
                 ),
             };
             Some(format!(
@@ -138,7 +138,7 @@ fn among(
     {
         return Err(format!(
             "{volume} is not served: {} and {} hold the same copy; take away the older, or see \
-             `hotset pool recover {volume}`: `--discard` gives both up",
+             `hotset pool recover {volume}`: `--discard` discards both",
             names[0], names[1]
         ));
     }
@@ -178,8 +178,8 @@ fn among(
             }
         };
         let remedy = format!(
-            "{attach}, or see `hotset pool recover {volume}`: `--write-back` carries out what is here, \
-             and `--discard` gives that up"
+            "{attach}, or see `hotset pool recover {volume}`: `--write-back` writes back what is \
+             here, and `--discard` discards that"
         );
         doubt(what, remedy)?;
     }
@@ -191,29 +191,28 @@ fn among(
     }
     if now.owes && now.sectors > wanted.sectors {
         return Err(format!(
-            "{volume} is not served: it owes something to its origin and had {} sectors; {} are \
-             wanted: give it its size back, or see `hotset pool recover {volume}`: `--discard` \
-             gives that up",
+            "{volume} is not served: it has dirty data and had {} sectors; {} are wanted: give it \
+             its size back, or see `hotset pool recover {volume}`: `--discard` discards that",
             now.sectors, wanted.sectors
         ));
     }
     if now.owes && now.sectors < wanted.sectors {
         let what = format!(
-            "it owes something to its origin and had {} sectors; {} are wanted",
+            "it has dirty data and had {} sectors; {} are wanted",
             now.sectors, wanted.sectors
         );
         let remedy = format!(
-            "give it its size back, or see `hotset pool recover {volume}`: `--write-back` carries out \
-             what is owed all the same, and `--discard` gives that up"
+            "give it its size back, or see `hotset pool recover {volume}`: `--write-back` writes \
+             the data back all the same, and `--discard` discards it"
         );
         doubt(what, remedy)?;
     }
     if now.owes && likeness(&now.identity, &wanted.identity) == Likeness::Other {
-        let what = "this is another device than the origin that it owes something, which would \
+        let what = "this is another device than the origin of its dirty data, which would \
                     overwrite it";
         let remedy = format!(
             "give it its own back, or see `hotset pool recover {volume}`: `--write-back` overwrites \
-             this one with what is owed, and `--discard` gives that up"
+             this one with the dirty data, and `--discard` discards that"
         );
         doubt(what.into(), remedy)?;
     }
@@ -276,8 +275,8 @@ fn last<'a>(
     if last.owes {
         return Err(format!(
             "{volume} is not served: {first} and {second} have logs that know nothing of each \
-             other, and owe something to its origin; take away the one that does not count, or see \
-             `hotset pool recover {volume}`: `--discard` gives both up"
+             other, and both have dirty data; take away the one that does not count, or see \
+             `hotset pool recover {volume}`: `--discard` discards both"
         ));
     }
     let on = match other.copy {
@@ -287,8 +286,8 @@ fn last<'a>(
     Err(format!(
         "{volume} is not served: {on} has a log of {volume} that was given up, or overtaken: \
          another was opened after it, and has written everything back; give {volume} the devices \
-         of that, or blank ones, or see `hotset pool recover {volume}`: `--discard` gives the old \
-         one up"
+         of that, or blank ones, or see `hotset pool recover {volume}`: `--discard` discards the old \
+         one"
     ))
 }
 
@@ -298,12 +297,12 @@ fn elsewhere(volume: &str, now: &LogSuperblock, logs: [Option<&LogSuperblock>; 2
     let copies: Vec<&str> = copies.map(|copy| now.devices[copy].as_str()).collect();
     let copies = copies.join(" and ");
     let attach = match logs.into_iter().flatten().next() {
-        Some(_) => "what is here is older and cannot be carried out: attach what was used last",
+        Some(_) => "what is here is older and cannot be written back: attach what was used last",
         None => "attach one of them",
     };
     format!(
         "{volume} is not served: what its origin does not have yet is on {copies}; {attach}, or see \
-         what is left with `hotset pool recover {volume}`: `--discard` gives that up"
+         what is left with `hotset pool recover {volume}`: `--discard` discards that"
     )
 }
 
@@ -323,9 +322,7 @@ fn new(
 ) -> Result<Chosen, String> {
     let volume = &wanted.volume;
     if wanted.is_forced {
-        return Err(format!(
-            "nothing says that {volume} owes its origin anything"
-        ));
+        return Err(format!("no record of dirty data of volume {volume}"));
     }
     let mut segments = u32::MAX;
     for (name, found) in names.iter().zip(found) {

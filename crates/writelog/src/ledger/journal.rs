@@ -100,7 +100,7 @@ pub(super) async fn choose<P: Device + Clone>(
     if found.log != next.log && journal.pending().is_some() {
         return Err(format!(
             "{volume} is not served: {name} has a part of what its origin may have half, of a log \
-             that is not here; `hotset pool recover {volume} --discard` carries it out"
+             that is not here; `hotset pool recover {volume} --discard` replays it"
         ));
     }
     format()

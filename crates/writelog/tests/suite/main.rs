@@ -52,11 +52,11 @@ fn a_log_of_which_nothing_is_true_or_that_is_too_small_is_refused() {
             .flatten()
             .for_each(|area| area.trusted = false);
         let what = refused(&rig, areas).await;
-        assert!(what.contains("may hold what is owed"), "{what}");
+        assert!(what.contains("may hold dirty data"), "{what}");
         assert!(
             refused(&rig, [None, None])
                 .await
-                .contains("may hold what is owed")
+                .contains("may hold dirty data")
         );
         let mut areas = rig.both();
         areas[1].as_mut().unwrap().segments = 7;

@@ -58,7 +58,7 @@ fn a_damaged_record_of_the_only_device_is_refused_and_the_other_is_not_forgotten
         assert!(rig.bytes("/log0") == before, "a refused start wrote to it");
         rig.looks(&[
             "no device that is here has record",
-            "is not served for that: `--write-back`",
+            "of dirty data for archive. `--write-back`",
         ]);
         rig.machine.give_back("/log1");
         let (held, copies) = rig.serve().expect("it is served");
@@ -118,14 +118,14 @@ fn zeroes_and_discards_are_dirty_as_data_is() {
         });
         lived.expect("nothing cuts its power");
         rig.looks(&[
-            "db owes archive 256 KiB, the oldest",
-            "`--discard` gives it up",
+            "volume db: 256 KiB of dirty data for archive, the oldest",
+            "`--discard` discards it",
         ]);
         let mut given_up = RecoverRig::new(Cleaning::Ordered);
         std::mem::swap(&mut given_up, &mut rig);
         let said = given_up.recover(RecoverAction::Discard, None).unwrap();
         assert!(
-            said.contains("256 KiB that db owed archive are given up"),
+            said.contains("256 KiB of dirty data for archive discarded"),
             "{said}"
         );
     }
@@ -136,7 +136,7 @@ fn a_log_is_not_given_up_while_its_journal_is_away() {
     let mut rig = pending();
     rig.machine.pull("/journal");
     let why = [
-        "is not given up: journal is away",
+        "is not discarded: journal is away",
         "`--write-back`",
         "without `journal`",
     ];
@@ -159,7 +159,7 @@ fn a_changed_origin_is_known_though_the_pool_and_its_file_are_lost() {
     }
     rig.looks(&[
         "archive was changed elsewhere",
-        "256 KiB would overwrite it",
+        "256 KiB of dirty data would overwrite it",
     ]);
     assert!(
         rig.medium("/archive", true) == changed,

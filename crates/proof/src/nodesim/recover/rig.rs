@@ -168,7 +168,7 @@ impl RecoverRig {
             assert_eq!(owed().await, OWED.len() as u64);
         });
         lived.expect("nothing cuts its power");
-        assert!(self.bytes("/archive") != self.holds, "it owes nothing");
+        assert!(self.bytes("/archive") != self.holds, "nothing is dirty");
     }
 
     pub(super) fn medium(&self, path: &str, durable: bool) -> Vec<u8> {
@@ -323,7 +323,7 @@ impl RecoverRig {
             self.medium("/archive", true) == self.holds,
             "it lacks something"
         );
-        assert!(!self.owes(), "it owes something");
+        assert!(!self.owes(), "its log has dirty data");
         let (held, here) = self.serve().expect("it is served");
         assert!(held == self.holds[..BYTES], "something else is served");
         assert_eq!(here, copies);

@@ -123,7 +123,7 @@ impl Harms {
             return;
         }
         match self.recover(sim, RecoverAction::Inspect) {
-            Ok(said) if said.contains("owes origin nothing") => {
+            Ok(said) if said.contains("no dirty data for origin") => {
                 outside.violate(format!("data are dirty, and it is said: {said}"));
             }
             Ok(_) => outside.meet(Class::Looked),

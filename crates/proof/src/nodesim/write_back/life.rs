@@ -343,7 +343,7 @@ async fn stop(
     if stopped.is_err() || owes {
         let number = course.number;
         outside.violate(format!(
-            "life {number}: an end in order: {stopped:?}, owes: {owes}"
+            "life {number}: an end in order: {stopped:?}, dirty: {owes}"
         ));
     }
 }

@@ -422,7 +422,7 @@ fn the_operator_may_ask_for_another_origin_to_be_overwritten() {
     assert!(doubt.contains("had 792 sectors; 800 are wanted"), "{doubt}");
     // Dirty data past the end cannot be written back.
     let smaller = kept(None, with(|s| s.sectors = 808)).unwrap_err();
-    assert!(smaller.contains("`--discard` gives that up"), "{smaller}");
+    assert!(smaller.contains("`--discard` discards that"), "{smaller}");
 }
 
 /// Overtaken data is known for certain: the operator's request does not change that.
@@ -448,7 +448,7 @@ fn nobody_can_ask_for_what_is_overtaken_or_somebody_elses() {
     let foreign = || CandidateState::Other("holds swap space".into());
     refused(Some(witness()), [foreign(), gone()], "holds swap space");
     refused(Some(knows()), [current(0), foreign()], "holds swap space");
-    let nothing = "nothing says that db owes";
+    let nothing = "no record of dirty data of volume db";
     refused(None, [blank(), blank()], nothing);
     refused(Some(clean(witness())), [blank(), blank()], nothing);
 }
