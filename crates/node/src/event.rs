@@ -113,9 +113,9 @@ pub enum NodeEvent {
         file: String,
         why: Option<String>,
     },
-    VolumeOwes {
+    VolumeDirty {
         volume: Name,
-        owed: ByteCount,
+        dirty: ByteCount,
     },
     MemberReadOnly {
         member: Name,
@@ -318,10 +318,10 @@ impl fmt::Display for NodeEvent {
             NodeEvent::Witness { file, why: None } => {
                 write!(f, "{file} in `state` can be used again")
             }
-            NodeEvent::VolumeOwes { volume, owed } => write!(
+            NodeEvent::VolumeDirty { volume, dirty } => write!(
                 f,
-                "volume {volume}: {owed} of dirty data not written back. Its log keeps that for the \
-                 next start; until then the origin is an earlier state"
+                "volume {volume}: {dirty} of dirty data not written back. Its log keeps that for \
+                 the next start; until then the origin is an earlier state"
             ),
             NodeEvent::MemberReadOnly { member, why } => {
                 write!(f, "member {member} can only be read: {why}")

@@ -1,8 +1,8 @@
 //! The log of a write-back volume: opens an engine on the log's devices and witness, in front of
 //! the cached volume, and closes it in order.
 //!
-//! Invariant: `owes` is durable before the first change of a client, and until nothing is dirty any
-//! more.
+//! Invariant: `may_be_dirty` is durable before the first change of a client, and until nothing is
+//! dirty any more.
 //!
 //! Not here: the content of the devices, and the choice of the trusted ones (`writelog`).
 
@@ -80,7 +80,7 @@ pub(crate) fn engine<C>(volume: &config::Volume, found: &OpenedLog<C>, asked: bo
             Cleaning::Coalesced | Cleaning::Journaled => Nanos(max_lag.0 / GATHER_PART),
         },
         cleaning,
-        owes: found.owes,
+        may_be_dirty: found.may_be_dirty,
         scrutiny: match found.shrinks {
             true => Scrutiny::Alone,
             false => Scrutiny::Usual,

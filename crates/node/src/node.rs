@@ -343,7 +343,7 @@ pub fn left_out(config: &Config, logs: &[LogWitness]) -> Option<String> {
         let mut volumes = config.volumes.iter();
         let volume = volumes.find(|v| v.name.as_str() == log.superblock.volume);
         let is_served = volume.is_some_and(|v| v.in_force() == VolumeMode::WriteBack);
-        log.superblock.owes && !is_served
+        log.superblock.may_be_dirty && !is_served
     };
     let log = logs.iter().find(is_left_out)?;
     let (volume, [first, second]) = (&log.superblock.volume, &log.superblock.devices);

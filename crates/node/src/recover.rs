@@ -4,7 +4,7 @@
 //! Invariants:
 //!     inspection changes nothing, and neither does a recovery to another place
 //!     a log is discarded ⟹ the pending group of its journal is at the origin, durably
-//!     a log is written back ⟹ its data is at the origin, durably, before `owes` is cleared
+//!     a log is written back ⟹ its data is at the origin, durably, before `may_be_dirty` is cleared
 //!     the origin is written without its pool ⟹ the pool has forgotten the volume, durably
 //!     a refused recovery has changed nothing
 //!
@@ -58,7 +58,7 @@ pub struct Recovery {
 
 /// The dirty data of a log.
 struct DirtyReport {
-    owed: ByteCount,
+    dirty: ByteCount,
     is_drained: bool,
     lag: Nanos,
     /// Reasons of a node to refuse the log.
@@ -207,7 +207,7 @@ async fn with<P: Platform>(
         log: look.as_ref().map_err(String::clone).map(|look| {
             let status = look.engine.status();
             DirtyReport {
-                owed: ByteCount(status.dirty_bytes),
+                dirty: ByteCount(status.dirty_bytes),
                 is_drained: look.engine.is_drained(),
                 lag: status.lag,
                 doubts: look.doubts.clone(),
@@ -250,15 +250,15 @@ async fn with<P: Platform>(
                 None => {
                     drop(look);
                     offline_log::forget(found.devices, volume).await?;
-                    let (owed, lost) = offline_log::write_back(found).await?;
-                    RecoverOutcome::WrittenBack(owed, lost)
+                    let (dirty, lost) = offline_log::write_back(found).await?;
+                    RecoverOutcome::WrittenBack(dirty, lost)
                 }
                 Some(target) => {
                     let to = open_target(found, target).await?;
                     let zeroes = target.make.is_some();
                     let kept = offline_log::write_back_to(found, &look, &to.leaf, zeroes).await;
-                    let (owed, lost) = kept?;
-                    RecoverOutcome::WrittenBackTo(target.path.display().to_string(), owed, lost)
+                    let (dirty, lost) = kept?;
+                    RecoverOutcome::WrittenBackTo(target.path.display().to_string(), dirty, lost)
                 }
             }
         }
@@ -312,7 +312,7 @@ fn counts(copy: &LogSuperblock, known: &LogSuperblock) -> bool {
 /// Refuses to discard a log while its journal may have a group that the origin has in part.
 fn needed(device: &Name, state: &JournalState, recovery: &Recovery) -> Result<(), String> {
     let known = recovery.known.as_ref();
-    let may_have = known.map(|known| known.owes && known.journal.is_some());
+    let may_have = known.map(|known| known.may_be_dirty && known.journal.is_some());
     let what = match (state, may_have) {
         (JournalState::Absent(why), Some(true) | None) => format!("{device} is away ({why})"),
         (JournalState::Nothing, Some(true)) => format!("{device} is not the journal that it had"),

@@ -2,7 +2,7 @@
 //!
 //! One round takes a [`OriginLoad`], makes its records durable in the pool, and commits it to the
 //! journal, if there is one. Then the newest version of each block goes to the origin, by address;
-//! the origin is flushed, and `done_to` made durable. Only then the next round begins.
+//! the origin is flushed, and `written_back_to` made durable. Only then the next round begins.
 //!
 //! Invariants:
 //!     on the origin ⟹ durable in the pool before
@@ -85,13 +85,14 @@ pub(super) async fn run<P: Device>(log: &WriteBackShared<P>) {
 impl<P: Device> WriteBackShared<P> {
     fn may_clean(&self) -> bool {
         let state = self.state.borrow();
-        state.done_to < state.completed_to.min(state.owed_to) && !self.copies.are_gone()
+        state.written_back_to < state.completed_to.min(state.last_write_end)
+            && !self.copies.are_gone()
     }
 
     /// True if all dirty data was written back after the loss of one copy.
     fn may_settle(&self) -> bool {
         let alone = self.copies.online().count() == 1 && self.copies.are_losses_durable();
-        let open = self.copies.standing.wants_owing();
+        let open = self.copies.standing.wants_dirty();
         alone && self.is_drained() && open && !self.sealed.get()
     }
 
@@ -100,7 +101,7 @@ impl<P: Device> WriteBackShared<P> {
     async fn settle(&self) {
         if self.retire_journal().await.is_ok() {
             let standing = &self.copies.standing;
-            standing.want(|wanted| wanted.owes = false);
+            standing.want(|wanted| wanted.may_be_dirty = false);
         }
     }
 
@@ -156,7 +157,7 @@ impl<P: Device> WriteBackShared<P> {
         let state = &mut *self.state.borrow_mut();
         state.index.forget(&load.newest);
         state.done(load.next);
-        if state.done_to < state.owed_to {
+        if state.written_back_to < state.last_write_end {
             let took = load.took + (self.env.timer.now() - begun) - load.rested;
             let mut pace = self.pace.borrow_mut();
             pace.carried(load.blocks, load.carries(), took);

@@ -25,7 +25,7 @@ pub enum LogStage {
     Apply,
     /// The origin is flushed.
     OriginFlush,
-    /// `done_to` is made durable in the pool.
+    /// `written_back_to` is made durable in the pool.
     Note,
     /// A copy is lost, and the loss is not durable yet.
     Loss,

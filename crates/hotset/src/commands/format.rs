@@ -115,7 +115,7 @@ pub fn run(
         check_role(config, path)?;
     }
     let image = InspectedImage::open(path, true)?;
-    if let Some(log) = log_of(&image).filter(|log| log.owes && !discard) {
+    if let Some(log) = log_of(&image).filter(|log| log.may_be_dirty && !discard) {
         return Err(CommandFailure::Runtime(format!(
             "{}: it may hold dirty data of volume {}. Serve the volume until it has ended in \
              order, write the data back with `hotset pool recover {} --write-back`, or discard it \

@@ -256,7 +256,7 @@ mod tests {
     fn superblock() -> LogSuperblock {
         LogSuperblock {
             copy: None,
-            owes: true,
+            may_be_dirty: true,
             mask: [true; 2],
             log: layout::Uuid(7),
             sequence: 3,

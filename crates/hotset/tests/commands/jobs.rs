@@ -269,7 +269,7 @@ log = ["l0", "l1"]
     };
     write(6000);
     let mode = detached(&place, &daemon);
-    let owed = || {
+    let dirty = || {
         let status = daemon.status();
         let log = &status["volumes"][0]["write_back"];
         log["dirty_bytes"].as_u64().unwrap()
@@ -278,10 +278,10 @@ log = ["l0", "l1"]
     until("the job to be paused", || {
         job(&daemon, "detach:vol").is_some_and(|job| job["state"] == "paused")
     });
-    assert!(owed() > 0, "{}", daemon.status());
+    assert!(dirty() > 0, "{}", daemon.status());
     run(&mut place.command("job resume detach:vol"));
-    let before = owed();
-    until("the job to go on", || owed() < before);
+    let before = dirty();
+    until("the job to go on", || dirty() < before);
     paused_by_the_api(&place, &daemon);
     let cancelled = "job pause scrub:vol";
     refused(

@@ -204,24 +204,24 @@ fn log_of(daemon: &Daemon<'_>) -> serde_json::Value {
     daemon.status()["volumes"][0]["write_back"].clone()
 }
 
-fn owed(daemon: &Daemon<'_>) -> u64 {
+fn dirty(daemon: &Daemon<'_>) -> u64 {
     log_of(daemon)["dirty_bytes"].as_u64().unwrap()
 }
 
 /// Writes data that the origin does not get, kills the daemon, and returns the volume's contents.
-fn owe(place: &Place, server: &Process) -> Vec<u8> {
+fn leave_dirty(place: &Place, server: &Process) -> Vec<u8> {
     let mut bytes = noise(1, 24 << 20);
     std::fs::write(place.path("first"), &bytes).unwrap();
     let daemon = place.serve();
     copy_in(&place.path("first"), &daemon.uri("vol"));
-    until("the origin to have it", || owed(&daemon) == 0);
+    until("the origin to have it", || dirty(&daemon) == 0);
     server.signal(libc::SIGSTOP);
     let later = noise(2, 4 << 20);
     std::fs::write(place.path("later"), &later).unwrap();
     copy_in(&place.path("later"), &daemon.uri("vol"));
     bytes[..later.len()].copy_from_slice(&later);
     assert_eq!(log_of(&daemon)["copies"], 2);
-    assert!(owed(&daemon) >= 4 << 20, "{}", daemon.status());
+    assert!(dirty(&daemon) >= 4 << 20, "{}", daemon.status());
     daemon.process.kill();
     bytes
 }
@@ -229,14 +229,14 @@ fn owe(place: &Place, server: &Process) -> Vec<u8> {
 #[test]
 fn what_a_log_answered_outlives_its_daemon_and_one_of_its_devices() {
     let (place, server) = write_back();
-    let bytes = owe(&place, &server);
+    let bytes = leave_dirty(&place, &server);
     std::fs::remove_file(place.path("log0")).unwrap();
     server.signal(libc::SIGCONT);
     let daemon = place.serve();
     assert_eq!(log_of(&daemon)["copies"], 1, "{}", daemon.status());
     let held = copy_out(&daemon.uri("vol"), &place.path("out"));
     assert!(held == bytes, "acknowledged bytes are lost");
-    until("the origin to have it", || owed(&daemon) == 0);
+    until("the origin to have it", || dirty(&daemon) == 0);
     // With one copy alone the origin answers.
     let last = noise(3, 1 << 20);
     std::fs::write(place.path("last"), &last).unwrap();
@@ -281,13 +281,13 @@ fn a_log_that_keeps_no_order_outlives_its_daemon_and_says_what_it_does_not_promi
     let unpromised = "nothing is promised of origin";
     let printed = run(hotset().arg("check").arg(config));
     assert!(printed.contains(unpromised), "{printed}");
-    let bytes = owe(&place, &server);
+    let bytes = leave_dirty(&place, &server);
     server.signal(libc::SIGCONT);
     let daemon = place.serve();
     assert_eq!(log_of(&daemon)["order"], "coalesced");
     let held = copy_out(&daemon.uri("vol"), &place.path("out"));
     assert!(held == bytes, "acknowledged bytes are lost");
-    until("the origin to have it", || owed(&daemon) == 0);
+    until("the origin to have it", || dirty(&daemon) == 0);
     let origin = std::fs::read(place.path("origin")).unwrap();
     assert!(origin == bytes, "the origin lacks what it was given");
     let said = daemon.stop();
@@ -295,9 +295,9 @@ fn a_log_that_keeps_no_order_outlives_its_daemon_and_says_what_it_does_not_promi
 }
 
 #[test]
-fn what_owes_something_is_served_by_its_log_or_not_at_all() {
+fn a_volume_with_dirty_data_is_served_by_its_log_or_not_at_all() {
     let (place, server) = write_back();
-    let bytes = owe(&place, &server);
+    let bytes = leave_dirty(&place, &server);
     server.signal(libc::SIGCONT);
     let logs = || ["log0", "log1"].map(|log| std::fs::read(place.path(log)).unwrap());
     let before = logs();
@@ -396,7 +396,7 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
         command.arg("vol").args(more);
         command
     };
-    owe(&place, &server);
+    leave_dirty(&place, &server);
     server.signal(libc::SIGCONT);
     let said = run(&mut recover(&[]));
     let expected = ["log0: a copy that counts", "`hotset serve` writes it back"];
@@ -446,12 +446,49 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     daemon.stop();
 }
 
+/// Each target that is unfit is refused, and a target without an action, or without a log.
+fn refuse_targets(place: &Place, recover: &dyn Fn(&[&str]) -> std::process::Command) {
+    let image = place.text("image");
+    refused(&mut recover(&["--to", &image]), 2, &["give `--write-back`"]);
+    let to = |path: &str| recover(&["--write-back", "--to", &place.text(path)]);
+    std::os::unix::fs::symlink(place.path("log0"), place.path("link")).unwrap();
+    refused(&mut to("link"), 1, &["is log0 of the configuration"]);
+    refused(&mut to("pool"), 1, &["is pool of the configuration"]);
+    refused(&mut to("later"), 1, &["has 4 MiB, and the origin 24 MiB"]);
+    refused(&mut to("first"), 1, &["holds"]);
+    refused(&mut to("none/image"), 1, &["cannot be made"]);
+    let discard = ["--discard", "--to", &image];
+    refused(&mut recover(&discard), 1, &["copy origin as it is"]);
+    std::fs::rename(place.path("log0"), place.path("away")).unwrap();
+    let nothing = "nothing can be written back: no record of dirty data of volume vol";
+    refused(&mut to("image"), 1, &[nothing]);
+    std::fs::rename(place.path("away"), place.path("log0")).unwrap();
+    assert!(!place.path("image").exists());
+}
+
+#[test]
+fn former_names_of_options_are_refused_with_the_new_name() {
+    let (recover, format) = (["pool", "recover", "vol"], ["pool", "format", "/none"]);
+    for (command, option, expected) in [
+        (recover, "--keep", "--keep is --write-back now"),
+        (recover, "--rewind", "--rewind is --discard now"),
+        (format, "--rewind", "--rewind is --discard now"),
+    ] {
+        let mut refusal = hotset();
+        refusal.args(command).arg(option);
+        if command == recover {
+            refusal.args(["--config", "/none"]);
+        }
+        refused(&mut refusal, 2, &[expected]);
+    }
+}
+
 /// The log of a volume that the daemon does not serve, since nothing shows that its one device is
 /// current: written elsewhere, and then written back, by a command.
 #[test]
-fn what_is_owed_is_carried_out_by_a_command_or_written_elsewhere() {
+fn dirty_data_is_written_back_by_a_command_or_written_elsewhere() {
     let (place, server) = write_back();
-    let bytes = owe(&place, &server);
+    let bytes = leave_dirty(&place, &server);
     server.signal(libc::SIGCONT);
     for lost in ["log1", "state/vol.log"] {
         std::fs::remove_file(place.path(lost)).unwrap();
@@ -492,31 +529,9 @@ fn what_is_owed_is_carried_out_by_a_command_or_written_elsewhere() {
         2,
         &["--discard"],
     );
-    let former = ["--keep is --write-back now", "--rewind is --discard now"];
-    refused(&mut recover(&["--keep"]), 2, &[former[0]]);
-    refused(&mut recover(&["--rewind"]), 2, &[former[1]]);
-    let mut format = hotset();
-    format
-        .args(["pool", "format", "--yes", "--rewind"])
-        .arg(place.path("log0"));
-    refused(&mut format, 2, &[former[1]]);
+    refuse_targets(&place, &recover);
     let image = place.text("image");
-    refused(&mut recover(&["--to", &image]), 2, &["give `--write-back`"]);
-    let to = |path: &str| recover(&["--write-back", "--to", &place.text(path)]);
-    std::os::unix::fs::symlink(place.path("log0"), place.path("link")).unwrap();
-    refused(&mut to("link"), 1, &["is log0 of the configuration"]);
-    refused(&mut to("pool"), 1, &["is pool of the configuration"]);
-    refused(&mut to("later"), 1, &["has 4 MiB, and the origin 24 MiB"]);
-    refused(&mut to("first"), 1, &["holds"]);
-    refused(&mut to("none/image"), 1, &["cannot be made"]);
-    let discard = ["--discard", "--to", &image];
-    refused(&mut recover(&discard), 1, &["copy origin as it is"]);
-    std::fs::rename(place.path("log0"), place.path("away")).unwrap();
-    let nothing = "nothing can be written back: no record of dirty data of volume vol";
-    refused(&mut to("image"), 1, &[nothing]);
-    std::fs::rename(place.path("away"), place.path("log0")).unwrap();
-    assert!(!place.path("image").exists());
-    let said = run(&mut to("image"));
+    let said = run(&mut recover(&["--write-back", "--to", &image]));
     assert!(
         said.contains("the 4 MiB of dirty data of volume vol"),
         "{said}"

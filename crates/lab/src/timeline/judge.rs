@@ -56,10 +56,10 @@ pub(super) fn judge(timeline: &MeasuredTimeline) -> Vec<String> {
         );
         ask(phase.longest_gap_ms <= most, what);
     }
-    let owed = timeline.samples.last().map(|sample| sample.dirty_bytes);
+    let dirty = timeline.samples.last().map(|sample| sample.dirty_bytes);
     ask(
-        owed == Some(0),
-        format!("{owed:?} bytes are dirty in the end"),
+        dirty == Some(0),
+        format!("{dirty:?} bytes are dirty in the end"),
     );
     if let Some(missing) = missing(timeline) {
         ask(false, missing);

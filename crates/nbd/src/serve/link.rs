@@ -185,7 +185,7 @@ impl ServerLink {
         self.replies.sent.notify();
     }
 
-    /// Notes that the peer owes bytes, or no more.
+    /// Notes that bytes of the peer are awaited, or no more.
     pub(super) fn set_receiving(&self, receiving: bool) {
         self.life.receiving.set(receiving);
     }
@@ -195,7 +195,8 @@ impl ServerLink {
         self.life.has_progressed();
     }
 
-    /// True if the peer owes bytes, or a receive, and has made no progress since the last call.
+    /// True if bytes or a receive of the peer are awaited, and it has made no progress since the
+    /// last call.
     pub(super) fn has_stalled(&self) -> bool {
         self.life.has_stalled()
     }

@@ -10,18 +10,18 @@ impl fmt::Display for Recovery {
         self.devices(f)?;
         let (volume, origin) = (&self.volume, &self.origin);
         match &self.outcome {
-            RecoverOutcome::WrittenBack(owed, lost) => {
+            RecoverOutcome::WrittenBack(dirty, lost) => {
                 write!(
                     f,
-                    "volume {volume}: {owed} of dirty data written back to {origin}"
+                    "volume {volume}: {dirty} of dirty data written back to {origin}"
                 )?;
                 lost.iter().try_for_each(|lost| write!(f, ", {lost}"))?;
                 f.write_str(". The log has no dirty data any more")
             }
-            RecoverOutcome::WrittenBackTo(path, owed, lost) => {
+            RecoverOutcome::WrittenBackTo(path, dirty, lost) => {
                 write!(
                     f,
-                    "{path} is a copy of {origin} with the {owed} of dirty data of volume {volume}"
+                    "{path} is a copy of {origin} with the {dirty} of dirty data of volume {volume}"
                 )?;
                 lost.iter().try_for_each(|lost| write!(f, ", {lost}"))?;
                 write!(f, ". {origin} and the log are unchanged")
@@ -37,7 +37,7 @@ impl fmt::Display for Recovery {
                     write!(
                         f,
                         "volume {volume}: {} of dirty data for {origin} discarded; ",
-                        log.owed
+                        log.dirty
                     )?;
                 }
                 self.promise(f)
@@ -92,21 +92,21 @@ impl Recovery {
                     f,
                     "volume {volume}: not served, {} of dirty data for {origin}. `--write-back` \
                      writes it back all the same, `--discard` discards it",
-                    log.owed
+                    log.dirty
                 )
             }
             Ok(log) if !log.is_drained => write!(
                 f,
                 "volume {volume}: {} of dirty data for {origin}, the oldest {} s old. \
                  `hotset serve` writes it back, and so does `--write-back`; `--discard` discards it",
-                log.owed,
+                log.dirty,
                 log.lag.0 / 1_000_000_000
             ),
             Ok(_) => write!(f, "volume {volume}: no dirty data for {origin}"),
             Err(why) if self.has_copy() => f.write_str(why),
             Err(why) => match &self.known {
-                Some(known) if !known.owes && self.has_old() => f.write_str(why),
-                Some(known) if !known.owes => {
+                Some(known) if !known.may_be_dirty && self.has_old() => f.write_str(why),
+                Some(known) if !known.may_be_dirty => {
                     write!(f, "volume {volume}: no dirty data for {origin}")
                 }
                 Some(_) => {

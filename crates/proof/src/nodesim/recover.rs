@@ -7,14 +7,14 @@ mod rig;
 use super::logged::LOG_MIB;
 use block::{Fua, Nanos};
 use node::{Platform, RecoverAction};
-use rig::{ALL, BYTES, OWED, RecoverRig, SIZE, configured, noise, recovered, text_of};
+use rig::{ALL, BYTES, DIRTY, RecoverRig, SIZE, configured, noise, recovered, text_of};
 use simnode::{Direct, RunningNode, SimPlatform};
 use writelog::Cleaning;
 
 const ORDERS: [Cleaning; 3] = [Cleaning::Ordered, Cleaning::Coalesced, Cleaning::Journaled];
 
 #[test]
-fn what_is_owed_is_carried_out_without_a_daemon() {
+fn dirty_data_is_written_back_without_a_daemon() {
     for order in ORDERS {
         let mut rig = RecoverRig::new(order);
         rig.looks(&[
@@ -78,14 +78,14 @@ fn an_origin_that_was_changed_elsewhere_is_overwritten_if_that_is_asked_for() {
         "`--write-back`",
     ]);
     rig.recover(RecoverAction::WriteBack, None).unwrap();
-    let owed = rig.holds[OWED].to_vec();
+    let dirty = rig.holds[DIRTY].to_vec();
     rig.holds = changed;
-    rig.holds[OWED].copy_from_slice(&owed);
+    rig.holds[DIRTY].copy_from_slice(&dirty);
     rig.has_it_all(2);
 }
 
 #[test]
-fn another_origin_gets_what_is_owed_if_that_is_asked_for() {
+fn another_origin_gets_dirty_data_if_that_is_asked_for() {
     let mut rig = RecoverRig::new(Cleaning::Ordered);
     let text = text_of(Cleaning::Ordered);
     rig.config = configured(&text.replace("path = \"/archive\"", "path = \"/other\""));
@@ -105,7 +105,7 @@ fn another_origin_gets_what_is_owed_if_that_is_asked_for() {
         "its former origin was written"
     );
     let mut expected = other;
-    expected[OWED].copy_from_slice(&rig.holds[OWED]);
+    expected[DIRTY].copy_from_slice(&rig.holds[DIRTY]);
     assert!(rig.medium("/other", true) == expected);
     let (held, _) = rig.serve().expect("it is served");
     assert!(held == expected[..BYTES]);
@@ -216,7 +216,7 @@ fn what_an_origin_has_no_room_for_is_not_carried_out() {
 }
 
 #[test]
-fn what_is_owed_goes_to_another_place_and_nothing_else_is_changed() {
+fn dirty_data_goes_to_another_place_and_nothing_else_is_changed() {
     for order in ORDERS {
         let mut rig = RecoverRig::new(order);
         rig.lose_witness();

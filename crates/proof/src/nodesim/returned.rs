@@ -180,6 +180,6 @@ fn a_device_of_a_log_takes_part_again_once_it_answers() {
 }
 
 #[test]
-fn an_origin_that_was_unplugged_gets_what_it_is_owed_once_it_is_back() {
+fn an_origin_that_was_unplugged_gets_dirty_data_once_it_is_back() {
     run(Away::OriginPulled);
 }

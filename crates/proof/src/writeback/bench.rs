@@ -224,7 +224,7 @@ impl WriteBackBench {
 
     /// Checks the origin once the log has recorded that nothing is dirty: both copies may then be
     /// lost. Writes that an earlier cut took stay in the history until all is read back.
-    fn owes_nothing(&self) {
+    fn has_nothing_dirty(&self) {
         let mut bytes = vec![0; (SECTORS * SECTOR_BYTES) as usize];
         self.medium.latest(block::Lba::ZERO, &mut bytes);
         match self.judged(&bytes) {
@@ -381,8 +381,8 @@ impl Members for BenchLedger {
             if standing.forsaken {
                 self.0.begin_journal(None);
             }
-            if !standing.owes {
-                self.0.owes_nothing();
+            if !standing.may_be_dirty {
+                self.0.has_nothing_dirty();
             }
             Ok(())
         })

@@ -92,7 +92,7 @@ fn fault(wanted: &WantedLog, name: &str, found: &CandidateState) -> Option<Strin
              that with `hotset pool format --yes`"
         )),
         CandidateState::Log { superblock, .. } if superblock.volume != *volume => {
-            let remedy = match superblock.owes {
+            let remedy = match superblock.may_be_dirty {
                 true => "give each volume its own devices".into(),
                 false => format!(
                     "give each volume its own devices, or, if {volume} was renamed, blank both \
@@ -163,7 +163,7 @@ fn among(
         false => Err(format!("{volume} is not served: {what}; {remedy}")),
     };
     let remembered = witness.is_some_and(|witness| witness.log == now.log);
-    let is_other = witness.is_some() && now.owes;
+    let is_other = witness.is_some() && now.may_be_dirty;
     if !remembered && (trusted != now.mask || is_other) {
         let away = missing(names, now.mask, trusted);
         let file = match witness {
@@ -184,19 +184,19 @@ fn among(
         doubt(what, remedy)?;
     }
     if trusted == [false; 2] {
-        return match now.owes {
+        return match now.may_be_dirty {
             false => new(wanted, now.sequence, names, found),
             true => Err(elsewhere(volume, now, logs)),
         };
     }
-    if now.owes && now.sectors > wanted.sectors {
+    if now.may_be_dirty && now.sectors > wanted.sectors {
         return Err(format!(
             "{volume} is not served: it has dirty data and had {} sectors; {} are wanted: give it \
              its size back, or see `hotset pool recover {volume}`: `--discard` discards that",
             now.sectors, wanted.sectors
         ));
     }
-    if now.owes && now.sectors < wanted.sectors {
+    if now.may_be_dirty && now.sectors < wanted.sectors {
         let what = format!(
             "it has dirty data and had {} sectors; {} are wanted",
             now.sectors, wanted.sectors
@@ -207,7 +207,7 @@ fn among(
         );
         doubt(what, remedy)?;
     }
-    if now.owes && likeness(&now.identity, &wanted.identity) == Likeness::Other {
+    if now.may_be_dirty && likeness(&now.identity, &wanted.identity) == Likeness::Other {
         let what = "this is another device than the origin of its dirty data, which would \
                     overwrite it";
         let remedy = format!(
@@ -263,16 +263,16 @@ fn last<'a>(
     let is_known = |s: &LogSuperblock| witness.is_some_and(|witness| witness.log == s.log);
     let last = newest
         .clone()
-        .max_by_key(|s| (s.opened_at, s.owes, is_known(s), s.sequence));
+        .max_by_key(|s| (s.opened_at, s.may_be_dirty, is_known(s), s.sequence));
     let Some(last) = last else {
         return Ok(None);
     };
-    let mut others = newest.filter(|s| s.log != last.log && s.owes);
+    let mut others = newest.filter(|s| s.log != last.log && s.may_be_dirty);
     let Some(other) = others.next() else {
         return Ok(Some(last));
     };
     let [first, second] = names;
-    if last.owes {
+    if last.may_be_dirty {
         return Err(format!(
             "{volume} is not served: {first} and {second} have logs that know nothing of each \
              other, and both have dirty data; take away the one that does not count, or see \
@@ -349,7 +349,7 @@ fn new(
     Ok(Chosen {
         superblock: LogSuperblock {
             copy: None,
-            owes: false,
+            may_be_dirty: false,
             mask: [true; 2],
             log: wanted.uuid,
             sequence,

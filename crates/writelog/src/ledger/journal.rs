@@ -22,7 +22,7 @@ pub(super) async fn choose<P: Device + Clone>(
     let (volume, next) = (&wanted.volume, &chosen.superblock);
     let Some(LogCandidate { name, device, .. }) = candidate else {
         return match &next.journal {
-            Some((_, name)) if next.owes => Err(format!(
+            Some((_, name)) if next.may_be_dirty => Err(format!(
                 "{volume} is not served: {name} is its journal, which may have a part of what its \
                  origin has half; give it as `journal` until an end in order has drained the log"
             )),

@@ -137,6 +137,6 @@ fn a_log_without_room_is_written_back_and_begun_again() {
             ledger.record(ended).await.unwrap();
         }
         let next = found(&rig, both(&rig)).await.unwrap();
-        assert!(next.log != uuid && !next.owes);
+        assert!(next.log != uuid && !next.may_be_dirty);
     });
 }

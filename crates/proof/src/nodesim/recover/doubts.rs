@@ -1,6 +1,6 @@
 //! Damaged, missing or changed devices beside a log: refused and named, or without any effect.
 
-use super::rig::{OWED, RecoverRig, noise};
+use super::rig::{DIRTY, RecoverRig, noise};
 use super::{ORDERS, pending};
 use block::{Device, Nanos};
 use node::{Platform, RecoverAction};
@@ -17,7 +17,7 @@ impl RecoverRig {
 
     /// Spoils a block of a log that the origin lacks.
     fn spoil_record(&mut self, path: &'static str) {
-        let block = self.holds[OWED][128 << 10..][..4096].to_vec();
+        let block = self.holds[DIRTY][128 << 10..][..4096].to_vec();
         self.spoil(path, |bytes| {
             let mut blocks = bytes.chunks_exact_mut(4096);
             let found = blocks.find(|found| **found == block);
@@ -77,20 +77,20 @@ fn whoever_asks_gets_what_is_not_damaged_and_the_rest_is_named() {
             .recover(RecoverAction::WriteBack, Some("/spare"))
             .unwrap();
         assert!(said.contains("but not record"), "{said}");
-        let image = rig.medium("/spare", true)[OWED].to_vec();
+        let image = rig.medium("/spare", true)[DIRTY].to_vec();
         let said = rig.recover(RecoverAction::WriteBack, None).unwrap();
         assert!(said.contains("but not record"), "{said}");
-        let origin = rig.medium("/archive", true)[OWED].to_vec();
+        let origin = rig.medium("/archive", true)[DIRTY].to_vec();
         assert!(image == origin, "the image and the origin differ");
         let blocks = origin
             .chunks_exact(64 << 10)
-            .zip(rig.holds[OWED].chunks_exact(64 << 10));
+            .zip(rig.holds[DIRTY].chunks_exact(64 << 10));
         assert_eq!(blocks.filter(|(has, held)| has == held).count(), 3);
         // The volume begins with another log.
         rig.machine.give_back("/log1");
         let (_, copies) = rig.serve().expect("it is served");
         assert_eq!(copies, 2);
-        assert!(rig.medium("/archive", true)[OWED] == origin);
+        assert!(rig.medium("/archive", true)[DIRTY] == origin);
     }
 }
 
@@ -98,14 +98,14 @@ fn whoever_asks_gets_what_is_not_damaged_and_the_rest_is_named() {
 fn zeroes_and_discards_are_dirty_as_data_is() {
     for discards in [false, true] {
         let mut rig = RecoverRig::new(Cleaning::Ordered);
-        rig.holds[OWED].fill(0);
+        rig.holds[DIRTY].fill(0);
         let config = rig.config.clone();
         let lived = rig.run(async move |platform| {
             let frontend = Direct::new(platform.local().env());
             let node = RunningNode::start(&config, platform, frontend.clone());
             let node = node.await.expect("it starts");
             let client = frontend.client("db").expect("it is served");
-            let (at, bytes) = (OWED.start as u64, OWED.len() as u64);
+            let (at, bytes) = (DIRTY.start as u64, DIRTY.len() as u64);
             let cleared = match discards {
                 true => client.gate().discard(at, bytes).await,
                 false => client.gate().zero(at, bytes).await,

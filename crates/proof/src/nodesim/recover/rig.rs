@@ -28,7 +28,7 @@ pub(super) const SIZE: usize = MIB << 20;
 /// Bytes of the first write, which are cached.
 pub(super) const BYTES: usize = 1 << 20;
 /// The dirty bytes of the volume.
-pub(super) const OWED: std::ops::Range<usize> = 256 << 10..512 << 10;
+pub(super) const DIRTY: std::ops::Range<usize> = 256 << 10..512 << 10;
 
 /// Bytes of one read of a whole device.
 const PIECE_BYTES: usize = 1 << 20;
@@ -123,19 +123,19 @@ impl RecoverRig {
         came
     }
 
-    /// Runs a daemon that is killed while `OWED` is dirty. The earlier bytes of `OWED` are all
+    /// Runs a daemon that is killed while `DIRTY` is dirty. The earlier bytes of `DIRTY` are all
     /// cached.
     fn live(&mut self) {
         let (config, first) = (self.config.clone(), self.holds[..BYTES].to_vec());
-        let later = noise(2, OWED.len());
-        self.holds[OWED].copy_from_slice(&later);
+        let later = noise(2, DIRTY.len());
+        self.holds[DIRTY].copy_from_slice(&later);
         let lived = self.run(async move |platform| {
             let env = platform.local().env();
             let frontend = Direct::new(env.clone());
             let node = RunningNode::start(&config, platform, frontend.clone());
             let node = node.await.expect("it starts");
             let client = frontend.client("db").expect("it is served");
-            let owed = async || {
+            let dirty = async || {
                 let status = node.status().await.expect("a status");
                 status.volumes[0]
                     .write_back
@@ -153,7 +153,7 @@ impl RecoverRig {
                 }
             };
             write(0, &first).await;
-            while owed().await > 0 {
+            while dirty().await > 0 {
                 env.timer.sleep(Nanos::from_millis(100)).await;
             }
             for _ in 0..3 {
@@ -163,9 +163,9 @@ impl RecoverRig {
                 // The region is written no more, and cached lines survive a kill.
                 env.timer.sleep(Nanos::from_secs(15)).await;
             }
-            write(OWED.start, &later).await;
+            write(DIRTY.start, &later).await;
             client.gate().flush().await.expect("a flush");
-            assert_eq!(owed().await, OWED.len() as u64);
+            assert_eq!(dirty().await, DIRTY.len() as u64);
         });
         lived.expect("nothing cuts its power");
         assert!(self.bytes("/archive") != self.holds, "nothing is dirty");
@@ -310,10 +310,10 @@ impl RecoverRig {
     }
 
     /// True if a superblock of a log records dirty data.
-    fn owes(&mut self) -> bool {
+    fn has_dirty_data(&mut self) -> bool {
         let logs = self.run(async |platform| platform.logs().await.unwrap());
         let logs = logs.expect("nothing cuts its power");
-        logs.iter().any(|log| log.superblock.owes)
+        logs.iter().any(|log| log.superblock.may_be_dirty)
     }
 
     /// Checks that the origin has the volume's bytes, also after a cut of the power, and is served.
@@ -323,7 +323,7 @@ impl RecoverRig {
             self.medium("/archive", true) == self.holds,
             "it lacks something"
         );
-        assert!(!self.owes(), "its log has dirty data");
+        assert!(!self.has_dirty_data(), "its log has dirty data");
         let (held, here) = self.serve().expect("it is served");
         assert!(held == self.holds[..BYTES], "something else is served");
         assert_eq!(here, copies);
