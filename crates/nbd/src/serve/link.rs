@@ -5,10 +5,10 @@
 
 use super::admission::{Admission, Release};
 use super::credit::Credits;
-use super::doors;
 use super::flushes::FlushClient;
 use super::life::ConnectionLife;
 use super::limits::ServerLimits;
+use super::quota;
 use super::replies::UnsentReplies;
 use super::workers::{WorkerJob, Workers};
 use crate::outbox::{Frame, SendLoad};
@@ -17,8 +17,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// A source of connections, and a place of one.
-pub(super) type Door = doors::StreamSource<ServerLink>;
-pub(super) type Place = doors::ConnectionPlace<ServerLink>;
+pub(super) type LinkSource = quota::StreamSource<ServerLink>;
+pub(super) type Place = quota::ConnectionPlace<ServerLink>;
 /// Count of a request.
 pub(super) type Admitted<'a> = super::admission::Admitted<'a, ServerLink>;
 
