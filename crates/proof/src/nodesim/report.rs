@@ -20,7 +20,7 @@ classes! {
     OriginLost, "the disk of a plain volume was unplugged";
     OriginAnew, "it was back, and its volume added again";
     MemberLost, "a member of an array was unplugged";
-    MemberSilent, "a member of an array did not answer for a while";
+    MemberUnresponsive, "a member of an array did not answer for a while";
     MemberBack, "a lost member was back";
     SeveralLost, "more members were away than their array can do without";
     MemberFailed, "a member was taken out by hand";

@@ -20,9 +20,9 @@ const MOST: u64 = 90;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Away {
-    LogsSilent,
+    LogsUnresponsive,
     LogsPulled,
-    OneSilent,
+    OneUnresponsive,
     OnePulled,
     OriginPulled,
 }
@@ -94,14 +94,14 @@ async fn live(
         assert!(life.write().await);
     }
     match away {
-        Away::LogsSilent => LOGS.iter().for_each(|log| machine.silence(log)),
+        Away::LogsUnresponsive => LOGS.iter().for_each(|log| machine.silence(log)),
         Away::LogsPulled => LOGS.iter().for_each(|log| machine.pull(log)),
-        Away::OneSilent => machine.silence(LOGS[0]),
+        Away::OneUnresponsive => machine.silence(LOGS[0]),
         Away::OnePulled => machine.pull(LOGS[0]),
         Away::OriginPulled => machine.pull(ORIGIN),
     }
     let went_on = life.write().await;
-    let stays = !matches!(away, Away::LogsSilent | Away::LogsPulled);
+    let stays = !matches!(away, Away::LogsUnresponsive | Away::LogsPulled);
     assert_eq!(went_on, stays, "{away:?}");
     timer.sleep(Nanos::from_secs(12)).await;
     machine.repair();
@@ -127,7 +127,7 @@ async fn live(
         timer.sleep(Nanos::from_secs(1)).await;
     }
     life.read_back().await;
-    if matches!(away, Away::OneSilent | Away::OnePulled) {
+    if matches!(away, Away::OneUnresponsive | Away::OnePulled) {
         // The returned copy has the writes acknowledged since, so that the other is not needed.
         machine.pull(ORIGIN);
         assert!(life.write().await);
@@ -169,13 +169,13 @@ fn run(away: Away) {
 
 #[test]
 fn a_log_goes_on_once_its_devices_answer_again() {
-    run(Away::LogsSilent);
+    run(Away::LogsUnresponsive);
     run(Away::LogsPulled);
 }
 
 #[test]
 fn a_device_of_a_log_takes_part_again_once_it_answers() {
-    run(Away::OneSilent);
+    run(Away::OneUnresponsive);
     run(Away::OnePulled);
 }
 
