@@ -33,7 +33,7 @@ const UNFLUSHED_MAX: u32 = 64;
 enum AppendRoom {
     Log,
     Origin,
-    Turn,
+    NewSegment,
 }
 
 impl<P: Device> WriteBackShared<P> {
@@ -213,12 +213,12 @@ impl<P: Device> WriteBackShared<P> {
                     return Some(Ok(AppendRoom::Log));
                 }
                 match fits && state.may_turn(false) {
-                    true => Some(Ok(AppendRoom::Turn)),
+                    true => Some(Ok(AppendRoom::NewSegment)),
                     false => self.refusal().map(Err),
                 }
             });
             match room.await? {
-                AppendRoom::Turn => self.turn().await?,
+                AppendRoom::NewSegment => self.start_segment().await?,
                 room => return Ok(room),
             }
         }
@@ -238,8 +238,8 @@ impl<P: Device> WriteBackShared<P> {
 
     /// Begins a segment. The header is durable before any record is written to the segment.
     /// Segments that an opening would read whole stay a part of the log.
-    pub(super) async fn turn(&self) -> IoResult {
-        let _under = self.stages.enter(LogStage::Turn);
+    pub(super) async fn start_segment(&self) -> IoResult {
+        let _under = self.stages.enter(LogStage::SegmentStart);
         let (segment, is_unflushed) = {
             let state = &mut *self.state.borrow_mut();
             let Some(slot) = state.free.pop_front() else {

@@ -282,7 +282,7 @@ impl<P: Device> WriteBackShared<P> {
                 }
                 continue;
             }
-            self.turn().await?;
+            self.start_segment().await?;
         }
         let number = self.append_note(to).await;
         let ended = || {

@@ -376,11 +376,11 @@ impl<P: Device> WriteBackShared<P> {
     async fn fence(&self) -> IoResult {
         let begun = !self.state.borrow().segments.is_empty();
         if !begun {
-            self.turn().await?;
+            self.start_segment().await?;
             let state = &mut *self.state.borrow_mut();
             state.cursor.segment = state.segments[0].number;
         } else if !self.state.borrow().may_resume() {
-            self.turn().await?;
+            self.start_segment().await?;
         }
         let written_back_to = self.state.borrow().written_back_to;
         self.append_note(written_back_to).await;

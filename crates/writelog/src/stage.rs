@@ -16,7 +16,7 @@ pub enum LogStage {
     /// A write that forces unit access is in flight.
     Forced,
     /// A segment is begun.
-    Turn,
+    SegmentStart,
     /// Copies are flushed.
     Flush,
     /// One copy is flushed and the other is not.
@@ -64,7 +64,7 @@ impl LogStage {
         LogStage::Join,
         LogStage::BetweenCopies,
         LogStage::Forced,
-        LogStage::Turn,
+        LogStage::SegmentStart,
         LogStage::Flush,
         LogStage::BetweenFlushes,
         LogStage::Apply,

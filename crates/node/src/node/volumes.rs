@@ -207,15 +207,15 @@ impl<P: Platform> Node<P> {
             frontends: was.frontends.common(&is.frontends),
             ..was.clone()
         };
-        let mut done = self.turn(name, &served, &common).await;
+        let mut done = self.offer_as(name, &served, &common).await;
         if done.is_ok() {
-            done = self.turn(name, &served, &is).await;
+            done = self.offer_as(name, &served, &is).await;
         }
         if let Err(error) = done {
             let why = refusal(error);
             // A frontend that could not be closed cannot be closed now.
-            let _ = self.turn(name, &served, &common).await;
-            let back = self.turn(name, &served, &was).await;
+            let _ = self.offer_as(name, &served, &common).await;
+            let back = self.offer_as(name, &served, &was).await;
             return Err(match back {
                 Ok(()) => why,
                 Err(error) => format!("{why}; and it is not offered as before: {error}"),
@@ -225,7 +225,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Makes each frontend offer a volume as in `about`.
-    async fn turn(&self, name: &Name, served: &NodeVolume<P>, about: &VolumeAbout) -> IoResult {
+    async fn offer_as(&self, name: &Name, served: &NodeVolume<P>, about: &VolumeAbout) -> IoResult {
         let grace = self.grace.get();
         for frontend in &self.frontends {
             let changed = frontend.change(name.as_str(), &served.gate, about, grace);
