@@ -13,7 +13,7 @@ pub(super) struct ConnectionLife {
     kill: Signal,
     /// Set when the export is withdrawn.
     withdrawn: RefCell<Option<Rc<Cell<bool>>>>,
-    /// True while bytes of the peer are awaited (`receiving`), or it has to take some (`sending`).
+    /// True while the peer has to send bytes (`receiving`), or to take some (`sending`).
     pub(super) receiving: Cell<bool>,
     pub(super) sending: Cell<bool>,
     progress: Cell<u32>,
@@ -26,12 +26,12 @@ impl ConnectionLife {
         self.progress.set(self.progress.get().wrapping_add(1));
     }
 
-    /// True if bytes or a receive of the peer are awaited, and it has made no progress since the
-    /// last call.
+    /// True if the peer has made no progress since the last call, while bytes of the peer, or a
+    /// receive, are awaited.
     pub(super) fn has_stalled(&self) -> bool {
         let progress = self.progress.get();
         let same = self.progress_seen.replace(progress) == progress;
-        // A peer that nothing is awaited of gets the whole time again.
+        // An idle peer gets the whole time again.
         let is_awaited = self.receiving.get() || self.sending.get();
         if !is_awaited {
             self.has_progressed();

@@ -195,8 +195,8 @@ impl ServerLink {
         self.life.has_progressed();
     }
 
-    /// True if bytes or a receive of the peer are awaited, and it has made no progress since the
-    /// last call.
+    /// True if the peer has made no progress since the last call, while bytes of the peer, or a
+    /// receive, are awaited.
     pub(super) fn has_stalled(&self) -> bool {
         self.life.has_stalled()
     }

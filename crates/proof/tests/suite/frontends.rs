@@ -172,7 +172,7 @@ fn all(shared: bool) -> Vec<Config> {
 }
 
 /// The frontends of a configuration, as text.
-fn frontends(config: &Config) -> BTreeSet<String> {
+fn frontends_of(config: &Config) -> BTreeSet<String> {
     let frontends = config.frontends_of("data");
     let guests = frontends
         .guests
@@ -202,7 +202,7 @@ async fn change(
     let frontends = [Which::Nbd, Which::Ublk, Which::Guests].map(recorder);
     let node = RunningNode::start_with(from, platform, frontends.into()).await;
     let node = node.expect("it starts");
-    assert_eq!(*board.open.borrow(), frontends(from));
+    assert_eq!(*board.open.borrow(), frontends_of(from));
     board.openings.set(0);
     board.fails.set(fails);
     machine.write_configuration(to.clone());
@@ -215,17 +215,17 @@ async fn change(
     let Ok(Reply::Configuration(says)) = says else {
         panic!("no configuration: {says:?}");
     };
-    let running = frontends(&parse(&says.text, &mut Vec::new()));
+    let running = frontends_of(&parse(&says.text, &mut Vec::new()));
     assert_eq!(*board.open.borrow(), running, "{done:?}");
     if !met {
-        assert_eq!(running, frontends(to));
+        assert_eq!(running, frontends_of(to));
     }
     // The reload goes on from there once no opening fails.
     board.fails.set(None);
     node.ask(ControlRequest::Reload)
         .await
         .expect("nothing is in the way");
-    assert_eq!(*board.open.borrow(), frontends(to));
+    assert_eq!(*board.open.borrow(), frontends_of(to));
     node.stop().await.expect("it stops");
     assert!(board.open.borrow().is_empty());
     openings
