@@ -209,7 +209,7 @@ impl<D: Driver> OpenLog<D> {
     pub(crate) async fn begin(&self) -> IoResult {
         let engine = &self.0.engine;
         if engine.is_full() {
-            self.carry_out().await?;
+            self.write_back_all().await?;
             let what = "the write-back log was full: all of it is written back, and another is \
                         begun at the next attempt";
             return Err(IoError::new(IoErrorKind::NoSpace, what));
@@ -226,8 +226,8 @@ impl<D: Driver> OpenLog<D> {
     }
 
     /// Writes all dirty data back at once, in no order, and ends the log.
-    async fn carry_out(&self) -> IoResult {
-        let lost = self.0.engine.carry_out().await?;
+    async fn write_back_all(&self) -> IoResult {
+        let lost = self.0.engine.write_back_all().await?;
         if let Some(lost) = lost.first() {
             let what = format!("block {} of the write-back log cannot be read", lost.start);
             return Err(IoError::new(IoErrorKind::Corrupt, what));

@@ -148,7 +148,7 @@ impl<P: Device> WriteBackShared<P> {
         }
         let _redoes = load.redone.then(|| self.stages.enter(LogStage::Redo));
         let _skips = load.skips().then(|| self.stages.enter(LogStage::Skip));
-        let carried = self.carry(load).await;
+        let carried = self.write_back_load(load).await;
         if carried.is_err() {
             load.took += self.env.timer.now() - begun;
         }
@@ -168,12 +168,12 @@ impl<P: Device> WriteBackShared<P> {
     }
 
     /// Writes the rest of a load back, durably.
-    async fn carry(&self, load: &mut OriginLoad) -> IoResult {
+    async fn write_back_load(&self, load: &mut OriginLoad) -> IoResult {
         {
             let _under = self.stages.enter(LogStage::Apply);
-            self.carry_cleared(&load.newest, &self.origin).await?;
+            self.write_back_cleared(&load.newest, &self.origin).await?;
             while !load.left.is_empty() {
-                self.carry_some(load).await?;
+                self.write_back_some(load).await?;
             }
         }
         if self.origin.geometry().volatile {
@@ -188,7 +188,7 @@ impl<P: Device> WriteBackShared<P> {
         Ok(())
     }
 
-    pub(super) async fn carry_cleared(&self, newest: &LogIndex, to: &impl Device) -> IoResult {
+    pub(super) async fn write_back_cleared(&self, newest: &LogIndex, to: &impl Device) -> IoResult {
         for (blocks, became) in newest.cleared() {
             // In parts, so that `carried` shows the progress.
             let most = CLEAR_BLOCKS.max((blocks.end - blocks.start) / CLEAR_PARTS);
@@ -208,7 +208,7 @@ impl<P: Device> WriteBackShared<P> {
     }
 
     /// Writes back the next runs of a load, at once.
-    async fn carry_some(&self, load: &mut OriginLoad) -> IoResult {
+    async fn write_back_some(&self, load: &mut OriginLoad) -> IoResult {
         let begun = self.env.timer.now();
         let depth = match self.gives_way() {
             true => DEPTH_BESIDE,
@@ -218,7 +218,7 @@ impl<P: Device> WriteBackShared<P> {
         let runs: Vec<_> = load.left.drain(..next).collect();
         let works = runs
             .iter()
-            .map(|run| self.carry_run(&load.newest, run.clone(), &self.origin));
+            .map(|run| self.write_back_run(&load.newest, run.clone(), &self.origin));
         let mut result = Ok(());
         for (run, carried) in runs.iter().zip(join_all(works).await) {
             if carried.is_ok() {
@@ -236,7 +236,7 @@ impl<P: Device> WriteBackShared<P> {
 
     /// Writes back one run. Each run has memory of its own only, so that no run waits for the
     /// memory of another.
-    pub(super) async fn carry_run(
+    pub(super) async fn write_back_run(
         &self,
         newest: &LogIndex,
         run: Range<u64>,

@@ -194,7 +194,7 @@ impl<P: Device> WriteJournal<P> {
             return Ok(None);
         };
         self.verify().await?;
-        let to_origin = async |record, data| carry_out(origin, &record, data).await;
+        let to_origin = async |record, data| replay_record(origin, &record, data).await;
         self.each(&commit, to_origin).await?;
         origin.flush().await?;
         Ok(Some(commit))
@@ -262,7 +262,11 @@ impl<P: Device> WriteJournal<P> {
     }
 }
 
-async fn carry_out<O: Device>(origin: &O, record: &LogRecord, data: Option<SharedBuf>) -> IoResult {
+async fn replay_record<O: Device>(
+    origin: &O,
+    record: &LogRecord,
+    data: Option<SharedBuf>,
+) -> IoResult {
     let mut from = 0;
     for extent in &record.extents {
         let at = Lba(extent.block * BLOCK_SECTORS);

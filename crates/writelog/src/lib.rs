@@ -31,7 +31,6 @@
 
 mod append;
 mod blocks;
-mod carry_out;
 mod clean;
 mod cleaning;
 mod copies;
@@ -53,6 +52,7 @@ mod share;
 mod stage;
 mod standing;
 mod state;
+mod unordered;
 
 pub use cleaning::Cleaning;
 pub use copies::CopyArea;

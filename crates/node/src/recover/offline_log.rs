@@ -187,7 +187,7 @@ pub(super) async fn write_back<P: Platform>(
     let log = log.map_err(said)?;
     let dirty = ByteCount(log.engine().status().dirty_bytes);
     if let Some(records) = log.engine().missing() {
-        let lost = log.engine().carry_out().await.map_err(said)?;
+        let lost = log.engine().write_back_all().await.map_err(said)?;
         log.engine().end().await.map_err(said)?;
         return Ok((dirty, Some(LostRecords::new(records, &lost))));
     }
@@ -235,7 +235,7 @@ pub(super) async fn write_back_to<P: Platform>(
     let dirty = ByteCount(look.engine.status().dirty_bytes);
     let copied = copy(&found.origin.leaf, to, zeroes, &env).await;
     copied.map_err(said)?;
-    let lost = look.engine.carry_out_to(to).await.map_err(said)?;
+    let lost = look.engine.write_back_all_to(to).await.map_err(said)?;
     let records = look.engine.missing();
     Ok((
         dirty,

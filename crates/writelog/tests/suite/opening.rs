@@ -127,7 +127,7 @@ fn a_log_without_room_is_written_back_and_begun_again() {
         };
         assert!(incarnation > 1500, "{incarnation}");
         rig.expect(&rig.leaf(0), 100, 3, 0).await;
-        assert_eq!(log.carry_out().await.unwrap(), []);
+        assert_eq!(log.write_back_all().await.unwrap(), []);
         rig.expect(&rig.leaf(0), 100, 3, 7).await;
         for copies in [[true; 2], [false; 2]] {
             let ended = LogStanding {
