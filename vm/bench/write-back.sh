@@ -53,13 +53,13 @@ sectors_written() {
     for written in "$@"; do cat "/sys/block/$written/stat"; done | awk '{ sum += $7 } END { print sum }'
 }
 
-# what_is_owed CACHE: bytes, or another number that is 0 if the origin lacks nothing.
-what_is_owed() {
+# dirty_left CACHE: bytes, or another number that is 0 if the origin lacks nothing.
+dirty_left() {
     case $1 in
         bcache) awk '$1 != "clean" { dirty = 1 } END { print dirty + 0 }' /sys/block/bcache0/bcache/state ;;
         # Of its status, blocks and free blocks follow the error. What was carried to the origin is free.
         dm-writecache) dmsetup status cached | awk '{ print $5 - $6 }' ;;
-        hotset*) hotset status --json --control /run/control | sed 's/.*"owed_bytes": *\([0-9]*\).*/\1/' ;;
+        hotset*) hotset status --json --control /run/control | sed 's/.*"dirty_bytes": *\([0-9]*\).*/\1/' ;;
         *) echo 0 ;;
     esac
 }
@@ -80,8 +80,8 @@ clean() {
 drain() {
     clean "$1"
     tenths_left=6000
-    until [ "$(what_is_owed "$1")" = 0 ]; do
-        [ $((tenths_left -= 1)) -gt 0 ] || fail "$1 still owes $(what_is_owed "$1")"
+    until [ "$(dirty_left "$1")" = 0 ]; do
+        [ $((tenths_left -= 1)) -gt 0 ] || fail "$1 still has dirty data: $(dirty_left "$1")"
         sleep 0.1
     done
 }

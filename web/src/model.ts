@@ -2,7 +2,7 @@
 
 export interface WriteBack {
   order: string;
-  owed_bytes: number;
+  dirty_bytes: number;
   lag_s: number;
   rate_bytes: number | null;
   devices: string[];

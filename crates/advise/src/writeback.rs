@@ -183,7 +183,7 @@ fn mode(
     let busy = sums.busy.as_secs_f64();
     // Data that is dirty at the end is written back after the end.
     let whole = seconds.max(end.as_secs_f64());
-    let held_bytes_max = sums.log_owed_max * BLOCK;
+    let held_bytes_max = sums.log_dirty_max * BLOCK;
     let batch_bytes_max = sums.log_batch_max * BLOCK;
     ModeGain {
         mode: name,

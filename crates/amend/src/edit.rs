@@ -2,8 +2,8 @@
 
 use crate::form::FileForm;
 use crate::sections::{
-    add, append, append_new, contains, drop_if_empty, exchange, find, has_door, is_door, is_named,
-    known, list, remove, remove_all, section, set, take,
+    add, append, append_new, contains, drop_if_empty, exchange, find, has_frontend, is_frontend,
+    is_named, known, list, remove, remove_all, section, set, take,
 };
 use control::config::{self, Attach, Cleaning, Volume};
 use control::protocol::ControlRequest;
@@ -92,23 +92,23 @@ pub fn edit(
             let is_elsewhere = |file| {
                 ["attach", "listen"]
                     .iter()
-                    .any(|kind| has_door(file, kind, volume))
+                    .any(|kind| has_frontend(file, kind, volume))
             };
             if others.iter().any(is_elsewhere) {
                 return Err(format!(
-                    "another file has a door of volume {volume}; remove that first, or use --temporary"
+                    "another file has a frontend of volume {volume}; remove that first, or use --temporary"
                 ));
             }
             remove(&mut file, "volume", volume)?;
             for kind in ["attach", "listen"] {
-                if has_door(&file, kind, volume) {
-                    remove_all(&mut file, kind, |table| is_door(table, volume))?;
+                if has_frontend(&file, kind, volume) {
+                    remove_all(&mut file, kind, |table| is_frontend(table, volume))?;
                 }
             }
         }
         ControlRequest::Attach { attach } => {
             let volume = Attach::parse(attach)?.ublk.value;
-            if !has_door(&file, "attach", volume.as_str()) {
+            if !has_frontend(&file, "attach", volume.as_str()) {
                 append(&mut file, "attach", attach)?;
             }
         }
@@ -184,7 +184,7 @@ fn holder(files: &[DocumentMut], request: &ControlRequest) -> Result<usize, Stri
         }
         ControlRequest::Attach { attach } => {
             let volume = Attach::parse(attach)?.ublk.value;
-            let has = |file: &DocumentMut| has_door(file, "attach", volume.as_str());
+            let has = |file: &DocumentMut| has_frontend(file, "attach", volume.as_str());
             let at = files.iter().position(has);
             return Ok(at
                 .or_else(|| find(files, "volume", volume.as_str()))
@@ -469,7 +469,7 @@ unix = "/run/hotset/nbd.sock"
     }
 
     #[test]
-    fn a_volume_goes_with_its_doors() {
+    fn a_volume_goes_with_its_frontends() {
         let attach = |depth: &str| ControlRequest::Attach {
             attach: format!("ublk = \"web\"\n{depth}"),
         };
@@ -478,17 +478,17 @@ unix = "/run/hotset/nbd.sock"
         assert_eq!(come, ["[[attach]]", "ublk = \"web\"", "depth = 7"]);
         assert_eq!(with(&attached, attach("")).unwrap(), attached);
 
-        let doors = "[[attach]]\nublk = \"web\"\n[[attach]]\nublk = \"other\"\n\
+        let frontends = "[[attach]]\nublk = \"web\"\n[[attach]]\nublk = \"other\"\n\
              [[listen]]\nvhost_user = \"/x/web.sock\"\n\
              [[listen]]\nvhost_user = \"/x/a.sock\"\nvolume = \"web\"\n\
              [[listen]]\nvhost_user = \"/x/web\"\nvolume = \"other\"\n";
         let remove = ControlRequest::RemoveVolume {
             volume: "web".into(),
         };
-        let after = with(&format!("{TEXT}{doors}"), remove.clone()).unwrap();
+        let after = with(&format!("{TEXT}{frontends}"), remove.clone()).unwrap();
         let read = config::parse(&after, &mut Vec::new());
         assert!(
-            read.doors("web") == config::parse("", &mut Vec::new()).doors("web"),
+            read.frontends_of("web") == config::parse("", &mut Vec::new()).frontends_of("web"),
             "{after}"
         );
         assert_eq!(
@@ -497,9 +497,9 @@ unix = "/run/hotset/nbd.sock"
             "{after}"
         );
         let roles = |_: &str| Vec::new();
-        let refused = edit(&[TEXT, doors], &remove, &roles).unwrap_err();
-        assert!(refused.contains("another file has a door"), "{refused}");
-        let (at, _) = edit(&[TEXT, doors], &attach(""), &roles).unwrap();
+        let refused = edit(&[TEXT, frontends], &remove, &roles).unwrap_err();
+        assert!(refused.contains("another file has a frontend"), "{refused}");
+        let (at, _) = edit(&[TEXT, frontends], &attach(""), &roles).unwrap();
         assert_eq!(at, 1);
     }
 

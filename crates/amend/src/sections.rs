@@ -22,13 +22,13 @@ pub(crate) fn named<'a>(file: &'a DocumentMut, kind: &str, name: &str) -> Option
 }
 
 /// Tests a file for a frontend of the volume's own, in sections of this kind.
-pub(crate) fn has_door(file: &DocumentMut, kind: &str, volume: &str) -> bool {
+pub(crate) fn has_frontend(file: &DocumentMut, kind: &str, volume: &str) -> bool {
     let sections = file.get(kind).and_then(Item::as_array_of_tables);
-    sections.is_some_and(|all| all.iter().any(|table| is_door(table, volume)))
+    sections.is_some_and(|all| all.iter().any(|table| is_frontend(table, volume)))
 }
 
 /// Tests for a section of a frontend of the volume's own.
-pub(crate) fn is_door(table: &Table, volume: &str) -> bool {
+pub(crate) fn is_frontend(table: &Table, volume: &str) -> bool {
     let text = |key| table.get(key).and_then(Item::as_str);
     let socket = text("vhost_user").map(Path::new);
     let stem = socket.and_then(Path::file_stem).and_then(OsStr::to_str);

@@ -96,10 +96,10 @@ impl<D: Device> WithDeadline<D> {
 
     async fn within(&self, work: impl Future<Output = IoResult>) -> IoResult {
         let ended = self.deadline().bound(work).await;
-        ended.unwrap_or_else(|| self.silent())
+        ended.unwrap_or_else(|| self.unresponsive())
     }
 
-    fn silent(&self) -> IoResult {
+    fn unresponsive(&self) -> IoResult {
         let what = "has not answered in time; see to it or its controller";
         Err(self.device.geometry().error(IoErrorKind::Timeout, what))
     }
@@ -115,7 +115,7 @@ impl<D: Device> Device for WithDeadline<D> {
         match self.deadline().bound(self.device.read(at, buf)).await {
             Some(read) => read,
             // The device has the other.
-            None => (self.env.pool.take(bytes), self.silent()),
+            None => (self.env.pool.take(bytes), self.unresponsive()),
         }
     }
 

@@ -166,16 +166,16 @@ pub enum TurnProgress {
     /// There is more to do now.
     Ready,
     /// Nothing to do until a completion, an unpark, or this time. From here to
-    /// the next `turn`, other shards announce their messages by `unpark`.
+    /// the next `run_once`, other shards announce their messages by `unpark`.
     Idle(Nanos),
     /// The shard's main task has ended; drop the shard.
     Done,
 }
 
-/// A shard from its host's view: `turn` and `park` alternate.
+/// A shard from its host's view: `run_once` and `park` alternate.
 pub trait ShardTurn {
     /// Runs every task that can run now.
-    fn turn(&mut self) -> TurnProgress;
+    fn run_once(&mut self) -> TurnProgress;
     /// Collects completions from the driver, waiting until `deadline` at most.
     fn park(&mut self, deadline: Nanos);
 }

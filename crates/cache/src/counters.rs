@@ -48,7 +48,7 @@ counters! {
     Promotions, "promotions", "Runs of blocks written to the pool after a miss.";
     BlocksPromoted, "blocks_promoted", "4 KiB blocks written to the pool after a miss.";
     RejectedSequential, "rejected_sequential", "Lines not admitted: part of a sequential stream.";
-    RejectedInFlight, "rejected_in_flight", "Lines not admitted or runs not written: too many bytes on their way to the pool.";
+    RejectedInFlight, "rejected_in_flight", "Lines not admitted or runs not written: too many bytes in flight to the pool.";
     RejectedRate, "rejected_rate", "Lines not admitted: the allowance of promoted bytes a second is used up.";
     RejectedCold, "rejected_cold", "Lines not admitted by the policy: colder than the victim.";
     RejectedPinned, "rejected_pinned", "Lines not admitted: every candidate for eviction, or the slot, was in use.";
@@ -78,17 +78,17 @@ counters! {
     DevicesEjected, "devices_ejected", "Pool devices ejected for faults.";
     DevicesReturned, "devices_returned", "Pool devices taken back that were ejected for being late.";
     LinesRestored, "lines_restored", "Lines taken over from an earlier run, or with a pool device that is back.";
-    LinesSuspect, "lines_in_doubt", "Lines of an earlier run, or of a pool device that is back, dropped, since a write may have overtaken them.";
-    BitmapCommits, "mark_commits", "Writes of the write-intent bitmap to the pool, each for all writes that waited.";
+    LinesSuspect, "lines_suspect", "Lines of an earlier run, or of a pool device that is back, dropped, since a write may have overtaken them.";
+    BitmapCommits, "bitmap_commits", "Writes of the write-intent bitmap to the pool, each for all writes that waited.";
     MapCommits, "map_commits", "Writes of changes of the map to a pool device.";
     LogWraps, "log_wraps", "Times that the log of a pool device came round to its start.";
     Checkpoints, "checkpoints", "Whole maps written to a pool device.";
-    SuperblockWrites, "head_writes", "Writes of superblocks to the pool.";
+    SuperblockWrites, "superblock_writes", "Writes of superblocks to the pool.";
     MetadataBytes, "metadata_bytes", "Bytes of metadata written to the pool.";
     WitnessErrors, "witness_errors", "Failed writes of the record beside the pool.";
     MapsDamaged, "maps_damaged", "Pool devices whose map could not be trusted.";
     MapPagesDamaged, "map_pages_damaged", "Pages of a map dropped because they were damaged.";
-    HintsDamaged, "memos_damaged", "Policy hints dropped, since they were damaged or of another policy.";
+    HintsDamaged, "hints_damaged", "Policy hints dropped, since they were damaged or of another policy.";
     Invalidations, "invalidations", "Times that all lines of a volume were forgotten by request.";
     ModeSwitches, "mode_switches", "Changes of a volume's mode.";
 }

@@ -5,7 +5,7 @@
 
 mod agreement;
 mod arrays;
-mod doors;
+mod frontends;
 mod machine;
 mod roles;
 mod write_back;
@@ -13,7 +13,7 @@ mod write_back;
 pub use agreement::agreement;
 use agreement::agreement_of;
 pub use arrays::{domain, shares, survives};
-pub use doors::doors_of_volumes;
+pub use frontends::frontends_of_volumes;
 pub use machine::{dates, devices, few_lines, memory, openable, ports, sockets};
 pub use roles::{DeviceRole, roles};
 
@@ -111,7 +111,7 @@ pub fn new_problems_of(
 pub fn warnings(config: &Config) -> Vec<ConfigurationProblem> {
     let mut found = Vec::new();
     arrays::warn(config, &mut found);
-    doors::warn(config, &mut found);
+    frontends::warn(config, &mut found);
     write_back::warn(config, &mut found);
     found
 }

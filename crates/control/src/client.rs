@@ -24,7 +24,7 @@ const LOOK_PAUSES: [Duration; 2] = [Duration::from_millis(2), Duration::from_sec
 /// Longest time that a connection is kept between such questions: connections are few.
 const KEPT_MAX: Duration = Duration::from_millis(500);
 /// Time after which the client reports that a change takes a while.
-const SILENT_MAX: Duration = Duration::from_secs(2);
+const UNREPORTED_MAX: Duration = Duration::from_secs(2);
 /// Most questions in a row that may fail.
 const LOOKS_FAILED_MAX: u32 = 10;
 
@@ -225,7 +225,7 @@ impl ControlClient {
                     0
                 }
             };
-            if began.elapsed() > SILENT_MAX
+            if began.elapsed() > UNREPORTED_MAX
                 && let Some(waits) = waits.take()
             {
                 waits(name, before);

@@ -137,10 +137,10 @@ sections! {
         read_only: bool = false,
             "Refuse every write of clients.";
         shared: bool = false,
-            "Offer it by each of its [doors](doors.md) at a time, over NBD too. Only for clients that write with regard to each other, as a cluster file system does.";
+            "Offer it by each of its [frontends](frontends.md) at a time, over NBD too. Only for clients that write with regard to each other, as a cluster file system does.";
     }
 
-    /// A volume as a block device of this machine, by [ublk](doors.md). It is then not offered
+    /// A volume as a block device of this machine, by [ublk](frontends.md). It is then not offered
     /// over NBD unless it is `shared`.
     Attach, "[[attach]]" {
         ublk: Name = required,
@@ -151,9 +151,9 @@ sections! {
             "Requests in flight of each queue; from 1 to 256, and 4096 of all queues. More wait in the kernel.";
     }
 
-    /// A socket on which every volume that has no door of its own is offered as an NBD export,
-    /// or one that is such a door: at which a virtual machine has a volume as its
-    /// [disk](doors.md).
+    /// A socket on which every volume without a frontend of its own is offered as an NBD
+    /// export, or one that is such a frontend: at which a virtual machine has a volume as its
+    /// [disk](frontends.md).
     Listen, "[[listen]]" {
         unix: PathBuf = optional,
             "NBD at the path of a unix socket. Give one of this, `tcp` and `vhost_user`.";

@@ -57,7 +57,7 @@ const SEEN: &str =
 const LOG: &str = "its log is open as it is; to do it now, `hotset reload` with another `mode`, then \
                    with it";
 const ENGINE: &str = "the pool is opened with it";
-const DOOR: &str =
+const FRONTEND: &str =
     "its client has it as it is; to do it now, `hotset reload` without the section, then with it";
 const MEMBERS: &str =
     "members of an array that runs are changed by `hotset array add` and `replace`";
@@ -145,7 +145,7 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<PlanStep> {
             let change = Change::RenewListener(Box::new((*now).clone()));
             let change = match (&before.vhost_user, &now.vhost_user) {
                 (None, None) => Ok(change),
-                _ => Err(DOOR),
+                _ => Err(FRONTEND),
             };
             steps.push(PlanStep::new(Some(line), what, change));
         }
@@ -153,7 +153,7 @@ pub fn plan(running: &Config, wanted: &Config) -> Vec<PlanStep> {
     open(false, &mut steps);
     for (before, now) in &attachments.both {
         for (line, what) in differences("attached volume", *before, *now, &[]) {
-            steps.push(PlanStep::new(Some(line), what, Err(DOOR)));
+            steps.push(PlanStep::new(Some(line), what, Err(FRONTEND)));
         }
     }
     steps

@@ -139,7 +139,7 @@ pub struct WriteBackReport {
     #[serde(default)]
     pub order: String,
     /// Dirty bytes: those that the origin does not have yet.
-    pub owed_bytes: u64,
+    pub dirty_bytes: u64,
     /// Age of the oldest dirty byte.
     pub lag_s: f64,
     /// Bytes a second that the origin takes, as last measured while more data was dirty.

@@ -135,7 +135,7 @@ impl TroubleKind {
                 "its writes and flushes fail; what only the log had may be lost"
             }
             TroubleKind::LogCopyLost => {
-                "the origin answers writes; what is owed has one copy until it is there"
+                "the origin answers writes; dirty data has one copy until it is written back"
             }
             TroubleKind::WriteBackHalted => "the origin is an earlier state, and the log fills",
             TroubleKind::ArrayFailed => "requests to it fail; no data is given up",
@@ -144,7 +144,7 @@ impl TroubleKind {
             TroubleKind::ArrayDegraded => "the next lost member may cost its data",
             TroubleKind::RebuildFailed => "the array stays without the member",
             TroubleKind::JournalLost => {
-                "the origin is consistent only once it has all that was owed at the loss"
+                "the origin is consistent only once all that was dirty at the loss is written back"
             }
             TroubleKind::PoolDeviceEjected | TroubleKind::PoolDeviceAbsent => {
                 "its hits are lost; no data is, and reads go to the origins"

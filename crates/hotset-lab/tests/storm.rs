@@ -88,7 +88,7 @@ fn canary_a_report_that_is_late_is_found() {
 
 #[test]
 #[ignore = "takes half a minute, and minutes on a busy machine: it waits out the limit of a request"]
-fn canary_an_origin_that_is_silent_is_found() {
+fn canary_an_origin_that_is_unresponsive_is_found() {
     canary("silence", "no answer");
 }
 

@@ -22,7 +22,7 @@ record! {
     RecordRow, 64 {
         0 segment: u64, "the number of the segment that it is in";
         8 interval: u64, "the interval of the volume, between two flushes, that it belongs to";
-        16 done_to: u64, "every record before this number is at the origin, durably";
+        16 written_back_to: u64, "every record before this number is at the origin, durably";
         24 fence: u64, "the first number of its incarnation: what earlier ones had from there on is void";
         32 written_at: u64, "when it was written, in nanoseconds of a clock that all incarnations share";
         40 log: u32, "1, the log's number: its uuid is the salt";
@@ -81,7 +81,7 @@ pub struct LogRecord {
     /// The volume's interval.
     pub interval: u64,
     /// Every record before this number is at the origin, durably.
-    pub done_to: u64,
+    pub written_back_to: u64,
     /// The first number of its incarnation.
     pub fence: u64,
     /// Time of writing, in nanoseconds of a clock that all incarnations share.
@@ -107,7 +107,7 @@ impl LogRecord {
         let row = RecordRow {
             segment: self.segment,
             interval: self.interval,
-            done_to: self.done_to,
+            written_back_to: self.written_back_to,
             fence: self.fence,
             written_at: self.written_at,
             log: self.log,
@@ -159,7 +159,7 @@ impl LogRecord {
             incarnation: header.generation,
             segment: row.segment,
             interval: row.interval,
-            done_to: row.done_to,
+            written_back_to: row.written_back_to,
             fence: row.fence,
             written_at: row.written_at,
             durable_to: row.durable_to,

@@ -30,7 +30,7 @@ pub const LOG_AREA: u64 = SEGMENT_BLOCKS as u64;
 /// Bytes of the witness, which is both superblocks.
 pub const LOG_WITNESS_BYTES: u64 = 2 * BLOCK_BYTES as u64;
 
-const FLAG_OWES: u8 = 1;
+const FLAG_MAY_BE_DIRTY: u8 = 1;
 const WITNESS: u8 = 2;
 
 record! {
@@ -40,8 +40,8 @@ record! {
         0 magic: [u8; 8], "`WRITEBAK`";
         8 version: u32, "4 with a journal, else 3; 2 and 1 if segments have no summaries; any other is refused";
         12 role: u8, "0 the first copy, 1 the second, 2 the witness";
-        13 flags: u8, "bit 0: the volume may owe something to its origin";
-        14 mask: u8, "bits 0 and 1: the copies that hold what is owed";
+        13 flags: u8, "bit 0: the volume may have dirty data";
+        14 mask: u8, "bits 0 and 1: the copies that hold the dirty data";
         15 identity_bytes: u8, "bytes of the origin's identity, at most 64";
         16 log: u128, "the log's uuid, which its segments and records are salted with";
         32 sequence: u64, "counts the changes of the superblock; the greatest holds";
@@ -69,7 +69,7 @@ pub struct LogSuperblock {
     /// The copy that the device has; none for the witness.
     pub copy: Option<u8>,
     /// The volume may have dirty data.
-    pub owes: bool,
+    pub may_be_dirty: bool,
     /// The copies that hold dirty data.
     pub mask: [bool; 2],
     /// The log.
@@ -112,7 +112,11 @@ impl LogSuperblock {
             magic: LOG_MAGIC,
             version: LOG_VERSIONS[usize::from(self.journal.is_some())],
             role: self.copy.unwrap_or(WITNESS),
-            flags: if self.owes { FLAG_OWES } else { 0 },
+            flags: if self.may_be_dirty {
+                FLAG_MAY_BE_DIRTY
+            } else {
+                0
+            },
             mask: u8::from(self.mask[0]) | u8::from(self.mask[1]) << 1,
             identity_bytes: self.identity.len() as u8,
             log: self.log.0,
@@ -171,7 +175,7 @@ impl LogSuperblock {
             return damaged("the origin's identity is too long");
         };
         let unused = [LOG_VERSIONS[0], FORMER[0]].contains(&row.version);
-        if row.flags & !FLAG_OWES != 0
+        if row.flags & !FLAG_MAY_BE_DIRTY != 0
             || row.mask > 3
             || row.reserved != 0
             || unused && (row.journal != 0 || row.journal_name != [0; 64])
@@ -188,7 +192,7 @@ impl LogSuperblock {
         };
         Ok(LogSuperblock {
             copy,
-            owes: row.flags & FLAG_OWES != 0,
+            may_be_dirty: row.flags & FLAG_MAY_BE_DIRTY != 0,
             mask: [row.mask & 1 != 0, row.mask & 2 != 0],
             log: Uuid(row.log),
             sequence: row.sequence,

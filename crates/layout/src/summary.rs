@@ -25,7 +25,7 @@ record! {
         0 segment: u64, "the number of the segment before, which the summary is of";
         8 first: u64, "the number of the first record that it has";
         16 durable_to: u64, "every record before this number was durable when the header was written, on each copy that was trusted";
-        24 done_to: u64, "every record before this number was at the origin then, durably";
+        24 written_back_to: u64, "every record before this number was at the origin then, durably";
         32 offset: u32, "the block of the segment that the first record begins at";
         36 records: u32, "how many records follow; 0 also if there is no room for all";
         40 reserved: u64, "zero";
@@ -45,7 +45,7 @@ pub struct SegmentSummary {
     /// Every record of the log before this number was durable on each copy that was trusted.
     pub durable_to: u64,
     /// Every record of the log before this number was at the origin, durably.
-    pub done_to: u64,
+    pub written_back_to: u64,
     first: u64,
     offset: u32,
     records: u32,
@@ -77,7 +77,7 @@ impl SummaryWriter {
             summary: SegmentSummary {
                 segment,
                 durable_to: 0,
-                done_to: 0,
+                written_back_to: 0,
                 first,
                 offset,
                 records: 0,
@@ -128,8 +128,8 @@ impl SummaryWriter {
     }
 
     /// The summary, with the numbers up to which the log was durable and done at its time.
-    pub fn finish(mut self, durable_to: u64, done_to: u64) -> SegmentSummary {
-        (self.summary.durable_to, self.summary.done_to) = (durable_to, done_to);
+    pub fn finish(mut self, durable_to: u64, written_back_to: u64) -> SegmentSummary {
+        (self.summary.durable_to, self.summary.written_back_to) = (durable_to, written_back_to);
         self.summary
     }
 }
@@ -145,7 +145,7 @@ impl SegmentSummary {
             segment: self.segment,
             first: self.first,
             durable_to: self.durable_to,
-            done_to: self.done_to,
+            written_back_to: self.written_back_to,
             offset: self.offset,
             records: self.records,
             reserved: 0,
@@ -162,7 +162,7 @@ impl SegmentSummary {
         Ok(SegmentSummary {
             segment: row.segment,
             durable_to: row.durable_to,
-            done_to: row.done_to,
+            written_back_to: row.written_back_to,
             first: row.first,
             offset: row.offset,
             records: row.records,
@@ -170,7 +170,7 @@ impl SegmentSummary {
         })
     }
 
-    /// The records, of `log`, each with its first block in the segment. Their `done_to` and
+    /// The records, of `log`, each with its first block in the segment. Their `written_back_to` and
     /// `durable_to` are the summary's, and `complete_to` is unknown.
     pub fn records(&self, log: u32) -> Result<Vec<(u32, LogRecord)>, PageError> {
         let mut last = LastEntry::default();
@@ -205,7 +205,7 @@ impl SegmentSummary {
                 incarnation: last.incarnation,
                 segment: self.segment,
                 interval: last.interval,
-                done_to: self.done_to,
+                written_back_to: self.written_back_to,
                 fence: last.fence,
                 written_at: last.written_at,
                 durable_to: self.durable_to,

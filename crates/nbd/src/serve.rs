@@ -4,7 +4,7 @@
 //!   - a connection uses at most its share of the memory set aside for all of them, so
 //!     one that stalls takes nothing from another (`credit`);
 //!   - neither the clients of a listener nor peers without a finished handshake take the
-//!     places of another listener (`doors`);
+//!     places of another listener (`quota`);
 //!   - an answer to a request is sent after the device acknowledged it, and a
 //!     flush is the device's own: it covers the writes acknowledged on any connection;
 //!   - a flush that fails, for whichever connection, is reported on each (`flushes`);
@@ -16,12 +16,12 @@
 mod admission;
 mod connection;
 mod credit;
-mod doors;
 mod flushes;
 mod journal;
 mod life;
 mod limits;
 mod link;
+mod quota;
 mod replies;
 mod server;
 mod work;
@@ -34,7 +34,7 @@ pub use server::{ExportOptions, NbdServer, NbdStats, Tls};
 use crate::until_stopped::until_stopped;
 use block::{Device, Listener, Nanos, Stream};
 use journal::ConnectionTopic;
-use link::{Door, ServerLink};
+use link::{LinkSource, ServerLink};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -72,7 +72,7 @@ impl<D: Device> NbdServer<D> {
 
     /// Serves as [`NbdServer::serve`] does, with TLS of the listener's own, until that is closed.
     pub async fn serve_with<L: Listener>(self: &Rc<Self>, listener: L, listening: Rc<Listening>) {
-        let door = self.doors.open();
+        let source = self.sources.open();
         let stopping = || (self.stopping.get() || listening.closed.get()).then_some(());
         let mut pause = ACCEPT_PAUSE;
         while let Some(accepted) =
@@ -82,7 +82,7 @@ impl<D: Device> NbdServer<D> {
                 Ok(stream) => {
                     pause = ACCEPT_PAUSE;
                     let tls = listening.tls.borrow().clone();
-                    self.admit_with(stream, tls, &door);
+                    self.admit_with(stream, tls, &source);
                 }
                 Err(error) => {
                     // Such as too many open files, which may pass.
@@ -105,21 +105,26 @@ impl<D: Device> NbdServer<D> {
 
     /// Serves one stream, in a task of its own.
     pub fn admit<S: Stream>(self: &Rc<Self>, stream: S) {
-        let known = self.side_door.borrow().upgrade();
-        let door = known.unwrap_or_else(|| self.doors.open());
-        *self.side_door.borrow_mut() = Rc::downgrade(&door);
-        self.admit_with(stream, self.tls.clone(), &door);
+        let known = self.side_source.borrow().upgrade();
+        let source = known.unwrap_or_else(|| self.sources.open());
+        *self.side_source.borrow_mut() = Rc::downgrade(&source);
+        self.admit_with(stream, self.tls.clone(), &source);
     }
 
-    fn admit_with<S: Stream>(self: &Rc<Self>, stream: S, tls: Option<Tls>, door: &Rc<Door>) {
+    fn admit_with<S: Stream>(
+        self: &Rc<Self>,
+        stream: S,
+        tls: Option<Tls>,
+        source: &Rc<LinkSource>,
+    ) {
         self.count(|s| s.accepted += 1);
         let link = Rc::new(ServerLink::new(&self.limits, &self.credits));
-        let (handshake, surplus) = door.begin(&link);
+        let (handshake, surplus) = source.begin(&link);
         if let Some(oldest) = surplus {
             oldest.kill("its handshake was the oldest of too many");
         }
-        let door = door.clone();
-        let entry = connection::ConnectionEntry { door, handshake };
+        let source = source.clone();
+        let entry = connection::ConnectionEntry { source, handshake };
         self.links.borrow_mut().push(link.clone());
         let server = self.clone();
         self.env.spawn.spawn(async move {

@@ -113,9 +113,9 @@ pub enum NodeEvent {
         file: String,
         why: Option<String>,
     },
-    VolumeOwes {
+    VolumeDirty {
         volume: Name,
-        owed: ByteCount,
+        dirty: ByteCount,
     },
     MemberReadOnly {
         member: Name,
@@ -345,13 +345,13 @@ impl fmt::Display for NodeEvent {
                 why,
             } => write!(
                 f,
-                "the journal of volume {volume}, {device}, cannot be used: {why}; its origin gets what \
-                 is owed in order, and is an earlier state once it has what is owed now"
+                "the journal of volume {volume}, {device}, cannot be used: {why}. Dirty data is \
+                 written back in order; the origin is an earlier state once it has what is dirty now"
             ),
             NodeEvent::JournalLost { volume } => write!(
                 f,
-                "the journal of volume {volume} is lost: its origin gets what is owed in order from \
-                 now on; mend it, and start again"
+                "the journal of volume {volume} is lost: dirty data is written back in order from \
+                 now on. Mend it, and start again"
             ),
             NodeEvent::Witness {
                 file,
@@ -364,10 +364,10 @@ impl fmt::Display for NodeEvent {
             NodeEvent::Witness { file, why: None } => {
                 write!(f, "{file} in `state` can be used again")
             }
-            NodeEvent::VolumeOwes { volume, owed } => write!(
+            NodeEvent::VolumeDirty { volume, dirty } => write!(
                 f,
-                "volume {volume} still owes its origin {owed}: its log keeps that for the next \
-                 start, and until then the origin is an earlier state"
+                "volume {volume}: {dirty} of dirty data not written back. Its log keeps that for \
+                 the next start; until then the origin is an earlier state"
             ),
             NodeEvent::MemberReadOnly { member, why } => {
                 write!(f, "member {member} can only be read: {why}")

@@ -10,7 +10,7 @@ pub mod nbd;
 use crate::Later;
 use block::{Env, Gate, IoResult, Nanos, Sectors};
 use control::config::{Config, Listen};
-use control::doors::VolumeFrontends;
+use control::frontends::VolumeFrontends;
 use control::status::Status;
 use origin::DeviceIdentity;
 
@@ -24,7 +24,7 @@ pub struct VolumeAbout {
     /// Refuses all writes.
     pub read_only: bool,
     /// The frontends to offer the volume by.
-    pub doors: VolumeFrontends,
+    pub frontends: VolumeFrontends,
     /// Most bytes in flight of each frontend of the volume's own.
     pub memory_bytes_max: usize,
     /// Logical block of the volume's disk. Smaller than the block of the volume behind the gate if
@@ -81,11 +81,11 @@ pub trait Frontend<D> {
 /// Most bytes in flight of NBD requests: half of the pool, or a quarter if there are other
 /// frontends.
 pub fn nbd_memory(config: &Config, env: &Env) -> usize {
-    env.pool.total_bytes() / 2 / if config.own_doors() > 0 { 2 } else { 1 }
+    env.pool.total_bytes() / 2 / if config.own_frontends() > 0 { 2 } else { 1 }
 }
 
 /// Most bytes in flight of each other frontend, which together have another quarter. A frontend
 /// opened later gets the same share as at a start, beyond the pool if needed.
-pub(crate) fn door_memory(config: &Config, env: &Env) -> usize {
-    env.pool.total_bytes() / 4 / config.own_doors().max(1)
+pub(crate) fn frontend_memory(config: &Config, env: &Env) -> usize {
+    env.pool.total_bytes() / 4 / config.own_frontends().max(1)
 }

@@ -35,7 +35,7 @@ pub use leaf::Leaf;
 pub use node::{Controlled, Frontends, Node, left_out};
 pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, OpenedPlace, RawRole, claimed, open, retried};
 pub use platform::{ConfigurationDraft, LogWitness, Platform, Remembered, Roles, UserProcess};
-pub use recover::{RecoverTarget, Recovery, Wish, recover};
+pub use recover::{RecoverAction, RecoverTarget, Recovery, recover};
 pub use report::ReportSession;
 pub use served_volume::ServedVolume;
 pub use sink::Sink;

@@ -1,8 +1,8 @@
 //! The log of a write-back volume: opens an engine on the log's devices and witness, in front of
 //! the cached volume, and closes it in order.
 //!
-//! Invariant: `owes` is durable before the first change of a client, and until nothing is dirty any
-//! more.
+//! Invariant: `may_be_dirty` is durable before the first change of a client, and until nothing is
+//! dirty any more.
 //!
 //! Not here: the content of the devices, and the choice of the trusted ones (`writelog`).
 
@@ -44,13 +44,13 @@ pub(crate) fn journal_of(volume: &config::Volume) -> Option<&Name> {
     journal.map(|journal| &journal.value)
 }
 
-/// Describes the log to open, for an origin of this identity; `keep` is as in [`WantedLog`].
+/// Describes the log to open, for an origin of this identity; `is_forced` is as in [`WantedLog`].
 pub(crate) fn wanted<P: Platform>(
     platform: &P,
     volume: &config::Volume,
     size: Sectors,
     origin: &DeviceIdentity,
-    keep: bool,
+    is_forced: bool,
 ) -> WantedLog {
     WantedLog {
         volume: volume.name.value.to_string(),
@@ -59,7 +59,7 @@ pub(crate) fn wanted<P: Platform>(
         host: platform.host(),
         uuid: Uuid(platform.uuid()),
         now: platform.clock(),
-        keep,
+        is_forced,
     }
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn engine<C>(volume: &config::Volume, found: &OpenedLog<C>, asked: bo
             Cleaning::Coalesced | Cleaning::Journaled => Nanos(max_lag.0 / GATHER_PART),
         },
         cleaning,
-        owes: found.owes,
+        may_be_dirty: found.may_be_dirty,
         scrutiny: match found.shrinks {
             true => Scrutiny::Alone,
             false => Scrutiny::Usual,
@@ -209,7 +209,7 @@ impl<D: Driver> OpenLog<D> {
     pub(crate) async fn begin(&self) -> IoResult {
         let engine = &self.0.engine;
         if engine.is_full() {
-            self.carry_out().await?;
+            self.write_back_all().await?;
             let what = "the write-back log was full: all of it is written back, and another is \
                         begun at the next attempt";
             return Err(IoError::new(IoErrorKind::NoSpace, what));
@@ -226,8 +226,8 @@ impl<D: Driver> OpenLog<D> {
     }
 
     /// Writes all dirty data back at once, in no order, and ends the log.
-    async fn carry_out(&self) -> IoResult {
-        let lost = self.0.engine.carry_out().await?;
+    async fn write_back_all(&self) -> IoResult {
+        let lost = self.0.engine.write_back_all().await?;
         if let Some(lost) = lost.first() {
             let what = format!("block {} of the write-back log cannot be read", lost.start);
             return Err(IoError::new(IoErrorKind::Corrupt, what));

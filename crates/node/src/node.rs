@@ -343,15 +343,15 @@ pub fn left_out(config: &Config, logs: &[LogWitness]) -> Option<String> {
         let mut volumes = config.volumes.iter();
         let volume = volumes.find(|v| v.name.as_str() == log.superblock.volume);
         let is_served = volume.is_some_and(|v| v.in_force() == VolumeMode::WriteBack);
-        log.superblock.owes && !is_served
+        log.superblock.may_be_dirty && !is_served
     };
     let log = logs.iter().find(is_left_out)?;
     let (volume, [first, second]) = (&log.superblock.volume, &log.superblock.devices);
     Some(format!(
-        "volume {volume} may owe something to its origin, which is on {first} and {second}, and \
-         the configuration does not serve it as write-back; put it back until it has ended in \
-         order, or give that up with `hotset pool recover {volume} --rewind`, or, if it is not to \
-         be in the configuration, by removing {}",
+        "volume {volume} may have dirty data for its origin, on {first} and {second}, and the \
+         configuration does not serve it as write-back. Put it back until it has ended in order, \
+         or discard the data with `hotset pool recover {volume} --discard`, or, if it is not to be \
+         in the configuration, by removing {}",
         log.file.display()
     ))
 }

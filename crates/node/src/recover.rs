@@ -1,18 +1,18 @@
 //! Recovery, without a node, of a write-back volume that its log cannot serve: inspects the log,
-//! writes it back, or gives it up.
+//! writes it back, or discards it.
 //!
 //! Invariants:
 //!     inspection changes nothing, and neither does a recovery to another place
 //!     a log is discarded ⟹ the pending group of its journal is at the origin, durably
-//!     a log is written back ⟹ its data is at the origin, durably, before `owes` is cleared
+//!     a log is written back ⟹ its data is at the origin, durably, before `may_be_dirty` is cleared
 //!     the origin is written without its pool ⟹ the pool has forgotten the volume, durably
 //!     a refused recovery has changed nothing
 //!
 //! The order of steps leaves a recoverable state after each cut: replay, retire, blank the log's
 //! superblocks. The caller removes the file beside the log, as the last step.
 
-mod carry;
 mod found;
+mod offline_log;
 mod report;
 mod target;
 
@@ -30,13 +30,13 @@ use writelog::{Cleaning, WriteJournal, superblock_of};
 
 /// The action on a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum RecoverAction {
     /// Inspects the log, and changes nothing.
-    Look,
+    Inspect,
     /// Discards the log, after its journal was replayed.
-    Rewind,
+    Discard,
     /// Writes the log back to the origin.
-    Keep,
+    WriteBack,
 }
 
 /// The state of a log, and the result of the action.
@@ -58,7 +58,7 @@ pub struct Recovery {
 
 /// The dirty data of a log.
 struct DirtyReport {
-    owed: ByteCount,
+    dirty: ByteCount,
     is_drained: bool,
     lag: Nanos,
     /// Reasons of a node to refuse the log.
@@ -66,11 +66,11 @@ struct DirtyReport {
 }
 
 enum RecoverOutcome {
-    Looked,
-    Rewound,
-    RewoundTo(String),
-    Kept(ByteCount, Option<LostRecords>),
-    KeptTo(String, ByteCount, Option<LostRecords>),
+    Inspected,
+    Discarded,
+    ReplayedTo(String),
+    WrittenBack(ByteCount, Option<LostRecords>),
+    WrittenBackTo(String, ByteCount, Option<LostRecords>),
 }
 
 enum CopyState {
@@ -107,14 +107,14 @@ async fn lease<P: Platform>(
     devices.open(&source, role).await
 }
 
-/// Carries out `wish` on the log of `volume`, and writes to `target` if given, else to the origin.
+/// Performs `action` on the log of `volume`, and writes to `target` if given, else to the origin.
 /// `logs` are the files beside logs.
 pub async fn recover<P: Platform>(
     devices: &Rc<OpenDevices<P>>,
     platform: &P,
     volume: &config::Volume,
     logs: &[LogWitness],
-    wish: Wish,
+    action: RecoverAction,
     target: Option<&RecoverTarget<'_>>,
 ) -> Result<Recovery, String> {
     if volume.log.value.len() != 2 {
@@ -149,7 +149,7 @@ pub async fn recover<P: Platform>(
         logs: &leases,
         journal: journal.as_ref(),
     };
-    let done = with(&found, logs, wish, target).await;
+    let done = with(&found, logs, action, target).await;
     for lease in leases.into_iter().chain(journal) {
         if let (_, Ok(lease)) = lease {
             lease.release().await;
@@ -162,7 +162,7 @@ pub async fn recover<P: Platform>(
 async fn with<P: Platform>(
     found: &RecoveredLog<'_, P>,
     logs: &[LogWitness],
-    wish: Wish,
+    action: RecoverAction,
     target: Option<&RecoverTarget<'_>>,
 ) -> Result<Recovery, String> {
     let (platform, volume, origin) = (found.platform, found.volume, found.origin);
@@ -193,7 +193,7 @@ async fn with<P: Platform>(
         };
         ((*device).clone(), state)
     });
-    let look = carry::look(found, witness).await;
+    let look = offline_log::look(found, witness).await;
     let mut recovery = Recovery {
         volume: name.clone(),
         origin: volume.origin.value.clone(),
@@ -207,15 +207,15 @@ async fn with<P: Platform>(
         log: look.as_ref().map_err(String::clone).map(|look| {
             let status = look.engine.status();
             DirtyReport {
-                owed: ByteCount(status.dirty_bytes),
+                dirty: ByteCount(status.dirty_bytes),
                 is_drained: look.engine.is_drained(),
                 lag: status.lag,
                 doubts: look.doubts.clone(),
             }
         }),
-        outcome: RecoverOutcome::Looked,
+        outcome: RecoverOutcome::Inspected,
     };
-    let replays = wish == Wish::Rewind && target.is_none();
+    let replays = action == RecoverAction::Discard && target.is_none();
     if let Some((device, lease)) = found.journal {
         let state = look_at(found, lease, &recovery, replays).await?;
         if replays {
@@ -223,19 +223,19 @@ async fn with<P: Platform>(
         }
         recovery.journal = Some((device.clone(), state));
     }
-    recovery.outcome = match (wish, target) {
-        (Wish::Look, _) => RecoverOutcome::Looked,
-        (Wish::Rewind, None) => {
+    recovery.outcome = match (action, target) {
+        (RecoverAction::Inspect, _) => RecoverOutcome::Inspected,
+        (RecoverAction::Discard, None) => {
             for (_, lease, read) in &copies {
                 if let (Ok(lease), Ok(Some(_))) = (lease, read) {
                     blank(&lease.leaf, &env).await.map_err(said)?;
                 }
             }
-            RecoverOutcome::Rewound
+            RecoverOutcome::Discarded
         }
-        (Wish::Rewind, Some(target)) => rewind_to(found, &recovery, target).await?,
-        (Wish::Keep, _) => {
-            let look = look.map_err(|why| format!("nothing can be carried out: {why}"))?;
+        (RecoverAction::Discard, Some(target)) => replay_to(found, &recovery, target).await?,
+        (RecoverAction::WriteBack, _) => {
+            let look = look.map_err(|why| format!("nothing can be written back: {why}"))?;
             // A device that another user has is not absent.
             let mut all = found.logs.iter().chain(found.journal);
             if let Some(why) = all.find_map(|(_, lease)| {
@@ -249,16 +249,16 @@ async fn with<P: Platform>(
             match target {
                 None => {
                     drop(look);
-                    carry::forget(found.devices, volume).await?;
-                    let (owed, lost) = carry::keep(found).await?;
-                    RecoverOutcome::Kept(owed, lost)
+                    offline_log::forget(found.devices, volume).await?;
+                    let (dirty, lost) = offline_log::write_back(found).await?;
+                    RecoverOutcome::WrittenBack(dirty, lost)
                 }
                 Some(target) => {
                     let to = open_target(found, target).await?;
                     let zeroes = target.make.is_some();
-                    let kept = carry::keep_to(found, &look, &to.leaf, zeroes).await;
-                    let (owed, lost) = kept?;
-                    RecoverOutcome::KeptTo(target.path.display().to_string(), owed, lost)
+                    let kept = offline_log::write_back_to(found, &look, &to.leaf, zeroes).await;
+                    let (dirty, lost) = kept?;
+                    RecoverOutcome::WrittenBackTo(target.path.display().to_string(), dirty, lost)
                 }
             }
         }
@@ -275,7 +275,7 @@ async fn open_target<P: Platform>(
 }
 
 /// Makes a copy of the origin at the target, and replays the journal's group there.
-async fn rewind_to<P: Platform>(
+async fn replay_to<P: Platform>(
     found: &RecoveredLog<'_, P>,
     recovery: &Recovery,
     target: &RecoverTarget<'_>,
@@ -296,10 +296,12 @@ async fn rewind_to<P: Platform>(
     let journal = journal.map_err(said)?.map_err(|error| error.to_string())?;
     let to = open_target(found, target).await?;
     let zeroes = target.make.is_some();
-    let copied = carry::copy(&found.origin.leaf, &to.leaf, zeroes, &env).await;
+    let copied = offline_log::copy(&found.origin.leaf, &to.leaf, zeroes, &env).await;
     copied.map_err(said)?;
     journal.replay(&to.leaf).await.map_err(said)?;
-    Ok(RecoverOutcome::RewoundTo(target.path.display().to_string()))
+    Ok(RecoverOutcome::ReplayedTo(
+        target.path.display().to_string(),
+    ))
 }
 
 fn counts(copy: &LogSuperblock, known: &LogSuperblock) -> bool {
@@ -310,7 +312,7 @@ fn counts(copy: &LogSuperblock, known: &LogSuperblock) -> bool {
 /// Refuses to discard a log while its journal may have a group that the origin has in part.
 fn needed(device: &Name, state: &JournalState, recovery: &Recovery) -> Result<(), String> {
     let known = recovery.known.as_ref();
-    let may_have = known.map(|known| known.owes && known.journal.is_some());
+    let may_have = known.map(|known| known.may_be_dirty && known.journal.is_some());
     let what = match (state, may_have) {
         (JournalState::Absent(why), Some(true) | None) => format!("{device} is away ({why})"),
         (JournalState::Nothing, Some(true)) => format!("{device} is not the journal that it had"),
@@ -318,9 +320,10 @@ fn needed(device: &Name, state: &JournalState, recovery: &Recovery) -> Result<()
     };
     let (volume, origin) = (&recovery.volume, &recovery.origin);
     Err(format!(
-        "the log of {volume} is not given up: {what}, and {origin} may have half of what the \
-         journal has. Attach the journal, or write the log back with `--keep`; if the journal is \
-         lost for good, give {volume} `write_back = \"coalesced\"` without `journal`, and try again"
+        "the log of {volume} is not discarded: {what}, and {origin} may have half of what the \
+         journal has. Attach the journal, or write the log back with `--write-back`; if the \
+         journal is lost for good, give {volume} `write_back = \"coalesced\"` without `journal`, \
+         and try again"
     ))
 }
 
@@ -370,7 +373,7 @@ async fn look_at<P: Platform>(
             origin.place
         ));
     }
-    carry::forget(found.devices, found.volume).await?;
+    offline_log::forget(found.devices, found.volume).await?;
     journal.replay(&origin.leaf).await.map_err(said)?;
     journal.retire().await.map_err(said)?;
     Ok(JournalState::Replayed(age))

@@ -206,7 +206,7 @@ fn write_back(log: writelog::WriteBackStatus, devices: &[Name]) -> WriteBackRepo
             false => log.cleaning.name().into(),
             true => format!("{}, its journal is lost", Cleaning::Ordered.name()),
         },
-        owed_bytes: log.dirty_bytes,
+        dirty_bytes: log.dirty_bytes,
         lag_s: log.lag.as_secs_f64(),
         rate_bytes: log.rate,
         devices: devices.iter().map(Name::to_string).collect(),

@@ -51,7 +51,7 @@ pub struct Backlog {
     /// Share of the time with such an excess.
     pub behind_share: f64,
     /// Most dirty data, in bytes, without writes beyond the origin's capacity within `max_lag`.
-    pub owed_bytes_max: f64,
+    pub dirty_bytes_max: f64,
 }
 
 /// The figures at one moment.
@@ -91,10 +91,10 @@ struct WriteSum {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct WriteQueue {
-    owed: f64,
+    dirty: f64,
     paced: f64,
     behind_s: f64,
-    owed_max: f64,
+    dirty_max: f64,
 }
 
 /// Gathers the figures.
@@ -293,7 +293,7 @@ impl WriteGatherer {
                 rate: rate(number),
                 paced_share: share(queue.paced, self.total.bytes as f64),
                 behind_share: share(queue.behind_s, seconds),
-                owed_bytes_max: queue.owed_max,
+                dirty_bytes_max: queue.dirty_max,
             });
         let mut all: Vec<Backlog> = each.collect();
         all.dedup_by(|next, kept| {
@@ -310,14 +310,14 @@ impl WriteQueue {
     /// Passes a span of `seconds` seconds, in which `bytes` bytes were written, all of them before
     /// its end.
     fn pass(&mut self, rate: f64, bytes: f64, seconds: f64) {
-        let came = self.owed + bytes;
+        let came = self.dirty + bytes;
         if came >= rate * PACED_S {
             let over = (came - rate * PACED_S).min(bytes);
             self.paced += over;
         }
-        self.owed_max = self.owed_max.max(came.min(rate * STOPPED_S));
-        self.owed = (came - rate * seconds).max(0.0);
-        if self.owed >= rate * PACED_S {
+        self.dirty_max = self.dirty_max.max(came.min(rate * STOPPED_S));
+        self.dirty = (came - rate * seconds).max(0.0);
+        if self.dirty >= rate * PACED_S {
             self.behind_s += seconds;
         }
     }
@@ -400,12 +400,12 @@ mod tests {
         let of = |bytes: f64| written.backlogs.iter().rfind(|b| b.rate <= bytes).unwrap();
         let enough = of(f64::from(1 << 20));
         assert_eq!((enough.paced_share, enough.behind_share), (0.0, 0.0));
-        assert_eq!(enough.owed_bytes_max, f64::from(1 << 20));
+        assert_eq!(enough.dirty_bytes_max, f64::from(1 << 20));
         // The origin takes a half: behind once 15 s of dirty data exist, after 15 s.
         let half = of(f64::from(1 << 19));
         assert!((half.behind_share - 0.985).abs() < 0.002, "{half:?}");
         assert!((half.paced_share - 0.985).abs() < 0.002, "{half:?}");
-        assert_eq!(half.owed_bytes_max, 30.0 * f64::from(1 << 19));
+        assert_eq!(half.dirty_bytes_max, 30.0 * f64::from(1 << 19));
     }
 
     #[test]

@@ -260,7 +260,7 @@ impl VolumeModel {
     }
 
     /// One flush may fail though nothing was forgotten.
-    pub fn owe(&mut self) {
+    pub fn allow_loss(&mut self) {
         self.losses += 1;
     }
 

@@ -44,7 +44,7 @@ pub(crate) async fn activate(
     start: ArrayStart,
 ) -> IoResult<Array> {
     let starting = Starting(Some(core.clone()));
-    let begun = core.until_silent(begin(&core, returned, start)).await;
+    let begun = core.until_unresponsive(begin(&core, returned, start)).await;
     if let Err(error) = begun {
         drop(starting);
         core.released().await;

@@ -160,7 +160,7 @@ impl Array {
             role,
             &IoError::new(IoErrorKind::Other, "it was taken out by hand"),
         );
-        core.until_silent(core.commit()).await
+        core.until_unresponsive(core.commit()).await
     }
 
     fn check_unneeded(&self, role: usize) -> IoResult {
@@ -190,7 +190,7 @@ impl Array {
                 core.fail(&member, &error);
             }
         }
-        core.until_silent(core.commit()).await?;
+        core.until_unresponsive(core.commit()).await?;
         core.check_up()
     }
 
@@ -199,7 +199,7 @@ impl Array {
     /// device that belongs to an array is refused as a spare.
     pub async fn add(&self, candidate: MemberCandidate, fresh: Uuid, overwrite: bool) -> IoResult {
         let added = self.take_in(candidate, fresh, overwrite);
-        self.core().until_silent(added).await
+        self.core().until_unresponsive(added).await
     }
 
     async fn take_in(&self, candidate: MemberCandidate, fresh: Uuid, overwrite: bool) -> IoResult {
@@ -325,7 +325,7 @@ impl Array {
             let activated = async move { activating.activate_spare(claim, spare).await };
             // The spare waits no more, so that the activation is carried through.
             let activated = core.env.spawn.persist(activated);
-            core.until_silent(activated).await?;
+            core.until_unresponsive(activated).await?;
         }
         Ok(())
     }

@@ -45,9 +45,9 @@ pub(crate) async fn known(
             ExaminedCopy::Sound(superblock) => *sound = Some(*superblock),
             ExaminedCopy::None => {}
             ExaminedCopy::Unknown(error) => {
-                let silent = error.kind() == IoErrorKind::Timeout;
+                let unresponsive = error.kind() == IoErrorKind::Timeout;
                 unknown = Err(error);
-                if silent {
+                if unresponsive {
                     break;
                 }
             }

@@ -6,7 +6,7 @@
 //! durable. `read` and `reconstruct` read, `change` and `parity` write. `bitmap` and `journal`
 //! prevent harm by a loss of power; `found`, `replay`, `resync`, `maintenance` and `fill` repair
 //! its remains; `replace` exchanges a sound member. `late` keeps operations that were given up and
-//! may still land, `silent` handles unresponsive members that the array needs.
+//! may still land, `unresponsive` handles unresponsive members that the array needs.
 //!
 //! Not here, on purpose: opening devices, asking people, clocks and random sources. Identities are
 //! arguments.
@@ -44,9 +44,9 @@ mod resync;
 mod runs;
 mod scratch;
 mod scrub;
-mod silent;
 mod superblock;
 mod turn;
+mod unresponsive;
 mod update;
 mod xor;
 

@@ -184,7 +184,7 @@ impl ArrayCore {
     pub async fn set_scrubbed(self: &Rc<ArrayCore>, scrubbed: Scrubbed) -> IoResult {
         self.check_serves()?;
         self.roster.change(|roster| roster.scrubbed = scrubbed);
-        self.until_silent(self.commit()).await
+        self.until_unresponsive(self.commit()).await
     }
 
     /// Rewrites unreadable metadata of members; returns the number of such blocks and records.

@@ -143,7 +143,7 @@ impl<D: Driver> Executor for ShardCore<D> {
 }
 
 impl<D: Driver> ShardTurn for Shard<D> {
-    fn turn(&mut self) -> TurnProgress {
+    fn run_once(&mut self) -> TurnProgress {
         let core = &self.core;
         let _running = RunningShard::enter(&core.home, &core.ready);
         core.home.wake();

@@ -104,7 +104,7 @@ impl Rig {
 
     fn run(&mut self) -> TurnProgress {
         loop {
-            match self.turn.turn() {
+            match self.turn.run_once() {
                 TurnProgress::Ready => self.turn.park(Nanos::ZERO),
                 progress => return progress,
             }
@@ -442,7 +442,7 @@ fn calls_between_threads_all_arrive_and_wake_sleepers() {
                     client(local, finished)
                 });
                 loop {
-                    match turn.turn() {
+                    match turn.run_once() {
                         TurnProgress::Ready => turn.park(Nanos::ZERO),
                         TurnProgress::Idle(at) => turn.park(at),
                         TurnProgress::Done => break,

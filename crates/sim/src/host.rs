@@ -172,7 +172,7 @@ impl SimHost {
             let resident = &mut residents[index];
             let turn = resident.turn.as_mut().expect("chosen among the live");
             turn.park(now);
-            resident.progress = turn.turn();
+            resident.progress = turn.run_once();
         }
     }
 

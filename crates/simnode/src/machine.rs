@@ -37,7 +37,7 @@ struct SimPlace {
     turns: Vec<TargetId>,
     turn: Cell<usize>,
     away: Cell<bool>,
-    silent: Cell<bool>,
+    unresponsive: Cell<bool>,
     /// The turn in which its holder opened the disk.
     held: Cell<Option<usize>>,
     /// Number of openings.
@@ -88,7 +88,7 @@ impl SimMachine {
                 turns,
                 turn: Cell::new(0),
                 away: Cell::new(false),
-                silent: Cell::new(false),
+                unresponsive: Cell::new(false),
                 held: Cell::new(None),
                 openings: Cell::new(0),
             };
@@ -143,7 +143,7 @@ impl SimMachine {
     pub fn pull(&self, path: &str) {
         let place = self.place(path);
         if !place.away.replace(true) {
-            place.silent.set(false);
+            place.unresponsive.set(false);
             self.control.kill(place.target());
         }
     }
@@ -160,7 +160,7 @@ impl SimMachine {
     /// Lets no request at `path` end.
     pub fn silence(&self, path: &str) {
         let place = self.place(path);
-        if !place.away.get() && !place.silent.replace(true) {
+        if !place.away.get() && !place.unresponsive.replace(true) {
             self.control.hang(place.target());
         }
     }
@@ -168,7 +168,7 @@ impl SimMachine {
     /// Lets requests at `path` end again.
     pub fn unsilence(&self, path: &str) {
         let place = self.place(path);
-        if place.silent.replace(false) {
+        if place.unresponsive.replace(false) {
             self.control.release(place.target());
         }
     }
@@ -208,7 +208,7 @@ impl SimMachine {
     pub fn cut_power(&self) {
         self.places
             .values()
-            .for_each(|place| place.silent.set(false));
+            .for_each(|place| place.unresponsive.set(false));
         self.control.cut_power(None);
     }
 
@@ -227,7 +227,7 @@ impl SimMachine {
     pub fn is_present(&self, path: &str) -> bool {
         let place = self.place(path);
         let same = place.held.get().is_none_or(|turn| turn == place.turn.get());
-        same && !place.away.get() && !place.silent.get()
+        same && !place.away.get() && !place.unresponsive.get()
     }
 
     /// True if the path has a holder.

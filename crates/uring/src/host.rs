@@ -230,7 +230,7 @@ impl Host for Uring {
 
 fn drive(mut shard: Box<dyn ShardTurn>, stop: &AtomicBool) {
     loop {
-        let deadline = match shard.turn() {
+        let deadline = match shard.run_once() {
             TurnProgress::Ready => Nanos::ZERO,
             TurnProgress::Idle(until) => until,
             TurnProgress::Done => return,

@@ -37,7 +37,7 @@ const SUM_UP: Duration = Duration::from_secs(1);
 /// A socket at which a disk is offered, until dropped.
 pub struct GuestListener {
     path: PathBuf,
-    door: Arc<DiskLock>,
+    disk: Arc<DiskLock>,
     shared: Arc<ListenerShared>,
 }
 
@@ -68,10 +68,10 @@ impl GuestListener {
             stop,
             connection: Mutex::default(),
         });
-        let door = Arc::new(DiskLock::new(shape, log));
-        let (sender, kicks) = kicks::channel(&door);
+        let disk = Arc::new(DiskLock::new(shape, log));
+        let (sender, kicks) = kicks::channel(&disk);
         let thread = Thread {
-            door: door.clone(),
+            disk: disk.clone(),
             socket,
             shared: shared.clone(),
             kicks: sender,
@@ -81,20 +81,20 @@ impl GuestListener {
             .name("vhost-user".into())
             .spawn(move || thread.run());
         spawned.map_err(failed("no thread for it; raise ulimit -u"))?;
-        let port = VirtioPort::new(door.clone());
+        let port = VirtioPort::new(disk.clone());
         let path = path.to_owned();
-        Ok((GuestListener { path, door, shared }, port, kicks))
+        Ok((GuestListener { path, disk, shared }, port, kicks))
     }
 
     /// Returns the counters.
     pub fn counters(&self) -> GuestDiskCounters {
-        self.door.lock().counters
+        self.disk.lock().counters
     }
 }
 
 impl Drop for GuestListener {
     fn drop(&mut self) {
-        self.door.close();
+        self.disk.close();
         let _ = (&self.shared.stop).write(&1u64.to_ne_bytes());
         let connection = self.shared.connection.lock();
         if let Some(connection) = &*connection.expect("no panic under this lock") {
@@ -147,7 +147,7 @@ fn event() -> io::Result<File> {
 }
 
 struct Thread {
-    door: Arc<DiskLock>,
+    disk: Arc<DiskLock>,
     socket: UnixListener,
     shared: Arc<ListenerShared>,
     kicks: Sender,
@@ -200,7 +200,7 @@ impl Thread {
 
     /// Logs a summary of suppressed lines. Returns the time until the next check.
     fn sum_up(&self) -> Option<Duration> {
-        let is_more = self.door.lock().log.sum_up();
+        let is_more = self.disk.lock().log.sum_up();
         is_more.then_some(SUM_UP)
     }
 
@@ -210,13 +210,13 @@ impl Thread {
         };
         *self.connection() = Some(socket.clone());
         let name = {
-            let mut device = self.door.lock();
+            let mut device = self.disk.lock();
             device.counters.connections += 1;
             device.counters.connected = true;
             device.shape.name.clone()
         };
         let handler = Arc::new(Mutex::new(MonitorHandler::new(
-            self.door.clone(),
+            self.disk.clone(),
             self.kicks.clone(),
             self.bells.clone(),
         )));
@@ -225,7 +225,7 @@ impl Thread {
         drop(messages);
         *self.connection() = None;
         self.kicks.end();
-        let mut device = self.door.stop(|_| true);
+        let mut device = self.disk.stop(|_| true);
         device.counters.connected = false;
         device.features = 0;
         if !device.is_closed() {
@@ -271,7 +271,7 @@ impl Thread {
             }
             // Only without a message: a monitor that is gone may be back.
             if ready[1] && !ready[2] && self.socket.accept().is_ok() {
-                let mut device = self.door.lock();
+                let mut device = self.disk.lock();
                 let name = &device.shape.name;
                 let line = format!(
                     "volume {name} has a virtual machine; another that connected was turned away"
@@ -281,7 +281,7 @@ impl Thread {
             // The monitor has the size from the previous daemon, and does not read it again by
             // itself.
             if let Some(channel) = &mut channel
-                && self.door.lock().rings.iter().any(VirtRing::is_served)
+                && self.disk.lock().rings.iter().any(VirtRing::is_served)
             {
                 channel.announce();
             }

@@ -50,9 +50,9 @@ impl GuestMemory {
         }
     }
 
-    /// Sets the guest's ring up as the first of `door`.
-    pub(crate) fn attach(&self, door: &DiskLock, marks: Option<&Marks>) {
-        let mut device = door.lock();
+    /// Sets the guest's ring up as the first of `disk`.
+    pub(crate) fn attach(&self, disk: &DiskLock, marks: Option<&Marks>) {
+        let mut device = disk.lock();
         let ring = &mut device.rings[0];
         ring.queue.try_set_size(self.len).unwrap();
         for (set, at) in [

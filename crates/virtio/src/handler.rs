@@ -28,7 +28,7 @@ const CONFIG_BYTES_MAX: usize = 256;
 
 /// A connection of a monitor.
 pub(crate) struct MonitorHandler {
-    door: Arc<DiskLock>,
+    disk: Arc<DiskLock>,
     kicks: Sender,
     bells: Bells,
     memory: Option<Arc<Memory>>,
@@ -44,9 +44,9 @@ struct GuestRegion {
 }
 
 impl MonitorHandler {
-    pub(crate) fn new(door: Arc<DiskLock>, kicks: Sender, bells: Bells) -> MonitorHandler {
+    pub(crate) fn new(disk: Arc<DiskLock>, kicks: Sender, bells: Bells) -> MonitorHandler {
         MonitorHandler {
-            door,
+            disk,
             kicks,
             bells,
             memory: None,
@@ -122,7 +122,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
     }
 
     fn get_features(&mut self) -> Result<u64> {
-        let read_only = self.door.lock().shape.read_only;
+        let read_only = self.disk.lock().shape.read_only;
         Ok(layout::features(read_only) | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits())
     }
 
@@ -130,7 +130,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
         if features & !self.get_features()? != 0 {
             return Err(Error::InvalidParam);
         }
-        let mut device = self.door.lock();
+        let mut device = self.disk.lock();
         device.features = features;
         let always = features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0;
         for ring in &mut device.rings {
@@ -166,7 +166,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
             });
         }
         let memory = Arc::new(Memory::new(parts).map_err(failed)?);
-        let mut device = self.door.lock();
+        let mut device = self.disk.lock();
         for ring in &mut device.rings {
             ring.move_to(&memory);
         }
@@ -178,7 +178,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
 
     fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
         let len = u16::try_from(num).map_err(|_| Error::InvalidParam)?;
-        let mut device = self.door.lock();
+        let mut device = self.disk.lock();
         let queue = device.rings[ring(index)?].unserved().map_err(broken)?;
         queue.try_set_size(len).map_err(|_| Error::InvalidParam)
     }
@@ -194,7 +194,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
     ) -> Result<()> {
         let descriptors = self.guest_address(descriptor)?;
         let (used, available) = (self.guest_address(used)?, self.guest_address(available)?);
-        let mut device = self.door.lock();
+        let mut device = self.disk.lock();
         let queue = device.rings[ring(index)?].unserved().map_err(broken)?;
         queue
             .try_set_desc_table_address(descriptors)
@@ -205,7 +205,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
 
     fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
         let base = u16::try_from(base).map_err(|_| Error::InvalidParam)?;
-        let mut device = self.door.lock();
+        let mut device = self.disk.lock();
         let queue = device.rings[ring(index)?].unserved().map_err(broken)?;
         queue.set_next_avail(base);
         Ok(())
@@ -213,7 +213,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
 
     fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
         let at = ring(index)?;
-        let device = self.door.stop(|n| n == at);
+        let device = self.disk.stop(|n| n == at);
         let base = device.rings[at].queue.next_avail();
         Ok(VhostUserVringState::new(index, base.into()))
     }
@@ -223,7 +223,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
         // Rings are not polled here.
         let kick = fd.filter(kicks::is_event).ok_or(Error::InvalidParam)?;
         let memory = self.memory.clone().ok_or(Error::InvalidParam)?;
-        let mut device = self.door.lock();
+        let mut device = self.disk.lock();
         let ring = &mut device.rings[at];
         // A ring that is served gets another event, and no other change.
         if !ring.has_started() {
@@ -243,13 +243,13 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
 
     fn set_vring_call(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         let bell = self.bell(fd)?;
-        self.door.lock().rings[ring(index.into())?].call = bell;
+        self.disk.lock().rings[ring(index.into())?].call = bell;
         Ok(())
     }
 
     fn set_vring_err(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         let bell = self.bell(fd)?;
-        self.door.lock().rings[ring(index.into())?].err = bell;
+        self.disk.lock().rings[ring(index.into())?].err = bell;
         Ok(())
     }
 
@@ -269,7 +269,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
     }
 
     fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
-        let mut device = self.door.lock();
+        let mut device = self.disk.lock();
         device.rings[ring(index)?].enabled = enable;
         device.rouse();
         Ok(())
@@ -286,7 +286,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
         let of_old = offset.checked_sub(VHOST_USER_CONFIG_OFFSET);
         let offset = of_old.unwrap_or(offset);
         let mut bytes = [0; CONFIG_BYTES_MAX];
-        let known = layout::config(&self.door.lock().shape.geometry, QUEUES_MAX);
+        let known = layout::config(&self.disk.lock().shape.geometry, QUEUES_MAX);
         bytes[..known.len()].copy_from_slice(&known);
         let asked = bytes
             .get(offset as usize..)

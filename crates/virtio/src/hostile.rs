@@ -16,27 +16,27 @@ const DEPTH: u16 = 4;
 /// Feature of a guest that can flush, from `layout::features`.
 pub(crate) const FLUSH: u64 = 1 << 9;
 
-pub(crate) fn door() -> Arc<DiskLock> {
+pub(crate) fn disk() -> Arc<DiskLock> {
     let shape = GuestDiskShape {
         geometry: Geometry::new("data", SECTORS, Sectors(1)),
         read_only: false,
         name: "data".into(),
         depth: DEPTH,
     };
-    let door = Arc::new(DiskLock::new(shape, Arc::new(|_| ())));
-    door.lock().features = FLUSH;
-    door
+    let disk = Arc::new(DiskLock::new(shape, Arc::new(|_| ())));
+    disk.lock().features = FLUSH;
+    disk
 }
 
-pub(crate) fn poll(door: &DiskLock, tag: Tag) -> Option<IoResult<Request>> {
-    match door.poll_next(tag, &Context::from_waker(Waker::noop())) {
+pub(crate) fn poll(disk: &DiskLock, tag: Tag) -> Option<IoResult<Request>> {
+    match disk.poll_next(tag, &Context::from_waker(Waker::noop())) {
         Poll::Ready(next) => Some(next),
         Poll::Pending => None,
     }
 }
 
 /// Serves the request of `tag`, on a disk with 7 in every byte.
-pub(crate) fn serve(door: &DiskLock, pool: &Pool, tag: Tag, request: Request) {
+pub(crate) fn serve(disk: &DiskLock, pool: &Pool, tag: Tag, request: Request) {
     let answer = match request {
         Request::Read(_) => {
             let mut buf = pool.take(request.bytes());
@@ -45,22 +45,22 @@ pub(crate) fn serve(door: &DiskLock, pool: &Pool, tag: Tag, request: Request) {
         }
         Request::Write(..) => {
             let mut buf = pool.take(request.bytes());
-            door.take(tag, &mut buf).map(|()| None)
+            disk.take(tag, &mut buf).map(|()| None)
         }
         _ => Ok(None),
     };
-    door.answer(tag, answer).unwrap();
+    disk.answer(tag, answer).unwrap();
 }
 
-/// Serves the door's tags until none has a request.
-pub(crate) fn serve_all(door: &DiskLock, pool: &Pool) -> Vec<Request> {
+/// Serves the disk's tags until none has a request.
+pub(crate) fn serve_all(disk: &DiskLock, pool: &Pool) -> Vec<Request> {
     let mut served = Vec::new();
     loop {
         let before = served.len();
         for tag in (0..DEPTH).map(Tag) {
-            if let Some(next) = poll(door, tag) {
+            if let Some(next) = poll(disk, tag) {
                 let request = next.unwrap();
-                serve(door, pool, tag, request);
+                serve(disk, pool, tag, request);
                 served.push(request);
             }
         }
@@ -158,10 +158,10 @@ impl HostileChoices<'_> {
 }
 
 /// Serves a guest with memory contents chosen by `bytes`. Nothing panics, every request ends,
-/// requests lie within the disk, and the next guest of the door is served.
+/// requests lie within the disk, and the next guest of the disk is served.
 pub fn hostile(bytes: &[u8]) {
     let mut choices = HostileChoices(bytes);
-    let (door, mut guest, pool) = (door(), GuestMemory::new(16), Pool::new(8 << 20));
+    let (disk, mut guest, pool) = (disk(), GuestMemory::new(16), Pool::new(8 << 20));
     let (file, _) = inflight::create(1, 16).unwrap();
     let is_marked = choices.byte() % 2 == 1;
     let marks = is_marked.then(|| Marks::map(file, 0, 1, 16).unwrap());
@@ -174,13 +174,13 @@ pub fn hostile(bytes: &[u8]) {
         let (kind, sector) = choices.header();
         header(&guest, BUFFERS + at * 512, kind, sector);
     }
-    guest.attach(&door, marks.as_ref());
+    guest.attach(&disk, marks.as_ref());
     while !choices.0.is_empty() {
         match choices.byte() {
             head @ 0..230 => guest.offer(u16::from(head % 18)),
             _ => guest.jump(choices.word()),
         }
-        for request in serve_all(&door, &pool) {
+        for request in serve_all(&disk, &pool) {
             if let Request::Read(at)
             | Request::Write(at, _)
             | Request::Zero(at)
@@ -191,11 +191,11 @@ pub fn hostile(bytes: &[u8]) {
             }
         }
     }
-    drop(door.stop(|_| true));
-    door.lock().rings[0] = VirtRing::new(RING_MAX);
+    drop(disk.stop(|_| true));
+    disk.lock().rings[0] = VirtRing::new(RING_MAX);
     let mut next = GuestMemory::new(16);
-    next.attach(&door, None);
+    next.attach(&disk, None);
     offer_read(&mut next, 4, 4);
-    assert_eq!(serve_all(&door, &pool).len(), 1);
+    assert_eq!(serve_all(&disk, &pool).len(), 1);
     assert!(was_read(&next, 4));
 }

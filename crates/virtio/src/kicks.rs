@@ -26,7 +26,7 @@ pub enum Kick {
 /// The events of a disk's rings, from its monitors.
 pub struct Kicks {
     given: mpsc::Receiver<Kick>,
-    door: Arc<DiskLock>,
+    disk: Arc<DiskLock>,
 }
 
 impl Kicks {
@@ -37,7 +37,7 @@ impl Kicks {
 
     /// Logs that a ring is not served, since its event cannot be waited for.
     pub fn refused(&self, ring: u16, why: impl fmt::Display) {
-        let mut device = self.door.lock();
+        let mut device = self.disk.lock();
         let name = &device.shape.name;
         let line = format!("queue {ring} of the guest of volume {name} is not served: {why}");
         device.log.say(GuestTopic::Broken, &line);
@@ -45,8 +45,8 @@ impl Kicks {
 
     /// Returns the function to call on an event. Its result is true if a request was there.
     pub fn raised(&self) -> impl Fn() -> bool + use<> {
-        let door = self.door.clone();
-        move || door.lock().rouse()
+        let disk = self.disk.clone();
+        move || disk.lock().rouse()
     }
 }
 
@@ -78,10 +78,10 @@ impl Sender {
     }
 }
 
-pub(crate) fn channel(door: &Arc<DiskLock>) -> (Sender, Kicks) {
+pub(crate) fn channel(disk: &Arc<DiskLock>) -> (Sender, Kicks) {
     let (sender, given) = mpsc::channel(usize::from(QUEUES_MAX));
-    let door = door.clone();
-    (Sender(sender), Kicks { given, door })
+    let disk = disk.clone();
+    (Sender(sender), Kicks { given, disk })
 }
 
 /// Returns true if a descriptor is an eventfd: any other may be readable for ever.

@@ -8,19 +8,19 @@ use std::sync::Arc;
 
 /// The port of one disk, for whatever guest has the disk at the time.
 pub struct VirtioPort {
-    door: Arc<DiskLock>,
+    disk: Arc<DiskLock>,
     tags: u16,
 }
 
 impl VirtioPort {
-    pub(crate) fn new(door: Arc<DiskLock>) -> VirtioPort {
-        let tags = door.lock().shape.depth;
-        VirtioPort { door, tags }
+    pub(crate) fn new(disk: Arc<DiskLock>) -> VirtioPort {
+        let tags = disk.lock().shape.depth;
+        VirtioPort { disk, tags }
     }
 
     /// Returns the counters.
     pub fn counters(&self) -> GuestDiskCounters {
-        self.door.lock().counters
+        self.disk.lock().counters
     }
 }
 
@@ -31,17 +31,17 @@ impl Port for VirtioPort {
 
     async fn next(&self, tag: Tag, answer: Option<Answer>) -> IoResult<Request> {
         if let Some(answer) = answer {
-            self.door.answer(tag, answer)?;
+            self.disk.answer(tag, answer)?;
         }
-        poll_fn(|cx| self.door.poll_next(tag, cx)).await
+        poll_fn(|cx| self.disk.poll_next(tag, cx)).await
     }
 
     async fn take(&self, tag: Tag, mut buf: Buf) -> (Buf, IoResult) {
-        let taken = self.door.take(tag, &mut buf);
+        let taken = self.disk.take(tag, &mut buf);
         (buf, taken)
     }
 
     fn close(&self) {
-        self.door.close();
+        self.disk.close();
     }
 }

@@ -3,7 +3,7 @@
 use crate::device::DiskLock;
 use crate::fault::tests::file;
 use crate::guest::{BASE, BUFFERS, BYTES, GuestMemory, INDIRECT, NEXT, RawDescriptor, WRITE};
-use crate::hostile::{FLUSH, door, header, hostile, offer_read, poll, serve, serve_all, was_read};
+use crate::hostile::{FLUSH, disk, header, hostile, offer_read, poll, serve, serve_all, was_read};
 use crate::inflight::{self, Marks};
 use crate::port::VirtioPort;
 use crate::ring::VirtRing;
@@ -25,7 +25,7 @@ fn what_a_dead_daemon_left_is_served_again_and_what_it_answered_is_not() {
     let (file, _) = inflight::create(1, 16).unwrap();
     let marks = Marks::map(file, 0, 1, 16).unwrap();
     let mut guest = GuestMemory::new(16);
-    let first = door();
+    let first = disk();
     guest.attach(&first, Some(&marks));
     for head in [0, 3, 6] {
         offer_read(&mut guest, head, head.into());
@@ -37,7 +37,7 @@ fn what_a_dead_daemon_left_is_served_again_and_what_it_answered_is_not() {
     assert_eq!(guest.used(), Some((3, 513)));
     offer_read(&mut guest, 9, 9);
     // The first guest is gone without a message.
-    let next = door();
+    let next = disk();
     guest.attach(&next, Some(&marks));
     let at = |head| Request::Read(Extent::new(Lba(head), Sectors(1)));
     assert_eq!(serve_all(&next, &pool), [at(0), at(6), at(9)]);
@@ -51,9 +51,9 @@ fn what_a_dead_daemon_left_is_served_again_and_what_it_answered_is_not() {
 #[test]
 fn without_flushes_every_write_is_durable_at_once() {
     for (features, expected) in [(FLUSH, Fua::No), (0, Fua::Yes)] {
-        let (door, mut guest) = (door(), GuestMemory::new(8));
-        door.lock().features = features;
-        guest.attach(&door, None);
+        let (disk, mut guest) = (disk(), GuestMemory::new(8));
+        disk.lock().features = features;
+        guest.attach(&disk, None);
         header(&guest, BUFFERS, 1, 8);
         // Header and data in one, which virtio 1 allows.
         let (data, status) = (16 + 512, BUFFERS + 4096);
@@ -66,7 +66,7 @@ fn without_flushes_every_write_is_durable_at_once() {
         guest.put(BASE, 0, raw(BUFFERS, data, NEXT, 1));
         guest.put(BASE, 1, raw(status, 1, WRITE, 0));
         guest.offer(0);
-        let request = poll(&door, Tag(0)).unwrap().unwrap();
+        let request = poll(&disk, Tag(0)).unwrap().unwrap();
         assert_eq!(
             request,
             Request::Write(Extent::new(Lba(8), Sectors(1)), expected)
@@ -82,8 +82,8 @@ fn memory_that_is_taken_away_fails_its_guest_alone() {
         let file = file(BYTES as usize);
         let backed = FileOffset::new(file.try_clone().unwrap(), 0);
         let map = MmapRegion::from_file(backed, BYTES as usize).unwrap();
-        let (door, mut guest) = (door(), GuestMemory::with(16, map));
-        guest.attach(&door, None);
+        let (disk, mut guest) = (disk(), GuestMemory::with(16, map));
+        guest.attach(&disk, None);
         let is_lost = |at: i32| at == point && file.set_len(0).is_ok();
         header(&guest, BUFFERS, 1, 8);
         let raw = |at, len, flags, next| RawDescriptor {
@@ -96,26 +96,26 @@ fn memory_that_is_taken_away_fails_its_guest_alone() {
         guest.put(BASE, 1, raw(BUFFERS + 4096, 1, WRITE, 0));
         guest.offer(0);
         let lost = is_lost(0);
-        match poll(&door, Tag(0)) {
+        match poll(&disk, Tag(0)) {
             None => assert!(lost, "what is there is served"),
             Some(request) => {
                 assert!(!lost, "{request:?} of zeroes");
                 let lost = is_lost(1);
                 let mut buf = pool.take(512);
-                let taken = door.take(Tag(0), &mut buf);
+                let taken = disk.take(Tag(0), &mut buf);
                 assert_eq!(taken.is_err(), lost, "{taken:?}");
                 is_lost(2);
-                door.answer(Tag(0), taken.map(|()| None)).unwrap();
-                assert!(poll(&door, Tag(0)).is_none());
+                disk.answer(Tag(0), taken.map(|()| None)).unwrap();
+                assert!(poll(&disk, Tag(0)).is_none());
             }
         }
-        assert_eq!(door.lock().counters.broken, 1, "at {point}");
+        assert_eq!(disk.lock().counters.broken, 1, "at {point}");
         // The next guest has memory of its own.
-        door.lock().rings[0] = VirtRing::new(RING_MAX);
+        disk.lock().rings[0] = VirtRing::new(RING_MAX);
         let mut next = GuestMemory::new(16);
-        next.attach(&door, None);
+        next.attach(&disk, None);
         offer_read(&mut next, 0, 3);
-        assert_eq!(serve_all(&door, &pool).len(), 1);
+        assert_eq!(serve_all(&disk, &pool).len(), 1);
         assert!(was_read(&next, 0));
     }
 }
@@ -161,7 +161,7 @@ impl Port for Durable {
 
 /// A driver in a guest. Each of its requests has a table of its own, or all share the ring's.
 struct Driver {
-    door: Arc<DiskLock>,
+    disk: Arc<DiskLock>,
     guest: RefCell<GuestMemory>,
     free: RefCell<Vec<u16>>,
     used: RefCell<HashMap<u16, u32>>,
@@ -219,7 +219,7 @@ impl Driver {
         }
         guest.offer(slot * 4);
         drop(guest);
-        self.door.lock().rouse();
+        self.disk.lock().rouse();
     }
 
     fn bytes(&self, slot: u16, at: u64, len: usize) -> Vec<u8> {
@@ -283,11 +283,11 @@ fn a_guests_requests_are_those_of_a_port() {
     let mut host = uring::Uring::new(uring::Options::default()).unwrap();
     let ended = shard::run_alone(&mut host, |local| async move {
         for seed in 0..3 {
-            let (door, guest) = (door(), GuestMemory::new(256));
-            guest.attach(&door, None);
+            let (disk, guest) = (disk(), GuestMemory::new(256));
+            guest.attach(&disk, None);
             let forced = Rc::new(RefCell::new(HashSet::new()));
             let driver = Driver {
-                door: door.clone(),
+                disk: disk.clone(),
                 guest: RefCell::new(guest),
                 free: RefCell::new((0..SLOTS).collect()),
                 used: RefCell::default(),
@@ -296,7 +296,7 @@ fn a_guests_requests_are_those_of_a_port() {
                 count: Cell::new(0),
             };
             let port = Rc::new(Durable {
-                port: VirtioPort::new(door),
+                port: VirtioPort::new(disk),
                 forced,
             });
             block::conformance::port(port, &driver, &local.env(), seed).await;

@@ -205,7 +205,7 @@ mod tests {
         assert!(!encode(Some(Arc::new(crate::sample::report()))).contains(info));
         report.status.volumes[0].write_back = Some(control::status::WriteBackReport {
             order: "journaled".into(),
-            owed_bytes: 8192,
+            dirty_bytes: 8192,
             lag_s: 1.5,
             rate_bytes: None,
             devices: Vec::new(),
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(promtool(&text), "", "in:\n{text}");
         for line in [
             r#"hotset_volume_write_back_info{volume="<script>",order="journaled"} 1.0"#,
-            r#"hotset_volume_owed_bytes{volume="<script>"} 8192.0"#,
+            r#"hotset_volume_dirty_bytes{volume="<script>"} 8192.0"#,
             r#"hotset_volume_lag_seconds{volume="<script>"} 1.5"#,
         ] {
             assert!(text.contains(line), "no {line} in:\n{text}");

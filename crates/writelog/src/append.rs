@@ -33,7 +33,7 @@ const UNFLUSHED_MAX: u32 = 64;
 enum AppendRoom {
     Log,
     Origin,
-    Turn,
+    NewSegment,
 }
 
 impl<P: Device> WriteBackShared<P> {
@@ -126,16 +126,16 @@ impl<P: Device> WriteBackShared<P> {
     /// Fullness by the nearest limit: writes stop at 1.
     pub(super) fn fullness(&self) -> f64 {
         let state = self.state.borrow();
-        let owed = state.index.blocks() as f64;
+        let dirty = state.index.blocks() as f64;
         let max_lag = seconds(self.config.max_lag);
         let age = state.oldest().map_or(Nanos::ZERO, |at| self.clock() - at);
         let rate = self.pace.borrow().origin_rate();
         let carried_in_time = rate.map(|rate| rate * max_lag);
         [
-            owed * BLOCK_BYTES as f64 / self.config.dirty_max as f64,
+            dirty * BLOCK_BYTES as f64 / self.config.dirty_max as f64,
             f64::from(state.blocks_used()) / f64::from(self.room_blocks()),
             seconds(age) / max_lag,
-            carried_in_time.map_or(0.0, |blocks| owed / blocks),
+            carried_in_time.map_or(0.0, |blocks| dirty / blocks),
         ]
         .into_iter()
         .fold(0.0, f64::max)
@@ -173,12 +173,12 @@ impl<P: Device> WriteBackShared<P> {
         }
         let joined = {
             let state = &mut *self.state.borrow_mut();
-            let (owed, dirty_max) = (state.index.blocks(), self.config.dirty_max);
+            let (dirty, dirty_max) = (state.index.blocks(), self.config.dirty_max);
             let left = SEGMENT_BLOCKS - state.segments.back().expect("it has room").used - 1;
-            let dirty = (dirty_max / BLOCK_BYTES as u64).saturating_sub(owed);
+            let clean = (dirty_max / BLOCK_BYTES as u64).saturating_sub(dirty);
             state
                 .queue
-                .take(left.min(dirty.try_into().unwrap_or(u32::MAX)))
+                .take(left.min(clean.try_into().unwrap_or(u32::MAX)))
         };
         let _join = (joined.len() > 1).then(|| self.stages.enter(LogStage::Join));
         Ok(Some(self.append(&joined).await))
@@ -203,7 +203,7 @@ impl<P: Device> WriteBackShared<P> {
                     let ready = drained && self.copies.are_losses_durable();
                     return ready.then_some(Ok(AppendRoom::Origin));
                 }
-                if !self.copies.standing.may_owe() {
+                if !self.copies.standing.records_dirty() {
                     return None;
                 }
                 let state = self.state.borrow();
@@ -213,12 +213,12 @@ impl<P: Device> WriteBackShared<P> {
                     return Some(Ok(AppendRoom::Log));
                 }
                 match fits && state.may_turn(false) {
-                    true => Some(Ok(AppendRoom::Turn)),
+                    true => Some(Ok(AppendRoom::NewSegment)),
                     false => self.refusal().map(Err),
                 }
             });
             match room.await? {
-                AppendRoom::Turn => self.turn().await?,
+                AppendRoom::NewSegment => self.start_segment().await?,
                 room => return Ok(room),
             }
         }
@@ -238,8 +238,8 @@ impl<P: Device> WriteBackShared<P> {
 
     /// Begins a segment. The header is durable before any record is written to the segment.
     /// Segments that an opening would read whole stay a part of the log.
-    pub(super) async fn turn(&self) -> IoResult {
-        let _under = self.stages.enter(LogStage::Turn);
+    pub(super) async fn start_segment(&self) -> IoResult {
+        let _under = self.stages.enter(LogStage::SegmentStart);
         let (segment, is_unflushed) = {
             let state = &mut *self.state.borrow_mut();
             let Some(slot) = state.free.pop_front() else {
@@ -250,7 +250,7 @@ impl<P: Device> WriteBackShared<P> {
             let number = state.next_segment;
             state.next_segment += 1;
             let full = state.summary.take();
-            let full = full.map(|summary| summary.finish(state.durable_to, state.done_to));
+            let full = full.map(|summary| summary.finish(state.durable_to, state.written_back_to));
             let most = (self.copies.segments() / UNFLUSHED_PART).min(UNFLUSHED_MAX);
             (
                 self.segment(number, slot, full),
@@ -316,19 +316,19 @@ impl<P: Device> WriteBackShared<P> {
     /// Appends a record of writes, for which there is room. Returns its number, once no copy is in
     /// flight.
     async fn append(&self, writes: &[Rc<JoinedWrite>]) -> u64 {
-        let done_to = self.state.borrow().done_to;
-        self.append_done(writes, done_to, Fua::No).await
+        let written_back_to = self.state.borrow().written_back_to;
+        self.append_done(writes, written_back_to, Fua::No).await
     }
 
-    /// Appends a forced record without changes: a note of `done_to`, or a fence.
-    pub(super) async fn append_note(&self, done_to: u64) -> u64 {
-        self.append_done(&[], done_to, Fua::Yes).await
+    /// Appends a forced record without changes: a note of `written_back_to`, or a fence.
+    pub(super) async fn append_note(&self, written_back_to: u64) -> u64 {
+        self.append_done(&[], written_back_to, Fua::Yes).await
     }
 
     pub(super) async fn append_done(
         &self,
         writes: &[Rc<JoinedWrite>],
-        done_to: u64,
+        written_back_to: u64,
         fua: Fua,
     ) -> u64 {
         let _under = self.stages.enter(LogStage::Append);
@@ -349,7 +349,7 @@ impl<P: Device> WriteBackShared<P> {
                 incarnation: self.config.incarnation,
                 segment: spot.segment,
                 interval: state.interval,
-                done_to,
+                written_back_to,
                 fence: state.fence,
                 written_at: now.0,
                 durable_to: state.durable_to,
@@ -419,7 +419,7 @@ impl<P: Device> WriteBackShared<P> {
             if self.copies.are_both() {
                 return (state.completed_to > number).then_some(Ok(()));
             }
-            if state.done_to <= number {
+            if state.written_back_to <= number {
                 return self.refusal().map(Err);
             }
             self.copies.are_losses_durable().then_some(Ok(()))
@@ -490,9 +490,9 @@ impl<P: Device> WriteBackShared<P> {
         let last = {
             let state = &mut *self.state.borrow_mut();
             state.close_interval();
-            state.owed_to.checked_sub(1)
+            state.last_write_end.checked_sub(1)
         };
-        if let Some(number) = last.filter(|number| *number >= self.state.borrow().done_to) {
+        if let Some(number) = last.filter(|number| *number >= self.state.borrow().written_back_to) {
             self.answerable(number).await?;
             if self.state.borrow().durable_to <= number {
                 self.flush_log().await?;

@@ -2,7 +2,7 @@
 //!
 //! One round takes a [`OriginLoad`], makes its records durable in the pool, and commits it to the
 //! journal, if there is one. Then the newest version of each block goes to the origin, by address;
-//! the origin is flushed, and `done_to` made durable. Only then the next round begins.
+//! the origin is flushed, and `written_back_to` made durable. Only then the next round begins.
 //!
 //! Invariants:
 //!     on the origin ⟹ durable in the pool before
@@ -85,13 +85,14 @@ pub(super) async fn run<P: Device>(log: &WriteBackShared<P>) {
 impl<P: Device> WriteBackShared<P> {
     fn may_clean(&self) -> bool {
         let state = self.state.borrow();
-        state.done_to < state.completed_to.min(state.owed_to) && !self.copies.are_gone()
+        state.written_back_to < state.completed_to.min(state.last_write_end)
+            && !self.copies.are_gone()
     }
 
     /// True if all dirty data was written back after the loss of one copy.
     fn may_settle(&self) -> bool {
         let alone = self.copies.online().count() == 1 && self.copies.are_losses_durable();
-        let open = self.copies.standing.wants_owing();
+        let open = self.copies.standing.wants_dirty();
         alone && self.is_drained() && open && !self.sealed.get()
     }
 
@@ -100,7 +101,7 @@ impl<P: Device> WriteBackShared<P> {
     async fn settle(&self) {
         if self.retire_journal().await.is_ok() {
             let standing = &self.copies.standing;
-            standing.want(|wanted| wanted.owes = false);
+            standing.want(|wanted| wanted.may_be_dirty = false);
         }
     }
 
@@ -147,7 +148,7 @@ impl<P: Device> WriteBackShared<P> {
         }
         let _redoes = load.redone.then(|| self.stages.enter(LogStage::Redo));
         let _skips = load.skips().then(|| self.stages.enter(LogStage::Skip));
-        let carried = self.carry(load).await;
+        let carried = self.write_back_load(load).await;
         if carried.is_err() {
             load.took += self.env.timer.now() - begun;
         }
@@ -156,7 +157,7 @@ impl<P: Device> WriteBackShared<P> {
         let state = &mut *self.state.borrow_mut();
         state.index.forget(&load.newest);
         state.done(load.next);
-        if state.done_to < state.owed_to {
+        if state.written_back_to < state.last_write_end {
             let took = load.took + (self.env.timer.now() - begun) - load.rested;
             let mut pace = self.pace.borrow_mut();
             pace.carried(load.blocks, load.carries(), took);
@@ -167,12 +168,12 @@ impl<P: Device> WriteBackShared<P> {
     }
 
     /// Writes the rest of a load back, durably.
-    async fn carry(&self, load: &mut OriginLoad) -> IoResult {
+    async fn write_back_load(&self, load: &mut OriginLoad) -> IoResult {
         {
             let _under = self.stages.enter(LogStage::Apply);
-            self.carry_cleared(&load.newest, &self.origin).await?;
+            self.write_back_cleared(&load.newest, &self.origin).await?;
             while !load.left.is_empty() {
-                self.carry_some(load).await?;
+                self.write_back_some(load).await?;
             }
         }
         if self.origin.geometry().volatile {
@@ -187,7 +188,7 @@ impl<P: Device> WriteBackShared<P> {
         Ok(())
     }
 
-    pub(super) async fn carry_cleared(&self, newest: &LogIndex, to: &impl Device) -> IoResult {
+    pub(super) async fn write_back_cleared(&self, newest: &LogIndex, to: &impl Device) -> IoResult {
         for (blocks, became) in newest.cleared() {
             // In parts, so that `carried` shows the progress.
             let most = CLEAR_BLOCKS.max((blocks.end - blocks.start) / CLEAR_PARTS);
@@ -207,7 +208,7 @@ impl<P: Device> WriteBackShared<P> {
     }
 
     /// Writes back the next runs of a load, at once.
-    async fn carry_some(&self, load: &mut OriginLoad) -> IoResult {
+    async fn write_back_some(&self, load: &mut OriginLoad) -> IoResult {
         let begun = self.env.timer.now();
         let depth = match self.gives_way() {
             true => DEPTH_BESIDE,
@@ -217,7 +218,7 @@ impl<P: Device> WriteBackShared<P> {
         let runs: Vec<_> = load.left.drain(..next).collect();
         let works = runs
             .iter()
-            .map(|run| self.carry_run(&load.newest, run.clone(), &self.origin));
+            .map(|run| self.write_back_run(&load.newest, run.clone(), &self.origin));
         let mut result = Ok(());
         for (run, carried) in runs.iter().zip(join_all(works).await) {
             if carried.is_ok() {
@@ -235,7 +236,7 @@ impl<P: Device> WriteBackShared<P> {
 
     /// Writes back one run. Each run has memory of its own only, so that no run waits for the
     /// memory of another.
-    pub(super) async fn carry_run(
+    pub(super) async fn write_back_run(
         &self,
         newest: &LogIndex,
         run: Range<u64>,
@@ -281,7 +282,7 @@ impl<P: Device> WriteBackShared<P> {
                 }
                 continue;
             }
-            self.turn().await?;
+            self.start_segment().await?;
         }
         let number = self.append_note(to).await;
         let ended = || {

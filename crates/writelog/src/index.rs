@@ -335,7 +335,7 @@ mod tests {
                     incarnation: 1,
                     segment: 0,
                     interval: 0,
-                    done_to: 0,
+                    written_back_to: 0,
                     fence: 0,
                     written_at: 0,
                     durable_to: 0,

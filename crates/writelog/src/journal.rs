@@ -194,7 +194,7 @@ impl<P: Device> WriteJournal<P> {
             return Ok(None);
         };
         self.verify().await?;
-        let to_origin = async |record, data| carry_out(origin, &record, data).await;
+        let to_origin = async |record, data| replay_record(origin, &record, data).await;
         self.each(&commit, to_origin).await?;
         origin.flush().await?;
         Ok(Some(commit))
@@ -234,9 +234,9 @@ impl<P: Device> WriteJournal<P> {
         let damaged = || {
             let superblock = self.superblock.borrow();
             let what = format!(
-                "this journal of volume {} is damaged (record {number} of group {}), so that nothing \
-                 of it is carried out; if the log is whole, `hotset pool recover {0} --keep` does \
-                 without it",
+                "this journal of volume {} is damaged (record {number} of group {}), so that none \
+                 of it is replayed; if the log is whole, `hotset pool recover {0} --write-back` \
+                 does without it",
                 superblock.volume, commit.group
             );
             let device = self.device.geometry().name.to_string();
@@ -262,7 +262,11 @@ impl<P: Device> WriteJournal<P> {
     }
 }
 
-async fn carry_out<O: Device>(origin: &O, record: &LogRecord, data: Option<SharedBuf>) -> IoResult {
+async fn replay_record<O: Device>(
+    origin: &O,
+    record: &LogRecord,
+    data: Option<SharedBuf>,
+) -> IoResult {
     let mut from = 0;
     for extent in &record.extents {
         let at = Lba(extent.block * BLOCK_SECTORS);

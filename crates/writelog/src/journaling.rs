@@ -40,9 +40,9 @@ impl<P: Device> WriteBackShared<P> {
     /// End of the records that a former incarnation has committed and may have written back in
     /// part: they are the next load.
     pub(super) fn redo_to(&self) -> Option<u64> {
-        let done_to = self.state.borrow().done_to;
+        let written_back_to = self.state.borrow().written_back_to;
         let pending = self.journal()?.pending()?;
-        Some(pending.to).filter(|to| *to > done_to)
+        Some(pending.to).filter(|to| *to > written_back_to)
     }
 
     /// Commits a load. An error is one of the log.
@@ -114,7 +114,7 @@ impl<P: Device> WriteBackShared<P> {
             incarnation: commit.incarnation,
             segment: commit.group,
             interval: 0,
-            done_to: 0,
+            written_back_to: 0,
             fence: 0,
             written_at: commit.written_at,
             durable_to: 0,

@@ -2,7 +2,7 @@
 //! witness, a file beside them.
 //!
 //! Invariants:
-//!     a record is answered ⟹ `owes` is durable on all copies and in the witness
+//!     a record is answered ⟹ `may_be_dirty` is durable on all copies and in the witness
 //!     a copy is lost ⟹ that is durable on the others and in the witness, before a write is
 //!                      acknowledged without the copy
 //!     no data is overwritten that may be dirty
@@ -61,7 +61,7 @@ pub struct OpenedLog<P> {
     /// Record of the origin; empty if none is known.
     pub record: Vec<u8>,
     /// True if the volume may have dirty data.
-    pub owes: bool,
+    pub may_be_dirty: bool,
     /// True if a copy that counted does so no more.
     pub shrinks: bool,
     /// Devices that are missing, each with the reason.
@@ -159,7 +159,7 @@ impl<P: Device + Clone + 'static> LogLedger<P> {
         let uuid = journal.as_ref().map(|journal| journal.superblock().journal);
         superblock.journal = uuid.zip(journal_name);
         let opened = (superblock.log, superblock.incarnation, superblock.opened_at);
-        let (owes, record) = (superblock.owes, superblock.record.clone());
+        let (may_be_dirty, record) = (superblock.may_be_dirty, superblock.record.clone());
         let ledger = LogLedger {
             env,
             witness,
@@ -179,7 +179,7 @@ impl<P: Device + Clone + 'static> LogLedger<P> {
             incarnation: opened.1,
             epoch: Nanos(opened.2) - began,
             record,
-            owes,
+            may_be_dirty,
             shrinks: chosen.shrinks,
             absent,
             doubts: chosen.doubts,
@@ -202,7 +202,7 @@ impl<P: Device + Clone + 'static> LogLedger<P> {
         if (0..2).any(|copy| before[copy] && !next.mask[copy]) {
             next.epoch += 1;
         }
-        if self.now.borrow().owes && !next.owes {
+        if self.now.borrow().may_be_dirty && !next.may_be_dirty {
             self.try_witness().await?;
         }
         next.sequence += 1;
@@ -289,7 +289,7 @@ impl<P: Device + Clone + 'static> Members for LogLedger<P> {
         standing: LogStanding,
     ) -> Pin<Box<dyn Future<Output = Result<(), NotRecorded>> + '_>> {
         Box::pin(self.change(move |next| {
-            (next.mask, next.owes) = (standing.copies, standing.owes);
+            (next.mask, next.may_be_dirty) = (standing.copies, standing.may_be_dirty);
             if standing.forsaken {
                 next.journal = None;
             }

@@ -13,7 +13,7 @@
 //!     on the origin ⟹ durable in the pool before
 //!     of interval k + 1 on the origin ⟹ interval k is durable there (`Cleaning::Ordered`)
 //!     a part of a window on the origin ⟹ the journal has the whole window (`Cleaning::Journaled`)
-//!     a segment is used again ⟹ a `done_to` beyond it is durable ⟹ the origin was flushed
+//!     a segment is used again ⟹ a `written_back_to` beyond it is durable ⟹ the origin was flushed
 //!     dirty ⟹ no other path touches that block's origin
 //!     served ⟹ all dirty data is indexed, on both copies, and fenced
 //!     a device is written ⟹ every reason to refuse the opening was judged
@@ -31,7 +31,6 @@
 
 mod append;
 mod blocks;
-mod carry_out;
 mod clean;
 mod cleaning;
 mod copies;
@@ -53,6 +52,7 @@ mod share;
 mod stage;
 mod standing;
 mod state;
+mod unordered;
 
 pub use cleaning::Cleaning;
 pub use copies::CopyArea;
@@ -97,7 +97,7 @@ pub struct Config {
     /// Order in which the origin gets writes.
     pub cleaning: Cleaning,
     /// True if data may be dirty. Otherwise the origin may be newer than the whole log.
-    pub owes: bool,
+    pub may_be_dirty: bool,
     /// Thoroughness of an opening.
     pub scrutiny: Scrutiny,
     /// True if the operator asks for the remains of the log: missing records refuse nothing.
@@ -217,7 +217,7 @@ impl<P: Device> WriteBackShared<P> {
 
     fn is_drained(&self) -> bool {
         let state = self.state.borrow();
-        state.done_to >= state.owed_to
+        state.written_back_to >= state.last_write_end
     }
 }
 
@@ -302,7 +302,7 @@ impl<P: Device> WriteBack<P> {
     }
 
     /// True if a part of `extent` is dirty.
-    pub fn owes(&self, extent: Extent) -> bool {
+    pub fn is_dirty(&self, extent: Extent) -> bool {
         let blocks = extent.start.0 / BLOCK_SECTORS..extent.end().0.div_ceil(BLOCK_SECTORS);
         let pieces = self.0.state.borrow().index.pieces(blocks);
         pieces
@@ -314,7 +314,10 @@ impl<P: Device> WriteBack<P> {
     /// data.
     pub fn seal(&self) {
         self.0.sealed.set(true);
-        self.0.copies.standing.want(|wanted| wanted.owes = false);
+        self.0
+            .copies
+            .standing
+            .want(|wanted| wanted.may_be_dirty = false);
     }
 
     /// Refuses changes from now on; returns once it is durable that nothing is dirty. After a
@@ -325,7 +328,7 @@ impl<P: Device> WriteBack<P> {
         self.drain().await?;
         self.retire_journal().await?;
         let standing = &self.0.copies.standing;
-        standing.want(|wanted| wanted.owes = false);
+        standing.want(|wanted| wanted.may_be_dirty = false);
         standing.until(Standings::is_settled).await
     }
 
@@ -335,7 +338,7 @@ impl<P: Device> WriteBack<P> {
         let both = self.0.copies.are_both();
         // Without one copy no new data becomes dirty.
         let standing = &self.0.copies.standing;
-        standing.want(|wanted| wanted.owes |= both);
+        standing.want(|wanted| wanted.may_be_dirty |= both);
     }
 
     /// Ends the cleaner. Dirty data stays in the log.

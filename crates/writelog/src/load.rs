@@ -1,5 +1,5 @@
-//! The cleaner's unit of work: records from `done_to` on, and the newest version of each block in
-//! them.
+//! The cleaner's unit of work: records from `written_back_to` on, and the newest version of each
+//! block in them.
 //!
 //! An ordered log takes records of one interval, in one segment. That splits an interval, which the
 //! promise allows.

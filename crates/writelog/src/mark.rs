@@ -26,8 +26,8 @@ pub(super) async fn run<P: Device>(log: &WriteBackShared<P>) {
         let rest = log.env.timer.sleep(REST);
         select(pin!(rest), pin!(log.changed.until(closing))).await;
         if !closing() && log.may_mark() && log.state.borrow().next == last {
-            let done_to = log.state.borrow().done_to;
-            log.append_done(&[], done_to, Fua::No).await;
+            let written_back_to = log.state.borrow().written_back_to;
+            log.append_done(&[], written_back_to, Fua::No).await;
         }
     }
 }
@@ -35,8 +35,8 @@ pub(super) async fn run<P: Device>(log: &WriteBackShared<P>) {
 impl<P: Device> WriteBackShared<P> {
     fn may_mark(&self) -> bool {
         let state = self.state.borrow();
-        state.durable_to.min(state.owed_to) > state.marked_to
-            && state.done_to < state.owed_to
+        state.durable_to.min(state.last_write_end) > state.marked_to
+            && state.written_back_to < state.last_write_end
             && state.may_fill(1)
             && self.copies.are_both()
     }

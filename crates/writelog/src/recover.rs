@@ -67,7 +67,7 @@ impl<P: Device> WriteBack<P> {
             }
         };
         let mut scan = scan;
-        if !config.owes {
+        if !config.may_be_dirty {
             scan.forget();
         }
         let missing = std::mem::take(&mut scan.missing);
@@ -132,7 +132,8 @@ impl<P: Device> WriteBack<P> {
         log.fence().await
     }
 
-    /// True if the log has no room for a fence and a note of `done_to`, which it needs to go on.
+    /// True if the log has no room for a fence and a note of `written_back_to`, which it needs to
+    /// go on.
     pub fn is_full(&self) -> bool {
         let state = self.0.state.borrow();
         let last = state.segments.back().filter(|_| state.may_resume());
@@ -205,7 +206,7 @@ fn check<P: Device>(
         ));
     }
     if !areas.iter().flatten().any(|area| area.trusted) {
-        return invalid("write-back needs a member that may hold what is owed".into());
+        return invalid("write-back needs a member that may hold dirty data".into());
     }
     if let Some(small) = areas.iter().flatten().find(|a| a.segments < SEGMENTS_MIN) {
         return invalid(format!(
@@ -234,14 +235,14 @@ fn pending_to<P: Device>(journal: Option<&WriteJournal<P>>) -> u64 {
 /// State of the log before its fence.
 fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> LogState {
     let mut state = LogState {
-        next: scan.done_to,
-        fence: scan.done_to,
-        completed_to: scan.done_to,
+        next: scan.written_back_to,
+        fence: scan.written_back_to,
+        completed_to: scan.written_back_to,
         both_to: 0,
         marked_to: 0,
-        durable_to: scan.done_to,
-        done_to: scan.done_to,
-        owed_to: 0,
+        durable_to: scan.written_back_to,
+        written_back_to: scan.written_back_to,
+        last_write_end: 0,
         queue: Default::default(),
         flights: VecDeque::new(),
         segments: VecDeque::new(),
@@ -251,7 +252,7 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> LogState {
         cursor: CleanerCursor {
             segment: 0,
             offset: 1,
-            number: scan.done_to,
+            number: scan.written_back_to,
         },
         interval: 0,
         interval_used: false,
@@ -274,7 +275,7 @@ fn state(scan: &Scan, slots: u32, max_lag: Nanos) -> LogState {
                 readers: 0,
             });
         }
-        if *number == scan.done_to {
+        if *number == scan.written_back_to {
             (state.cursor.segment, state.cursor.offset) = (record.segment, found.offset);
         }
         state.segments.back_mut().expect("there is one").used = found.offset + record.blocks();
@@ -375,14 +376,14 @@ impl<P: Device> WriteBackShared<P> {
     async fn fence(&self) -> IoResult {
         let begun = !self.state.borrow().segments.is_empty();
         if !begun {
-            self.turn().await?;
+            self.start_segment().await?;
             let state = &mut *self.state.borrow_mut();
             state.cursor.segment = state.segments[0].number;
         } else if !self.state.borrow().may_resume() {
-            self.turn().await?;
+            self.start_segment().await?;
         }
-        let done_to = self.state.borrow().done_to;
-        self.append_note(done_to).await;
+        let written_back_to = self.state.borrow().written_back_to;
+        self.append_note(written_back_to).await;
         self.flush_log().await
     }
 }

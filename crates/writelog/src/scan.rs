@@ -1,9 +1,9 @@
 //! The contents of both copies of a log.
 //!
-//! The log is the union of both copies' records from the greatest `done_to` on, up to the first
-//! number that neither has. A segment's header says how far the log was durable, and lists the
-//! records of the segment before: such a segment is not read further. All others are read whole,
-//! from both copies, and verified.
+//! The log is the union of both copies' records from the greatest `written_back_to` on, up to the
+//! first number that neither has. A segment's header says how far the log was durable, and lists
+//! the records of the segment before: such a segment is not read further. All others are read
+//! whole, from both copies, and verified.
 //!
 //! Invariants:
 //!     a record is taken from a summary ⟹ it was durable on each copy that was trusted
@@ -71,12 +71,13 @@ struct Headed {
 /// The result of a scan.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// Contents of each segment, from its header on, with records before `done_to`: they lead to
-    /// the rest. For a segment with a summary, the header alone, unless the segment was read too.
+    /// Contents of each segment, from its header on, with records before `written_back_to`: they
+    /// lead to the rest. For a segment with a summary, the header alone, unless the segment was
+    /// read too.
     pub(super) parts: BTreeMap<u64, Vec<SegmentPart>>,
     /// The best record of each number.
     pub(super) records: BTreeMap<u64, FoundRecord>,
-    pub(super) done_to: u64,
+    pub(super) written_back_to: u64,
     /// Number of the next segment.
     pub(super) next_segment: u64,
     /// Slots with a header that a copy cannot read.
@@ -281,17 +282,17 @@ impl Scan {
             };
             self.known.durable(header.incarnation, summary.durable_to);
             durable_to = durable_to.max(summary.durable_to);
-            self.done_to = self.done_to.max(summary.done_to);
+            self.written_back_to = self.written_back_to.max(summary.written_back_to);
             // A later header has the final state of the segment.
             of.insert(summary.segment, summary);
         }
         of.retain(|_, summary| summary.end().is_some_and(|end| end <= durable_to));
         let mut summarized: BTreeSet<u64> = of.keys().copied().collect();
-        // Records before `done_to` are passed over, fences included. A record that such a fence
-        // makes void is also void by a record from `done_to` on: of a later incarnation, with its
-        // number, or with a fence before it.
-        let done_to = self.done_to;
-        of.retain(|_, summary| summary.end() > Some(done_to));
+        // Records before `written_back_to` are passed over, fences included. A record that such a
+        // fence makes void is also void by a record from `written_back_to` on: of a later
+        // incarnation, with its number, or with a fence before it.
+        let written_back_to = self.written_back_to;
+        of.retain(|_, summary| summary.end() > Some(written_back_to));
         for (number, summary) in of {
             let slot = self.segments.get(&number).map(|found| found.slot);
             let (Some(slot), Ok(records)) = (slot, summary.records(ours.log)) else {
@@ -362,7 +363,7 @@ impl Scan {
     }
 
     fn found(&mut self, slot: u32, offset: u32, record: LogRecord) {
-        self.done_to = self.done_to.max(record.done_to);
+        self.written_back_to = self.written_back_to.max(record.written_back_to);
         self.known.record(&record);
         let known = self.records.get(&record.number);
         if known.is_none_or(|known| known.record.incarnation < record.incarnation) {
@@ -379,21 +380,21 @@ impl Scan {
     pub(super) fn forget(&mut self) {
         let last = self.records.keys().next_back();
         let next = last.map_or(0, |last| last + 1);
-        self.done_to = self.done_to.max(next).max(self.known.to(true));
+        self.written_back_to = self.written_back_to.max(next).max(self.known.to(true));
         self.records.clear();
         self.missing.clear();
     }
 
-    /// Keeps the log alone: records from `done_to` on, up to the first hole. A known record that no
-    /// copy has is missing. Records after a hole are kept only at the operator's request.
+    /// Keeps the log alone: records from `written_back_to` on, up to the first hole. A known record
+    /// that no copy has is missing. Records after a hole are kept only at the operator's request.
     fn end(&mut self, ours: &OwnLog) {
-        let (done_to, known) = (self.done_to, &self.known);
+        let (written_back_to, known) = (self.written_back_to, &self.known);
         self.records.retain(|number, found| {
-            *number >= done_to && !known.is_void(*number, found.record.incarnation)
+            *number >= written_back_to && !known.is_void(*number, found.record.incarnation)
         });
-        let numbers = self.records.keys().zip(done_to..);
+        let numbers = self.records.keys().zip(written_back_to..);
         let hole = numbers.take_while(|(number, next)| *number == next).count();
-        let end = done_to + hole as u64;
+        let end = written_back_to + hole as u64;
         let rest = self.records.split_off(&end);
         let last = self.records.values().next_back();
         let last = last.map_or(0, |found| found.record.segment);
@@ -410,7 +411,7 @@ impl Scan {
         let known_to = self.known.to(counts).max(ours.pending_to).max(least);
         if counts || ours.asked {
             self.missing
-                .extend(self.damaged.range(done_to..end).map(|n| *n..n + 1));
+                .extend(self.damaged.range(written_back_to..end).map(|n| *n..n + 1));
         }
         let mut next = end;
         for number in rest.range(..known_to).map(|(number, _)| *number) {

@@ -16,7 +16,7 @@ pub enum LogStage {
     /// A write that forces unit access is in flight.
     Forced,
     /// A segment is begun.
-    Turn,
+    SegmentStart,
     /// Copies are flushed.
     Flush,
     /// One copy is flushed and the other is not.
@@ -25,7 +25,7 @@ pub enum LogStage {
     Apply,
     /// The origin is flushed.
     OriginFlush,
-    /// `done_to` is made durable in the pool.
+    /// `written_back_to` is made durable in the pool.
     Note,
     /// A copy is lost, and the loss is not durable yet.
     Loss,
@@ -64,7 +64,7 @@ impl LogStage {
         LogStage::Join,
         LogStage::BetweenCopies,
         LogStage::Forced,
-        LogStage::Turn,
+        LogStage::SegmentStart,
         LogStage::Flush,
         LogStage::BetweenFlushes,
         LogStage::Apply,

@@ -27,7 +27,7 @@ pub struct LogStanding {
     /// Copies with valid data.
     pub copies: [bool; 2],
     /// True if data may be dirty.
-    pub owes: bool,
+    pub may_be_dirty: bool,
     /// True if the journal will never be replayed.
     pub forsaken: bool,
     /// Number of records of the origin that were set.
@@ -82,7 +82,7 @@ pub trait Members {
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct DurableStanding {
     copies: Option<[bool; 2]>,
-    owes: Option<bool>,
+    may_be_dirty: Option<bool>,
     forsaken: Option<bool>,
     watched: Option<u64>,
 }
@@ -91,7 +91,7 @@ impl DurableStanding {
     fn of(standing: LogStanding) -> DurableStanding {
         DurableStanding {
             copies: Some(standing.copies),
-            owes: Some(standing.owes),
+            may_be_dirty: Some(standing.may_be_dirty),
             forsaken: Some(standing.forsaken),
             watched: Some(standing.watched),
         }
@@ -102,7 +102,9 @@ impl DurableStanding {
         let next = DurableStanding::of(standing);
         DurableStanding {
             copies: self.copies.filter(|_| self.copies == next.copies),
-            owes: self.owes.filter(|_| self.owes == next.owes),
+            may_be_dirty: self
+                .may_be_dirty
+                .filter(|_| self.may_be_dirty == next.may_be_dirty),
             forsaken: self.forsaken.filter(|_| self.forsaken == next.forsaken),
             watched: self.watched.filter(|_| self.watched == next.watched),
         }
@@ -143,7 +145,7 @@ impl Standings {
             stages,
             wanted: Cell::new(LogStanding {
                 copies,
-                owes: true,
+                may_be_dirty: true,
                 forsaken: false,
                 watched: 0,
             }),
@@ -192,18 +194,18 @@ impl Standings {
     }
 
     /// True if later incarnations know for sure that data may be dirty.
-    pub(super) fn may_owe(&self) -> bool {
-        !self.begun.get() || self.durable.get().owes == Some(true)
+    pub(super) fn records_dirty(&self) -> bool {
+        !self.begun.get() || self.durable.get().may_be_dirty == Some(true)
     }
 
     /// True if later incarnations are to know that data may be dirty.
-    pub(super) fn wants_owing(&self) -> bool {
-        self.wanted.get().owes
+    pub(super) fn wants_dirty(&self) -> bool {
+        self.wanted.get().may_be_dirty
     }
 
     /// True if later incarnations know for sure that nothing is dirty.
     pub(super) fn is_settled(&self) -> bool {
-        self.durable.get().owes == Some(false)
+        self.durable.get().may_be_dirty == Some(false)
     }
 
     /// True if the wanted standing is not durable yet, and can be.
@@ -278,7 +280,7 @@ impl Standings {
         for copies in [trusted, [false; 2]] {
             let standing = LogStanding {
                 copies,
-                owes: false,
+                may_be_dirty: false,
                 ..self.wanted.get()
             };
             let ended = self.members.record(standing).await;

@@ -1,8 +1,8 @@
 //! The state of a log in memory: dirty data and free room.
 //!
 //! Invariants:
-//!     done_to <= durable_to <= completed_to <= next
-//!     a segment is free ⟹ all its records are before `done_to`, and that is durable
+//!     written_back_to <= durable_to <= completed_to <= next
+//!     a segment is free ⟹ all its records are before `written_back_to`, and that is durable
 //!     the front of `ages` is no newer than the oldest dirty record
 
 use super::index::LogIndex;
@@ -75,9 +75,9 @@ pub(super) struct LogState {
     pub(super) durable_to: u64,
     /// Records before it are durable by the claim of a record.
     pub(super) marked_to: u64,
-    pub(super) done_to: u64,
+    pub(super) written_back_to: u64,
     /// Number after the last record that changes anything.
-    pub(super) owed_to: u64,
+    pub(super) last_write_end: u64,
     /// Writes that wait for a record.
     pub(super) queue: JoinQueue,
     /// Records in flight, from `completed_to` on.
@@ -88,7 +88,7 @@ pub(super) struct LogState {
     pub(super) next_segment: u64,
     /// Summary of the last segment.
     pub(super) summary: Option<SummaryWriter>,
-    /// Place of the cleaner. Beyond `done_to` by notes only.
+    /// Place of the cleaner. Beyond `written_back_to` by notes only.
     pub(super) cursor: CleanerCursor,
     pub(super) interval: u64,
     /// True if the interval has a record.
@@ -154,7 +154,7 @@ impl LogState {
 
     /// Notes that the dirty record `number` was written at `now`.
     pub(super) fn age(&mut self, number: u64, now: Nanos, max_lag: Nanos) {
-        self.owed_to = number + 1;
+        self.last_write_end = number + 1;
         let last = self.ages.back().map(|(_, at)| *at);
         if last.is_none_or(|last| now - last >= Nanos(max_lag.0 / AGES)) {
             self.ages.push_back((number, now));
@@ -163,8 +163,8 @@ impl LogState {
 
     /// Time at which the oldest dirty record was written, or an earlier one.
     pub(super) fn oldest(&self) -> Option<Nanos> {
-        let owes = self.done_to < self.owed_to;
-        self.ages.front().filter(|_| owes).map(|(_, at)| *at)
+        let is_dirty = self.written_back_to < self.last_write_end;
+        self.ages.front().filter(|_| is_dirty).map(|(_, at)| *at)
     }
 
     /// Notes the end of a record, and indexes the records that are complete now.
@@ -203,13 +203,13 @@ impl LogState {
     /// pool.
     pub(super) fn done(&mut self, cursor: CleanerCursor) {
         let to = cursor.number;
-        self.done_to = to;
+        self.written_back_to = to;
         self.cursor = cursor;
         // The newest age at or before `to` stays, for it stands for the records after `to` too.
         while self.ages.get(1).is_some_and(|(number, _)| *number <= to) {
             self.ages.pop_front();
         }
-        if self.done_to >= self.owed_to {
+        if self.written_back_to >= self.last_write_end {
             self.ages.clear();
         }
         self.free_segments();
@@ -225,7 +225,7 @@ impl LogState {
     pub(super) fn free_segments(&mut self) {
         while self.segments.len() > 1 {
             let (front, next) = (&self.segments[0], &self.segments[1]);
-            if next.first > self.done_to || front.readers > 0 {
+            if next.first > self.written_back_to || front.readers > 0 {
                 break;
             }
             self.free.push_back(front.slot);

@@ -15,8 +15,8 @@ export function Dirty(props: { volumes: Volume[] }) {
           return (
             <tr key={name} class={log.copies < 2 || log.trouble ? "bad" : undefined}>
               <th scope="row">{name}</th>
-              <td class="dirty">{bytes(log.owed_bytes)}</td>
-              <td class="lag">{log.owed_bytes > 0 ? span(log.lag_s) : "–"}</td>
+              <td class="dirty">{bytes(log.dirty_bytes)}</td>
+              <td class="lag">{log.dirty_bytes > 0 ? span(log.lag_s) : "–"}</td>
               <td>{log.rate_bytes ? `${bytes(log.rate_bytes)}/s` : "–"}</td>
               <td>{log.copies} of 2</td>
               <td>{log.order}</td>

@@ -139,7 +139,7 @@ export function ModeCard(props: { volume: Volume }) {
       )}
       {state && mode !== "write-back" && (
         <p class="muted">
-          {volume.origin} gets the {bytes(state.owed_bytes)} first that it lacks; the job is listed under Pools, and can be
+          {volume.origin} gets the {bytes(state.dirty_bytes)} first that it lacks; the job is listed under Pools, and can be
           cancelled there.
         </p>
       )}

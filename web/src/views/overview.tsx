@@ -42,7 +42,7 @@ export function Switch(props: { volume: Volume }) {
       </p>
       {log && (
         <p>
-          {volume.origin} gets the {bytes(log.owed_bytes)} first that it lacks. The log keeps its devices, and writes are
+          {volume.origin} gets the {bytes(log.dirty_bytes)} first that it lacks. The log keeps its devices, and writes are
           answered by it again once caching is on.
         </p>
       )}

@@ -95,7 +95,7 @@ pub(super) struct LaneSums {
     /// Written to each device of the log.
     pub(super) log_written: u64,
     /// The most dirty blocks of the log while no limit was reached.
-    pub(super) log_owed_max: u64,
+    pub(super) log_dirty_max: u64,
     /// The most blocks of one batch, under the same condition.
     pub(super) log_batch_max: u64,
 }
@@ -108,8 +108,8 @@ pub(super) struct CleanerLane {
     segment_used: u64,
     free_at: Nanos,
     behind_to: Nanos,
-    owed: VecDeque<DirtyBatch>,
-    owed_blocks: u64,
+    dirty: VecDeque<DirtyBatch>,
+    dirty_blocks: u64,
     sums: LaneSums,
 }
 
@@ -122,8 +122,8 @@ impl CleanerLane {
             segment_used: SEGMENT,
             free_at: Nanos::ZERO,
             behind_to: Nanos::ZERO,
-            owed: VecDeque::new(),
-            owed_blocks: 0,
+            dirty: VecDeque::new(),
+            dirty_blocks: 0,
             sums: LaneSums::default(),
         }
     }
@@ -145,8 +145,8 @@ impl CleanerLane {
         // A write after `MAX_LAG` is stopped: the log need not hold it.
         let oldest = self.oldest().unwrap_or(now);
         if now.since(oldest) <= MAX_LAG {
-            let owed = self.owed_blocks + self.open.log_blocks;
-            self.sums.log_owed_max = self.sums.log_owed_max.max(owed);
+            let dirty = self.dirty_blocks + self.open.log_blocks;
+            self.sums.log_dirty_max = self.sums.log_dirty_max.max(dirty);
         }
         if forced {
             self.flush();
@@ -169,7 +169,7 @@ impl CleanerLane {
     /// Time of the oldest dirty write.
     fn oldest(&self) -> Option<Nanos> {
         let open = (!self.open.blocks.is_empty()).then_some(self.open.since);
-        self.owed.front().map(|owed| owed.since).or(open)
+        self.dirty.front().map(|dirty| dirty.since).or(open)
     }
 
     /// Advances the lane to `now`.
@@ -177,9 +177,9 @@ impl CleanerLane {
         if !self.open.blocks.is_empty() && self.begins() <= now {
             self.close();
         }
-        while let Some(owed) = self.owed.front().filter(|owed| owed.ends <= now) {
-            self.owed_blocks -= owed.log_blocks;
-            self.owed.pop_front();
+        while let Some(dirty) = self.dirty.front().filter(|dirty| dirty.ends <= now) {
+            self.dirty_blocks -= dirty.log_blocks;
+            self.dirty.pop_front();
         }
     }
 
@@ -250,7 +250,7 @@ impl CleanerLane {
         sums.behind += ends.since(from);
         self.behind_to = self.behind_to.max(ends);
         self.free_at = ends;
-        self.owe(DirtyBatch {
+        self.push_dirty(DirtyBatch {
             since: batch.since,
             ends,
             log_blocks: batch.log_blocks,
@@ -259,17 +259,17 @@ impl CleanerLane {
         self.sums.log_written += HEADER;
     }
 
-    fn owe(&mut self, owed: DirtyBatch) {
-        self.owed_blocks += owed.log_blocks;
-        self.owed.push_back(owed);
-        if self.owed.len() > ENTRIES_MAX {
-            let all: Vec<DirtyBatch> = self.owed.drain(..).collect();
+    fn push_dirty(&mut self, dirty: DirtyBatch) {
+        self.dirty_blocks += dirty.log_blocks;
+        self.dirty.push_back(dirty);
+        if self.dirty.len() > ENTRIES_MAX {
+            let all: Vec<DirtyBatch> = self.dirty.drain(..).collect();
             let merged = all.chunks(2).map(|pair| DirtyBatch {
                 since: pair[0].since,
                 ends: pair[pair.len() - 1].ends,
-                log_blocks: pair.iter().map(|owed| owed.log_blocks).sum(),
+                log_blocks: pair.iter().map(|dirty| dirty.log_blocks).sum(),
             });
-            self.owed.extend(merged);
+            self.dirty.extend(merged);
         }
     }
 }

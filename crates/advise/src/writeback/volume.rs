@@ -145,7 +145,7 @@ fn mode(
         lane::BatchTakes::Interval => 0.0,
         lane::BatchTakes::Window => gather_s * written.busiest_second.bytes_per_second,
     };
-    let held = (backlog.owed_bytes_max + gathers) * logged;
+    let held = (backlog.dirty_bytes_max + gathers) * logged;
     let (parts, batch_max) = match takes {
         lane::BatchTakes::Interval => (PACED, SEGMENT_BYTES as f64),
         lane::BatchTakes::Window => {

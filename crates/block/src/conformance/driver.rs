@@ -32,7 +32,7 @@ pub fn driver<D: Driver>(driver: D, rig: DriverRig, seed: u64) -> impl ShardTurn
 /// Drives one shard to its end on the calling thread.
 pub fn run(mut turn: impl ShardTurn) {
     loop {
-        match turn.turn() {
+        match turn.run_once() {
             TurnProgress::Done => return,
             TurnProgress::Ready => turn.park(Nanos::ZERO),
             TurnProgress::Idle(deadline) => turn.park(deadline),

@@ -62,7 +62,7 @@ struct RingMember<D> {
 }
 
 impl<D: Driver> ShardTurn for RingMember<D> {
-    fn turn(&mut self) -> TurnProgress {
+    fn run_once(&mut self) -> TurnProgress {
         let ring = &self.ring;
         let case = SuiteCase::new("host", ring.seed);
         if ring.booted.load(Acquire) < ring.shards {

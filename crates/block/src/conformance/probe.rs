@@ -227,7 +227,7 @@ impl<D: Driver> Script<D> {
 }
 
 impl<D: Driver> ShardTurn for Script<D> {
-    fn turn(&mut self) -> TurnProgress {
+    fn run_once(&mut self) -> TurnProgress {
         let probe = &self.probe;
         probe.wake_at.set(Nanos::MAX);
         let mut cx = Context::from_waker(Waker::noop());

@@ -411,8 +411,8 @@ impl<P: Device> Cache<P> {
         let deadline = Deadline::new(&core.env.timer, core.metadata_timeout());
         if deadline.bound(self.settle()).await.is_none() {
             let state = &mut *core.state.borrow_mut();
-            let silent = |member: &Rc<PoolMember<P>>| member.operations.count() > 0;
-            for member in state.devices.kept().into_iter().filter(silent) {
+            let unresponsive = |member: &Rc<PoolMember<P>>| member.operations.count() > 0;
+            for member in state.devices.kept().into_iter().filter(unresponsive) {
                 state.eject(&member, DeviceFault::Late);
             }
         }

@@ -55,7 +55,7 @@ fn log(still: &Rc<Still>, pool: &Pool) -> WriteBack<Zeroes> {
         max_lag: Nanos::from_secs(600),
         clean_after: Nanos::from_secs(1),
         cleaning: Cleaning::Ordered,
-        owes: true,
+        may_be_dirty: true,
         scrutiny: Scrutiny::Usual,
         asked: false,
         stages: Rc::default(),
@@ -80,9 +80,9 @@ fn bytes_a_block(blocks: impl Iterator<Item = u64>) -> f64 {
     }
     let live = LIVE_BYTES.get() - before;
     assert!(still.0.borrow().is_empty(), "a task is begun");
-    let owed = log.status().dirty_bytes / 4096;
-    assert!(owed > WRITES * 9 / 10, "{owed}");
-    live as f64 / owed as f64
+    let dirty = log.status().dirty_bytes / 4096;
+    assert!(dirty > WRITES * 9 / 10, "{dirty}");
+    live as f64 / dirty as f64
 }
 
 /// A permutation of blocks: an odd factor is coprime to their number.
@@ -94,7 +94,7 @@ fn scattered(number: u64) -> u64 {
 }
 
 #[test]
-fn a_block_that_is_owed_costs_at_most_32_bytes() {
+fn a_dirty_block_costs_at_most_32_bytes() {
     let random = bytes_a_block((0..WRITES).map(scattered));
     println!("written at random: {random:.1} bytes a block");
     assert!(random <= 32.0, "{random}");

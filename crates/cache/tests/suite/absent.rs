@@ -145,7 +145,7 @@ fn so_is_one_that_was_cut_short() {
 }
 
 #[test]
-fn so_is_one_that_falls_silent_after_its_superblocks_were_read() {
+fn so_is_one_that_becomes_unresponsive_after_its_superblocks_were_read() {
     let mut place = filled(3);
     let areas = layout::LayoutPlan::new(Sectors::from_mib(8), LINE as u32 / 8);
     let bitmap = areas.unwrap().bitmap;

@@ -90,12 +90,12 @@ fn a_power_cut_at_any_moment_of_the_first_opening_leaves_a_pool_that_opens() {
 
 /// The operator who adds the device waits, but no client does.
 #[test]
-fn a_device_that_falls_silent_while_it_joins_holds_up_nobody() {
+fn a_device_that_becomes_unresponsive_while_it_joins_holds_up_nobody() {
     // Each of the operations that add the device may be the last to be answered.
     for answered in 0..20 {
         let mut place = Place::new(1, 2);
         let disk = place.pool[1];
-        let silent = FaultRule {
+        let unresponsive = FaultRule {
             disk,
             ops: OpFilter::All,
             within: None,
@@ -103,7 +103,7 @@ fn a_device_that_falls_silent_while_it_joins_holds_up_nobody() {
             effect: FaultEffect::Stick(None),
         };
         let faults = FaultPlan {
-            rules: vec![silent],
+            rules: vec![unresponsive],
             ..FaultPlan::default()
         };
         place.sim.world_mut().set_plan(faults).unwrap();

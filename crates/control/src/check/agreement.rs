@@ -1,7 +1,7 @@
 //! Checks the sections of a configuration against each other.
 
 use super::arrays;
-use super::doors;
+use super::frontends;
 use super::roles;
 use super::write_back;
 use crate::config::{At, Config, Device, Name, Pool, Volume};
@@ -42,7 +42,7 @@ pub(super) fn agreement_of(
     arrays::agree(config, problems);
     volumes(config, problems);
     roles::agree(config, at, problems);
-    doors::agree(config, problems);
+    frontends::agree(config, problems);
     write_back::agree(config, problems);
 }
 

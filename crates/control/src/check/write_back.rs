@@ -302,7 +302,7 @@ unix = "/none/socket"
     }
 
     #[test]
-    fn it_may_have_any_door() {
+    fn it_may_have_any_frontend() {
         let attached = GOOD.replace("[[listen]]", "[[attach]]\nublk = \"db\"\n[[listen]]");
         assert_eq!(problems(&attached), Vec::<String>::new());
     }

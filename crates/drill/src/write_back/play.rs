@@ -99,7 +99,7 @@ pub(super) async fn play(
         site,
     };
     load.fill().await.map_err(to_message)?;
-    watch.until("nothing is owed", |s| s.owed == 0).await?;
+    watch.until("nothing is dirty", |s| s.dirty == 0).await?;
     if scenario.loss == DrillLoss::Path {
         warm(&load, site).await?;
     }
@@ -121,7 +121,7 @@ pub(super) async fn play(
     for step in 0..scenario.steps.len() {
         if step > 0 {
             watch
-                .until_carried("what was owed is cleaned", lost_at)
+                .until_carried("what was dirty is written back", lost_at)
                 .await?;
             timer.sleep(ON_ITS_WAY).await;
         }
@@ -141,7 +141,7 @@ pub(super) async fn play(
     let standing = site.standing().await?;
     let is_lost = match scenario.loss {
         DrillLoss::Drives => standing.lost,
-        DrillLoss::Path => standing.owed > 0,
+        DrillLoss::Path => standing.dirty > 0,
     };
     snapshots.push(standing.counts);
     let away_s = (timer.now() - pulled).as_secs_f64();
@@ -155,7 +155,7 @@ pub(super) async fn play(
     timer.sleep(BEFORE).await;
     load.stop().await;
     load.flush().await;
-    watch.until("nothing is owed", |s| s.owed == 0).await?;
+    watch.until("nothing is dirty", |s| s.dirty == 0).await?;
     load.verify().await;
     load.detach();
     let origins = site.stop().await?;

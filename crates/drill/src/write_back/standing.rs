@@ -12,7 +12,7 @@ pub(super) struct VolumesStanding {
     /// True if some log runs without a device.
     pub(super) lost: bool,
     /// Dirty bytes.
-    pub(super) owed: u64,
+    pub(super) dirty: u64,
     /// Age of the oldest dirty byte, in seconds.
     pub(super) lag_s: f64,
     /// Blocks that clients' reads did not find in a pool.
@@ -38,7 +38,7 @@ impl VolumesStanding {
         VolumesStanding {
             whole: served && here && copies().all(|copies| copies == 2),
             lost: copies().any(|copies| copies < 2),
-            owed: logs().map(|log| log.owed_bytes).sum(),
+            dirty: logs().map(|log| log.dirty_bytes).sum(),
             lag_s: logs().map(|log| log.lag_s).fold(0.0, f64::max),
             missed: status.volumes.iter().map(missed).sum(),
             counts: counts.collect(),

@@ -1,7 +1,12 @@
-//! Commands that another program has.
+//! Commands that another program has, and options that have another name.
 
 use crate::CommandFailure;
 use clap::Args;
+
+/// Refuses the former name of an option.
+pub fn renamed(old: &str, new: &str) -> CommandFailure {
+    CommandFailure::Usage(format!("hotset: {old} is {new} now"))
+}
 
 /// The arguments of a command that only `hotset-lab` has.
 #[derive(Args)]

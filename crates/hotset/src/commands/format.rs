@@ -109,27 +109,27 @@ pub fn run(
     path: &Path,
     config: Option<&Path>,
     yes: bool,
-    rewind: bool,
+    discard: bool,
 ) -> Result<(), CommandFailure> {
     if let Some(config) = config {
         check_role(config, path)?;
     }
     let image = InspectedImage::open(path, true)?;
-    if let Some(log) = log_of(&image).filter(|log| log.owes && !rewind) {
+    if let Some(log) = log_of(&image).filter(|log| log.may_be_dirty && !discard) {
         return Err(CommandFailure::Runtime(format!(
-            "{}: it has what volume {} may owe its origin; serve the volume until it has ended in \
-             order, carry that out with `hotset pool recover {} --keep`, or give it up with \
-             --rewind: the origin stays as it is",
+            "{}: it may hold dirty data of volume {}. Serve the volume until it has ended in \
+             order, write the data back with `hotset pool recover {} --write-back`, or discard it \
+             with --discard: the origin stays as it is",
             path.display(),
             log.volume,
             log.volume
         )));
     }
-    if let Some(journal) = pending_of(&image).filter(|_| !rewind) {
+    if let Some(journal) = pending_of(&image).filter(|_| !discard) {
         return Err(CommandFailure::Runtime(format!(
-            "{}: it is the journal of volume {}, whose origin may have half of what it has; serve the \
-             volume until it has ended in order, replay it with `hotset pool recover {} --rewind`, or \
-             give that up with --rewind here",
+            "{}: it is the journal of volume {}, whose origin may have half of what it has. Serve \
+             the volume until it has ended in order, replay it with `hotset pool recover {} \
+             --discard`, or lose it with --discard here",
             path.display(),
             journal.volume,
             journal.volume

@@ -86,10 +86,12 @@ pub enum PoolCommand {
         /// Blank the device although it may hold dirty data of a volume; the origin then stays as
         /// it is
         #[arg(long)]
+        discard: bool,
+        #[arg(long, hide = true)]
         rewind: bool,
     },
     /// Show the dirty data of a write-back volume that its log cannot serve, while no daemon runs;
-    /// write it back, or give it up
+    /// write it back, or discard it
     Recover {
         #[command(flatten)]
         config: ConfigurationPlace,
@@ -125,12 +127,16 @@ pub fn run(command: PoolCommand) -> Result<(), CommandFailure> {
             lines,
             json,
         } => return super::inspect::run(&device, lines, json),
+        PoolCommand::Format { rewind: true, .. } => {
+            return Err(super::elsewhere::renamed("--rewind", "--discard"));
+        }
         PoolCommand::Format {
             device,
             config,
             yes,
-            rewind,
-        } => return super::format::run(&device, config.as_deref(), yes, rewind),
+            discard,
+            rewind: _,
+        } => return super::format::run(&device, config.as_deref(), yes, discard),
         PoolCommand::Recover {
             config,
             volume,

@@ -3,10 +3,11 @@
 //! Invariant: a new file is whole, or removed.
 
 use super::array::alone;
+use super::elsewhere::renamed;
 use crate::CommandFailure;
 use clap::Args;
 use control::client::{ControlClient, Error};
-use node::{Platform, RecoverTarget, Wish};
+use node::{Platform, RecoverAction, RecoverTarget};
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -33,26 +34,36 @@ pub struct Options {
     /// Change nothing; as without an option
     #[arg(long)]
     check: bool,
-    /// Give up the log: replay the journal, if there is one, and go on from the origin
+    /// Discard the log and its dirty data, and go on from the origin; the journal of a journaled
+    /// volume is replayed first, so that the origin has an earlier state
     #[arg(long, conflicts_with = "check")]
-    rewind: bool,
+    discard: bool,
     /// Write the log's data back, even if it may be overtaken, or of another origin
-    #[arg(long, conflicts_with_all = ["check", "rewind"])]
-    keep: bool,
+    #[arg(long, conflicts_with_all = ["check", "discard"])]
+    write_back: bool,
     /// Write the result to another file or block device, and leave origin and log as they are
     #[arg(long, value_name = "PATH", conflicts_with = "check")]
     to: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    keep: bool,
+    #[arg(long, hide = true)]
+    rewind: bool,
 }
 
 impl Options {
-    fn wish(&self) -> Result<Wish, CommandFailure> {
-        match (self.rewind, self.keep, &self.to) {
-            (true, ..) => Ok(Wish::Rewind),
-            (_, true, _) => Ok(Wish::Keep),
-            (false, false, None) => Ok(Wish::Look),
+    fn action(&self) -> Result<RecoverAction, CommandFailure> {
+        if self.keep {
+            return Err(renamed("--keep", "--write-back"));
+        }
+        if self.rewind {
+            return Err(renamed("--rewind", "--discard"));
+        }
+        match (self.discard, self.write_back, &self.to) {
+            (true, ..) => Ok(RecoverAction::Discard),
+            (_, true, _) => Ok(RecoverAction::WriteBack),
+            (false, false, None) => Ok(RecoverAction::Inspect),
             (false, false, Some(_)) => {
-                let what =
-                    "hotset: `--to` says where, and not what: give `--keep` or `--rewind` too";
+                let what = "hotset: `--to` needs an action: give `--write-back` or `--discard` too";
                 Err(CommandFailure::Usage(what.into()))
             }
         }
@@ -60,7 +71,7 @@ impl Options {
 }
 
 pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), CommandFailure> {
-    let wish = options.wish()?;
+    let action = options.action()?;
     let config = crate::configuration::read_alone(file)?;
     if answers(&config.daemon.control.value) {
         let what = "a daemon runs by this configuration, or the kernel is still ending what one \
@@ -78,11 +89,11 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), CommandFai
     };
     let found = found.clone();
     let name = found.name.value.clone();
-    let gives_up = wish == Wish::Rewind && options.to.is_none();
+    let discards = action == RecoverAction::Discard && options.to.is_none();
     let (text, witness) = alone(&config, async move |devices, platform| {
         let logs = platform.logs().await.map_err(|error| error.to_string())?;
         let recovered = match &options.to {
-            None => node::recover(devices, platform, &found, &logs, wish, None).await?,
+            None => node::recover(devices, platform, &found, &logs, action, None).await?,
             Some(path) => {
                 let made = New::default();
                 let make = |bytes| made.make(path, bytes);
@@ -91,7 +102,7 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), CommandFai
                     path,
                     make: (!path.exists()).then_some(make),
                 };
-                let done = node::recover(devices, platform, &found, &logs, wish, Some(&target));
+                let done = node::recover(devices, platform, &found, &logs, action, Some(&target));
                 let done = done.await?;
                 made.keep();
                 done
@@ -101,15 +112,15 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), CommandFai
         let witness = logs.find(|log| log.superblock.volume == name.as_str());
         Ok((recovered.to_string(), witness.map(|witness| witness.file)))
     })?;
-    if let (true, Some(witness)) = (gives_up, witness) {
+    if let (true, Some(witness)) = (discards, witness) {
         let gone = fs::remove_file(&witness).and_then(|()| synced(&witness));
         gone.map_err(|cause| {
             CommandFailure::Runtime(format!("{}: cannot be removed: {cause}", witness.display()))
         })?;
     }
     println!("{text}");
-    if gives_up {
-        println!("{volume} owes nothing any more: its log is given up");
+    if discards {
+        println!("volume {volume}: its log is discarded, and has no dirty data any more");
     }
     Ok(())
 }

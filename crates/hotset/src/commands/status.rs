@@ -200,7 +200,7 @@ pub fn volumes(status: &Status) -> TextTable {
 
 /// A table of the logs of volumes that are write-back; nothing if none is.
 pub fn logs(status: &Status) -> String {
-    let mut table = TextTable::new(&["WRITE-BACK", "ORDER", "OWED", "LAG", "RATE", "COPIES"]);
+    let mut table = TextTable::new(&["WRITE-BACK", "ORDER", "DIRTY", "LAG", "RATE", "COPIES"]);
     let mut any = false;
     for volume in &status.volumes {
         let Some(log) = &volume.write_back else {
@@ -210,7 +210,7 @@ pub fn logs(status: &Status) -> String {
         table.row([
             volume.name.clone(),
             log.order.clone(),
-            bytes(log.owed_bytes),
+            bytes(log.dirty_bytes),
             format!("{:.1} s", log.lag_s),
             log.rate_bytes
                 .map_or_else(|| "-".into(), |rate| format!("{}/s", bytes(rate))),

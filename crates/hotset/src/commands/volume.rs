@@ -331,11 +331,11 @@ fn announce(control: &ControlOption, volume: &str) -> Result<(), CommandFailure>
     let log = volumes
         .find(|found| found.name == volume)
         .and_then(|found| found.write_back.as_ref());
-    if let Some(log) = log.filter(|log| log.owed_bytes > 0) {
+    if let Some(log) = log.filter(|log| log.dirty_bytes > 0) {
         eprintln!(
-            "hotset: the origin gets the {} that {volume} owes it first; `hotset job list` shows how \
-             far that is, and `hotset job cancel detach:{volume}` keeps the log",
-            bytes(log.owed_bytes)
+            "hotset: {} of dirty data of {volume} is written back first; `hotset job list` shows \
+             how far that is, and `hotset job cancel detach:{volume}` keeps the log",
+            bytes(log.dirty_bytes)
         );
     }
     Ok(())

@@ -202,9 +202,9 @@ pub fn logs(state: &Path) -> IoResult<Vec<LogWitness>> {
             Err(SuperblockError::Foreign(_)) if !is_whole => {}
             Err(error) => {
                 let what = format!(
-                    "it may say what a write-back volume owes its origin, and cannot be read: \
-                     {error}; if both devices of its log are there, which say the same, or it is \
-                     not hotset's, move it away"
+                    "it may record dirty data of a write-back volume, and cannot be read: {error}. \
+                     If both devices of its log are there, which say the same, or it is not \
+                     hotset's, move it away"
                 );
                 return Err(IoError::new(IoErrorKind::Corrupt, what).on(file.display().to_string()));
             }
@@ -256,7 +256,7 @@ mod tests {
     fn superblock() -> LogSuperblock {
         LogSuperblock {
             copy: None,
-            owes: true,
+            may_be_dirty: true,
             mask: [true; 2],
             log: layout::Uuid(7),
             sequence: 3,

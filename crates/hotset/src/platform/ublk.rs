@@ -21,7 +21,7 @@ use block::{
     Sectors,
 };
 use control::config::Config;
-use control::doors::Queues;
+use control::frontends::Queues;
 use control::status::Status;
 use node::{Frontend, Later, NodeEvent, Platform, ServedVolume, VolumeAbout};
 use port::{Options, PortServer};
@@ -355,7 +355,7 @@ impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
         gate: Gate<ServedVolume<UringDriver>>,
         about: &VolumeAbout,
     ) -> IoResult {
-        let Some(queues) = about.doors.ublk else {
+        let Some(queues) = about.frontends.ublk else {
             return Ok(());
         };
         uring::ublk_available()?;
@@ -388,7 +388,7 @@ impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
         _grace: Nanos,
     ) -> Later<'a, IoResult> {
         Box::pin(async move {
-            match (self.0.state(name).await, about.doors.ublk) {
+            match (self.0.state(name).await, about.frontends.ublk) {
                 (Some(AttachState::Live(id, _)), None) => {
                     let in_use = self.0.host.aside(move || devices::in_use(id)).await?;
                     let unknown = |cause| {

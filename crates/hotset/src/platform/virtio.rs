@@ -3,7 +3,7 @@
 use super::UringPlatform;
 use crate::log;
 use block::{Device, Env, Gate, IoResult, Nanos, Stream};
-use control::doors::GuestDisk;
+use control::frontends::GuestDisk;
 use control::status::Status;
 use futures_util::future::join_all;
 use node::{Frontend, Later, Platform, Priority, ServedVolume, VolumeAbout};
@@ -160,7 +160,7 @@ impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
         about: &VolumeAbout,
     ) -> IoResult {
         let listen = |guest| self.listen(guest, name, gate.clone(), about);
-        let opened = about.doors.guests.iter().map(listen);
+        let opened = about.frontends.guests.iter().map(listen);
         let opened = opened.collect::<IoResult<_>>()?;
         self.open.borrow_mut().insert(name.to_owned(), opened);
         Ok(())
@@ -175,7 +175,7 @@ impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
     ) -> Later<'a, IoResult> {
         Box::pin(async move {
             let open = self.open.borrow_mut().remove(name).unwrap_or_default();
-            let wanted = &about.doors.guests;
+            let wanted = &about.frontends.guests;
             let stays = |open: &OpenListener| wanted.contains(&open.guest);
             let (mut open, gone): (Vec<_>, Vec<_>) = open.into_iter().partition(stays);
             join_all(gone.into_iter().map(|gone| gone.end(grace))).await;

@@ -115,7 +115,7 @@ fn the_environment_names_the_configuration() {
         .env("HOTSET_CONFIG", place.path("hotset.toml")));
     assert!(check.contains("no problem found"), "{check}");
     let mut none = hotset();
-    none.args(["pool", "recover", "vol", "--keep"])
+    none.args(["pool", "recover", "vol", "--write-back"])
         .env_remove("HOTSET_CONFIG");
     refused(
         &mut none,

@@ -165,10 +165,10 @@ fn destroy(round: u64, order: &str, and_state: bool) {
     let files = write_files(mounted.at());
     run(Command::new("sync").arg("--file-system").arg(mounted.at()));
     compare(&files);
-    let owed = || daemon.status()["volumes"][0]["write_back"]["owed_bytes"].as_u64();
-    until("the origin to have it", || owed().unwrap() == 0);
+    let dirty = || daemon.status()["volumes"][0]["write_back"]["dirty_bytes"].as_u64();
+    until("the origin to have it", || dirty().unwrap() == 0);
     let writer = write_more(mounted.at());
-    until("more to be owed", || owed().unwrap() > 0);
+    until("more to be dirty", || dirty().unwrap() > 0);
     // At another moment each time.
     let moment = u64::from(noise(round, 1)[0]) * 4;
     std::thread::sleep(std::time::Duration::from_millis(moment));
@@ -186,7 +186,7 @@ fn destroy(round: u64, order: &str, and_state: bool) {
     until_ended(&place.path("control")).unwrap();
     let mut recover = hotset();
     recover.args(["pool", "recover", "--config"]).arg(&config);
-    let recovered = run(recover.args(["vol", "--rewind"]));
+    let recovered = run(recover.args(["vol", "--discard"]));
     println!("round {round}, {moment} ms, {order}: {recovered}");
     assert!(
         recovered.contains("origin is an earlier state"),

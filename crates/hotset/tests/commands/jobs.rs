@@ -269,19 +269,19 @@ log = ["l0", "l1"]
     };
     write(6000);
     let mode = detached(&place, &daemon);
-    let owed = || {
+    let dirty = || {
         let status = daemon.status();
         let log = &status["volumes"][0]["write_back"];
-        log["owed_bytes"].as_u64().unwrap()
+        log["dirty_bytes"].as_u64().unwrap()
     };
     run(&mut place.command("job pause detach:vol"));
     until("the job to be paused", || {
         job(&daemon, "detach:vol").is_some_and(|job| job["state"] == "paused")
     });
-    assert!(owed() > 0, "{}", daemon.status());
+    assert!(dirty() > 0, "{}", daemon.status());
     run(&mut place.command("job resume detach:vol"));
-    let before = owed();
-    until("the job to go on", || owed() < before);
+    let before = dirty();
+    until("the job to go on", || dirty() < before);
     paused_by_the_api(&place, &daemon);
     let cancelled = "job pause scrub:vol";
     refused(
@@ -290,7 +290,8 @@ log = ["l0", "l1"]
         &["no job scrub:vol goes on"],
     );
     run(&mut place.command("job cancel detach:vol"));
-    let what = "that vol owes it first; `hotset job list` shows how far that is";
+    let what =
+        "of dirty data of vol is written back first; `hotset job list` shows how far that is";
     let said = fails(mode, "that was cancelled");
     assert!(said.contains(what), "{said}");
     ended(&daemon, "detach:vol", "cancelled");

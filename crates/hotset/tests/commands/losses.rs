@@ -204,24 +204,24 @@ fn log_of(daemon: &Daemon<'_>) -> serde_json::Value {
     daemon.status()["volumes"][0]["write_back"].clone()
 }
 
-fn owed(daemon: &Daemon<'_>) -> u64 {
-    log_of(daemon)["owed_bytes"].as_u64().unwrap()
+fn dirty(daemon: &Daemon<'_>) -> u64 {
+    log_of(daemon)["dirty_bytes"].as_u64().unwrap()
 }
 
 /// Writes data that the origin does not get, kills the daemon, and returns the volume's contents.
-fn owe(place: &Place, server: &Process) -> Vec<u8> {
+fn leave_dirty(place: &Place, server: &Process) -> Vec<u8> {
     let mut bytes = noise(1, 24 << 20);
     std::fs::write(place.path("first"), &bytes).unwrap();
     let daemon = place.serve();
     copy_in(&place.path("first"), &daemon.uri("vol"));
-    until("the origin to have it", || owed(&daemon) == 0);
+    until("the origin to have it", || dirty(&daemon) == 0);
     server.signal(libc::SIGSTOP);
     let later = noise(2, 4 << 20);
     std::fs::write(place.path("later"), &later).unwrap();
     copy_in(&place.path("later"), &daemon.uri("vol"));
     bytes[..later.len()].copy_from_slice(&later);
     assert_eq!(log_of(&daemon)["copies"], 2);
-    assert!(owed(&daemon) >= 4 << 20, "{}", daemon.status());
+    assert!(dirty(&daemon) >= 4 << 20, "{}", daemon.status());
     daemon.process.kill();
     bytes
 }
@@ -229,14 +229,14 @@ fn owe(place: &Place, server: &Process) -> Vec<u8> {
 #[test]
 fn what_a_log_answered_outlives_its_daemon_and_one_of_its_devices() {
     let (place, server) = write_back();
-    let bytes = owe(&place, &server);
+    let bytes = leave_dirty(&place, &server);
     std::fs::remove_file(place.path("log0")).unwrap();
     server.signal(libc::SIGCONT);
     let daemon = place.serve();
     assert_eq!(log_of(&daemon)["copies"], 1, "{}", daemon.status());
     let held = copy_out(&daemon.uri("vol"), &place.path("out"));
     assert!(held == bytes, "acknowledged bytes are lost");
-    until("the origin to have it", || owed(&daemon) == 0);
+    until("the origin to have it", || dirty(&daemon) == 0);
     // With one copy alone the origin answers.
     let last = noise(3, 1 << 20);
     std::fs::write(place.path("last"), &last).unwrap();
@@ -281,13 +281,13 @@ fn a_log_that_keeps_no_order_outlives_its_daemon_and_says_what_it_does_not_promi
     let unpromised = "nothing is promised of origin";
     let printed = run(hotset().arg("check").arg(config));
     assert!(printed.contains(unpromised), "{printed}");
-    let bytes = owe(&place, &server);
+    let bytes = leave_dirty(&place, &server);
     server.signal(libc::SIGCONT);
     let daemon = place.serve();
     assert_eq!(log_of(&daemon)["order"], "coalesced");
     let held = copy_out(&daemon.uri("vol"), &place.path("out"));
     assert!(held == bytes, "acknowledged bytes are lost");
-    until("the origin to have it", || owed(&daemon) == 0);
+    until("the origin to have it", || dirty(&daemon) == 0);
     let origin = std::fs::read(place.path("origin")).unwrap();
     assert!(origin == bytes, "the origin lacks what it was given");
     let said = daemon.stop();
@@ -295,9 +295,9 @@ fn a_log_that_keeps_no_order_outlives_its_daemon_and_says_what_it_does_not_promi
 }
 
 #[test]
-fn what_owes_something_is_served_by_its_log_or_not_at_all() {
+fn a_volume_with_dirty_data_is_served_by_its_log_or_not_at_all() {
     let (place, server) = write_back();
-    let bytes = owe(&place, &server);
+    let bytes = leave_dirty(&place, &server);
     server.signal(libc::SIGCONT);
     let logs = || ["log0", "log1"].map(|log| std::fs::read(place.path(log)).unwrap());
     let before = logs();
@@ -312,11 +312,11 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     let begin = WRITE_BACK.find("[[volume]]").unwrap();
     let end = WRITE_BACK.find("[[listen]]").unwrap();
     config(&(WRITE_BACK[..begin].to_owned() + &WRITE_BACK[end..]));
-    let why = "volume vol may owe something to its origin, which is on log0 and log1";
-    refused(&mut serve(), 1, &[why, "vol.log", "--rewind"]);
+    let why = "volume vol may have dirty data for its origin, on log0 and log1";
+    refused(&mut serve(), 1, &[why, "vol.log", "--discard"]);
     let mut check = hotset();
     check.arg("check").arg(place.path("hotset.toml"));
-    refused(&mut check, 2, &[why, "vol.log", "--rewind"]);
+    refused(&mut check, 2, &[why, "vol.log", "--discard"]);
     config(&WRITE_BACK.replace("mode = \"write-back\"", ""));
     refused(&mut serve(), 1, &[why]);
     // Its log as a pool's device.
@@ -330,7 +330,11 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     format
         .args(["pool", "format", "--yes"])
         .arg(place.path("log1"));
-    refused(&mut format, 1, &["vol may owe its origin", "--keep"]);
+    refused(
+        &mut format,
+        1,
+        &["it may hold dirty data of volume vol", "--write-back"],
+    );
     config(WRITE_BACK);
     // Both devices away, or one and the file that would say whether the other is current.
     let away = |name: &str| place.path(&format!("{name}.away"));
@@ -343,7 +347,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
         let said = status["waiting"][0]["why"].as_str().unwrap().to_owned();
         assert!(said.contains(why), "{said}");
         let remove = "volume remove vol --temporary";
-        refused(&mut place.command(remove), 1, &["may owe something"]);
+        refused(&mut place.command(remove), 1, &["may have dirty data"]);
         daemon.stop();
     };
     take("log0");
@@ -361,7 +365,7 @@ fn what_owes_something_is_served_by_its_log_or_not_at_all() {
     let other = std::fs::read(place.path("other")).unwrap();
     assert!(
         other[..4 << 20] != bytes[..4 << 20],
-        "it got what the log owes"
+        "it got the dirty data of the log"
     );
     config(WRITE_BACK);
     assert!(logs() == before, "something was written to a log");
@@ -392,10 +396,10 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
         command.arg("vol").args(more);
         command
     };
-    owe(&place, &server);
+    leave_dirty(&place, &server);
     server.signal(libc::SIGCONT);
     let said = run(&mut recover(&[]));
-    let expected = ["log0: a copy that counts", "`hotset serve` carries it out"];
+    let expected = ["log0: a copy that counts", "`hotset serve` writes it back"];
     assert!(expected.iter().all(|text| said.contains(text)), "{said}");
     let daemon = place.serve();
     refused(&mut recover(&[]), 1, &["a daemon runs"]);
@@ -406,7 +410,10 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     let origin = || std::fs::read(place.path("origin")).unwrap();
     let (before, journal) = (origin(), std::fs::read(place.path("hdd9")).unwrap());
     let said = run(&mut recover(&[]));
-    let expected = ["log1: cannot be used", "what vol owes origin is lost"];
+    let expected = [
+        "log1: cannot be used",
+        "volume vol: its dirty data for origin is lost",
+    ];
     assert!(expected.iter().all(|text| said.contains(text)), "{said}");
     assert!(origin() == before && std::fs::read(place.path("hdd9")).unwrap() == journal);
     assert!(place.path("state/vol.log").exists());
@@ -429,7 +436,7 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
         "{why}"
     );
     daemon.stop();
-    let said = run(&mut recover(&["--rewind"]));
+    let said = run(&mut recover(&["--discard"]));
     assert!(said.contains("an earlier state"), "{said}");
     let bytes = origin();
     let daemon = place.serve();
@@ -439,12 +446,49 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     daemon.stop();
 }
 
+/// Each target that is unfit is refused, and a target without an action, or without a log.
+fn refuse_targets(place: &Place, recover: &dyn Fn(&[&str]) -> std::process::Command) {
+    let image = place.text("image");
+    refused(&mut recover(&["--to", &image]), 2, &["give `--write-back`"]);
+    let to = |path: &str| recover(&["--write-back", "--to", &place.text(path)]);
+    std::os::unix::fs::symlink(place.path("log0"), place.path("link")).unwrap();
+    refused(&mut to("link"), 1, &["is log0 of the configuration"]);
+    refused(&mut to("pool"), 1, &["is pool of the configuration"]);
+    refused(&mut to("later"), 1, &["has 4 MiB, and the origin 24 MiB"]);
+    refused(&mut to("first"), 1, &["holds"]);
+    refused(&mut to("none/image"), 1, &["cannot be made"]);
+    let discard = ["--discard", "--to", &image];
+    refused(&mut recover(&discard), 1, &["copy origin as it is"]);
+    std::fs::rename(place.path("log0"), place.path("away")).unwrap();
+    let nothing = "nothing can be written back: no record of dirty data of volume vol";
+    refused(&mut to("image"), 1, &[nothing]);
+    std::fs::rename(place.path("away"), place.path("log0")).unwrap();
+    assert!(!place.path("image").exists());
+}
+
+#[test]
+fn former_names_of_options_are_refused_with_the_new_name() {
+    let (recover, format) = (["pool", "recover", "vol"], ["pool", "format", "/none"]);
+    for (command, option, expected) in [
+        (recover, "--keep", "--keep is --write-back now"),
+        (recover, "--rewind", "--rewind is --discard now"),
+        (format, "--rewind", "--rewind is --discard now"),
+    ] {
+        let mut refusal = hotset();
+        refusal.args(command).arg(option);
+        if command == recover {
+            refusal.args(["--config", "/none"]);
+        }
+        refused(&mut refusal, 2, &[expected]);
+    }
+}
+
 /// The log of a volume that the daemon does not serve, since nothing shows that its one device is
 /// current: written elsewhere, and then written back, by a command.
 #[test]
-fn what_is_owed_is_carried_out_by_a_command_or_written_elsewhere() {
+fn dirty_data_is_written_back_by_a_command_or_written_elsewhere() {
     let (place, server) = write_back();
-    let bytes = owe(&place, &server);
+    let bytes = leave_dirty(&place, &server);
     server.signal(libc::SIGCONT);
     for lost in ["log1", "state/vol.log"] {
         std::fs::remove_file(place.path(lost)).unwrap();
@@ -459,43 +503,48 @@ fn what_is_owed_is_carried_out_by_a_command_or_written_elsewhere() {
     let daemon = place.serve();
     let why = daemon.status()["waiting"][0]["why"].clone();
     let why = why.as_str().unwrap();
-    let named = [doubt, "`hotset pool recover vol`", "`--keep`", "`--rewind`"];
+    let named = [
+        doubt,
+        "`hotset pool recover vol`",
+        "`--write-back`",
+        "`--discard`",
+    ];
     assert!(named.iter().all(|text| why.contains(text)), "{why}");
-    refused(&mut recover(&["--keep"]), 1, &["a daemon runs"]);
+    refused(&mut recover(&["--write-back"]), 1, &["a daemon runs"]);
     daemon.stop();
 
     let files = ["origin", "log0", "pool", "state/vol.log"];
     let all = || files.map(|name| std::fs::read(place.path(name)).unwrap());
     let before = all();
     let said = run(&mut recover(&["--check"]));
-    let expected = [doubt, "vol owes origin 4 MiB", "`--keep` carries it out"];
+    let expected = [
+        doubt,
+        "volume vol: not served, 4 MiB of dirty data for origin",
+        "`--write-back` writes it back",
+    ];
     assert!(expected.iter().all(|text| said.contains(text)), "{said}");
     assert_eq!(said, run(&mut recover(&[])));
-    refused(&mut recover(&["--keep", "--rewind"]), 2, &["--rewind"]);
+    refused(
+        &mut recover(&["--write-back", "--discard"]),
+        2,
+        &["--discard"],
+    );
+    refuse_targets(&place, &recover);
     let image = place.text("image");
-    refused(&mut recover(&["--to", &image]), 2, &["give `--keep`"]);
-    let to = |path: &str| recover(&["--keep", "--to", &place.text(path)]);
-    std::os::unix::fs::symlink(place.path("log0"), place.path("link")).unwrap();
-    refused(&mut to("link"), 1, &["is log0 of the configuration"]);
-    refused(&mut to("pool"), 1, &["is pool of the configuration"]);
-    refused(&mut to("later"), 1, &["has 4 MiB, and the origin 24 MiB"]);
-    refused(&mut to("first"), 1, &["holds"]);
-    refused(&mut to("none/image"), 1, &["cannot be made"]);
-    let rewind = ["--rewind", "--to", &image];
-    refused(&mut recover(&rewind), 1, &["copy origin as it is"]);
-    std::fs::rename(place.path("log0"), place.path("away")).unwrap();
-    let nothing = "nothing can be carried out: nothing says that vol owes";
-    refused(&mut to("image"), 1, &[nothing]);
-    std::fs::rename(place.path("away"), place.path("log0")).unwrap();
-    assert!(!place.path("image").exists());
-    let said = run(&mut to("image"));
-    assert!(said.contains("the 4 MiB that vol owes it"), "{said}");
+    let said = run(&mut recover(&["--write-back", "--to", &image]));
+    assert!(
+        said.contains("the 4 MiB of dirty data of volume vol"),
+        "{said}"
+    );
     let written = std::fs::read(place.path("image")).unwrap();
     assert!(written == bytes, "the image lacks something");
     assert!(all() == before, "something else was changed");
 
-    let said = run(&mut recover(&["--keep"]));
-    assert!(said.contains("4 MiB that vol owed it"), "{said}");
+    let said = run(&mut recover(&["--write-back"]));
+    assert!(
+        said.contains("4 MiB of dirty data written back to origin"),
+        "{said}"
+    );
     let origin = || std::fs::read(place.path("origin")).unwrap();
     assert!(origin() == bytes, "the origin lacks something");
     place.file("log1", 24);

@@ -8,9 +8,9 @@ mod bad_input;
 mod clients;
 #[path = "../common/mod.rs"]
 mod common;
+mod connection_limits;
 mod descriptors;
 mod documents;
-mod doors;
 mod drill;
 mod ext4;
 mod installed;

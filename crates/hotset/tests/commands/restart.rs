@@ -92,14 +92,14 @@ fn a_kill_loses_no_write_and_leaves_no_stale_byte() {
         until("writes", || daemon.count("writes") > 200 * (round + 1));
         // Lines promoted since the last commit of the map are lost.
         until("a map", || daemon.count("map_commits") > 0);
-        let known = daemon.count("mark_commits");
+        let known = daemon.count("bitmap_commits");
         assert!(known > 0);
         daemon.process.kill();
         load.wait().unwrap();
     }
     let daemon = place.serve();
     until("the lines", || {
-        daemon.count("lines_restored") + daemon.count("lines_in_doubt") > 0
+        daemon.count("lines_restored") + daemon.count("lines_suspect") > 0
     });
     same(&place, &daemon);
     faultless(&fio(

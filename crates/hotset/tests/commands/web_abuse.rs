@@ -57,11 +57,11 @@ fn killed_and_stopped() {
 #[test]
 fn flooded_with_connections_and_slow_readers() {
     beside_a_load(|_, site| {
-        let silent: Vec<TcpStream> = (0..1000)
+        let idle: Vec<TcpStream> = (0..1000)
             .filter_map(|_| TcpStream::connect(site.address()).ok())
             .collect();
-        assert!(silent.len() > 900, "{} connections", silent.len());
-        drop(silent);
+        assert!(idle.len() > 900, "{} connections", idle.len());
+        drop(idle);
         site.recovers();
         let live = format!(
             "GET /api/v1/live HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n",

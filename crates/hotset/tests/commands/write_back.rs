@@ -101,7 +101,7 @@ fn a_volume_becomes_write_back_and_write_through_again_without_a_restart() {
     client.write(512 * 5, &later, true).unwrap();
     bytes[512 * 5..512 * 8].copy_from_slice(&later);
     assert!(client.read(0, 1 << 20).unwrap() == bytes);
-    assert!(volume(&daemon)["write_back"]["owed_bytes"].as_u64() > Some(0));
+    assert!(volume(&daemon)["write_back"]["dirty_bytes"].as_u64() > Some(0));
     server.signal(libc::SIGCONT);
     run(&mut place.command(OFF));
     let now = volume(&daemon);

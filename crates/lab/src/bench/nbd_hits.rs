@@ -31,7 +31,7 @@ struct HitsClient {
     /// The bytes of the client's handshake, until received.
     hello: Cell<Option<Vec<u8>>>,
     /// Requests that the server may receive now.
-    owed: Cell<u64>,
+    due: Cell<u64>,
     /// Requests that are not made yet, and replies that are not sent yet.
     left: Cell<u64>,
     unanswered: Cell<u64>,
@@ -60,7 +60,7 @@ impl HitsClient {
     fn new(requests: u64, depth: u64, pool: Pool, done: oneshot::Sender<()>) -> HitsClient {
         HitsClient {
             hello: Cell::new(Some(hello())),
-            owed: Cell::new(depth),
+            due: Cell::new(depth),
             left: Cell::new(requests),
             unanswered: Cell::new(requests),
             receiving: Cell::new(None),
@@ -73,7 +73,7 @@ impl HitsClient {
     /// Writes the requests that are due to `wire`; returns the number of bytes.
     fn ask(&self, wire: &mut [u8]) -> usize {
         let room = (wire.len() / REQUEST_BYTES) as u64;
-        let n = self.owed.get().min(self.left.get()).min(room);
+        let n = self.due.get().min(self.left.get()).min(room);
         for (i, place) in (0..n).zip(wire.chunks_exact_mut(REQUEST_BYTES)) {
             let number = self.left.get() - i;
             let request = WireRequest {
@@ -85,7 +85,7 @@ impl HitsClient {
             };
             place.copy_from_slice(&request.encode());
         }
-        self.owed.set(self.owed.get() - n);
+        self.due.set(self.due.get() - n);
         self.left.set(self.left.get() - n);
         n as usize * REQUEST_BYTES
     }
@@ -121,7 +121,7 @@ impl Stream for HitsClient {
         parts.clear();
         assert_eq!(bytes % REPLY_BYTES, 0, "a reply is no success");
         let replies = (bytes / REPLY_BYTES) as u64;
-        self.owed.set(self.owed.get() + replies);
+        self.due.set(self.due.get() + replies);
         self.unanswered.set(self.unanswered.get() - replies);
         if self.unanswered.get() == 0
             && let Some(done) = self.done.take()

@@ -100,7 +100,7 @@ where
 {
     let config = Config::default();
     let mut shard = Shard::boot(ShardId(0), Nop::new(), Mesh::new(1), config, main);
-    while shard.turn() != TurnProgress::Done {
+    while shard.run_once() != TurnProgress::Done {
         shard.park(Nanos::MAX);
     }
 }

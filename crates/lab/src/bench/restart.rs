@@ -115,7 +115,7 @@ fn open(hotset: &Path, setup: &DaemonSetup, lines: u64) -> io::Result<(Hotset, S
         if restored == lines {
             break;
         }
-        let suspect = daemon.counter("lines_in_doubt")?;
+        let suspect = daemon.counter("lines_suspect")?;
         if suspect > 0 || begin.elapsed() > TIMEOUT {
             let what = format!("of {lines} lines {restored} came back, {suspect} were suspect");
             return Err(io::Error::other(what));

@@ -56,10 +56,10 @@ pub(super) fn judge(timeline: &MeasuredTimeline) -> Vec<String> {
         );
         ask(phase.longest_gap_ms <= most, what);
     }
-    let owed = timeline.samples.last().map(|sample| sample.dirty_bytes);
+    let dirty = timeline.samples.last().map(|sample| sample.dirty_bytes);
     ask(
-        owed == Some(0),
-        format!("{owed:?} bytes are owed in the end"),
+        dirty == Some(0),
+        format!("{dirty:?} bytes are dirty in the end"),
     );
     if let Some(missing) = missing(timeline) {
         ask(false, missing);
@@ -94,7 +94,7 @@ fn missing(timeline: &MeasuredTimeline) -> Option<String> {
     let shown = [
         (
             burst.dirty_bytes_max as f64 > BURST_TIMES * quiet.dirty_bytes_max as f64,
-            "the burst leaves no more owed than the quiet load",
+            "the burst leaves no more dirty than the quiet load",
         ),
         (
             head > HEAD_TIMES * takes,
@@ -112,7 +112,7 @@ fn missing(timeline: &MeasuredTimeline) -> Option<String> {
             near(one.writes_per_s, one.origin_blocks_per_s),
             "the origin does not answer writes",
         ),
-        (detach.dirty_bytes_max > 0, "nothing is owed at the detach"),
+        (detach.dirty_bytes_max > 0, "nothing is dirty at the detach"),
         (through.copies == 0, "the log is not given up"),
     ];
     let missing = shown.into_iter().find(|(is_so, _)| !is_so);

@@ -151,7 +151,7 @@ impl Played {
         stage.lose();
         clients.write_through(true);
         let cleaned = |s: &TimelineSample| s.copies == 1 && s.dirty_bytes == 0;
-        self.until("one copy takes part, and nothing is owed", cleaned)
+        self.until("one copy takes part, and nothing is dirty", cleaned)
             .await?;
         self.note(TimelineStretch::Loss, lost);
         self.for_seconds(TimelineStretch::OneDevice, ONE_DEVICE_S)

@@ -119,7 +119,7 @@ fn sample(status: &Status, now: Nanos) -> (TimelineSample, u64) {
     let written = origins.next().map_or(0, |origin| origin.write_total.bytes);
     let sample = TimelineSample {
         at_s: now.as_secs_f64(),
-        dirty_bytes: log.map_or(0, |log| log.owed_bytes),
+        dirty_bytes: log.map_or(0, |log| log.dirty_bytes),
         lag_s: log.map_or(0.0, |log| log.lag_s),
         copies: log.map_or(0, |log| log.copies),
         ..TimelineSample::default()

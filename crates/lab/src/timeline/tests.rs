@@ -62,11 +62,11 @@ fn canary_each_breach_is_found_and_so_is_what_is_not_to_be_seen() {
     found("no write is answered", &|t| {
         t.phases[1].longest_gap_ms = 1001.0
     });
-    found("owed in the end", &|t| {
+    found("dirty in the end", &|t| {
         t.samples.last_mut().unwrap().dirty_bytes = 1
     });
     found("not run", &|t| t.phases.truncate(9));
-    found("no more owed", &|t| t.phases[1].dirty_bytes_max = 0);
+    found("no more dirty", &|t| t.phases[1].dirty_bytes_max = 0);
     found("no faster", &|t| {
         t.samples.iter_mut().for_each(|s| s.writes_per_s = 1.0)
     });

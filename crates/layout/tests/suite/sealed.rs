@@ -22,7 +22,7 @@ fn record() -> LogRecord {
         incarnation: 1,
         segment: 1,
         interval: 1,
-        done_to: 0,
+        written_back_to: 0,
         fence: 0,
         written_at: 0,
         durable_to: 0,
@@ -39,7 +39,7 @@ fn sound(kind: Kind) -> Vec<u8> {
     match kind {
         Kind::LogSuperblock => LogSuperblock {
             copy: Some(1),
-            owes: true,
+            may_be_dirty: true,
             mask: [true; 2],
             log: Uuid(3),
             sequence: 4,

@@ -40,7 +40,7 @@ prop_compose! {
             incarnation: ids[1] as u32,
             segment: ids[2],
             interval: ids[3],
-            done_to: ids[4],
+            written_back_to: ids[4],
             fence: ids[5],
             written_at: ids[6],
             durable_to: ids[2],
@@ -92,7 +92,7 @@ proptest! {
             record.incarnation = incarnation;
             record.fence = 100 + u64::from(incarnation);
             record.segment = ids[0];
-            record.done_to = ids[1];
+            record.written_back_to = ids[1];
             (record.durable_to, record.complete_to) = (ids[2], 0);
             record.log = 9;
             summary.push(record);
@@ -113,7 +113,7 @@ proptest! {
         let decoded = Segment::decode(&block, POOL);
         prop_assert_eq!(&decoded, &Ok(segment));
         if let Some(summary) = decoded.unwrap().summary {
-            prop_assert_eq!((summary.durable_to, summary.done_to), (ids[2], ids[1]));
+            prop_assert_eq!((summary.durable_to, summary.written_back_to), (ids[2], ids[1]));
             let listed = summary.records(9);
             if offset + blocks > SEGMENT_BLOCKS {
                 prop_assert_eq!(listed, Err(PageError::Nonsense));
@@ -171,7 +171,7 @@ fn a_summary_has_room_for_the_records_of_databases_and_says_if_it_has_not() {
                 incarnation: 1 << 20,
                 segment: 0,
                 interval: number,
-                done_to: 0,
+                written_back_to: 0,
                 fence: 0,
                 written_at: number * 10_000_000,
                 durable_to: 0,
@@ -221,7 +221,7 @@ fn sealed(change: impl FnOnce(&mut [u8])) -> Result<LogRecord, PageError> {
         incarnation: 1,
         segment: 1,
         interval: 1,
-        done_to: 0,
+        written_back_to: 0,
         fence: 0,
         written_at: 0,
         durable_to: 0,
@@ -258,7 +258,7 @@ fn a_record_whose_parts_disagree_is_nonsense() {
 fn superblock(ids: [u64; 5], text: &str) -> LogSuperblock {
     LogSuperblock {
         copy: [None, Some(0), Some(1)][ids[0] as usize % 3],
-        owes: ids[0] & 4 != 0,
+        may_be_dirty: ids[0] & 4 != 0,
         mask: [ids[0] & 8 != 0, ids[0] & 16 != 0],
         log: Uuid(u128::from(ids[1]) << 64 | u128::from(ids[2])),
         sequence: ids[3],

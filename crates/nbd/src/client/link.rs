@@ -479,7 +479,7 @@ async fn send<S: Stream>(link: Rc<ClientLink>, this: Rc<LinkConnection>, stream:
     link.changed.notify();
 }
 
-/// Ends a connection whose server owes a reply and sends nothing.
+/// Ends a connection whose server has a reply pending and sends nothing.
 async fn watch(link: Weak<ClientLink>, env: Env) {
     let mut seen = None;
     loop {
@@ -493,13 +493,13 @@ async fn watch(link: Weak<ClientLink>, env: Env) {
         if link.closed.get() {
             return;
         }
-        let owes = link.slots.borrow().in_flight() > 0;
+        let is_pending = link.slots.borrow().in_flight() > 0;
         let progress = link.progress.get();
         let is_connected = link.health.get() == LinkHealth::Up || link.looking.get();
-        if owes && seen == Some(progress) && is_connected {
+        if is_pending && seen == Some(progress) && is_connected {
             link.break_off(&link.connection.borrow().clone());
         }
         // A server without a pending reply gets the whole time again.
-        seen = owes.then_some(progress);
+        seen = is_pending.then_some(progress);
     }
 }

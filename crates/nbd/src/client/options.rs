@@ -25,8 +25,8 @@ pub struct Options {
     pub requests_max: u32,
     /// Time to connect and negotiate.
     pub connect_timeout: Nanos,
-    /// A server that owes a reply and sends nothing for this time counts as lost, at the latest
-    /// after twice this time.
+    /// A server that has a reply pending and sends nothing for this time counts as lost, at the
+    /// latest after twice this time.
     pub reply_timeout: Nanos,
     /// The first pause before connecting again; each is twice the last.
     pub retry_pause: Nanos,

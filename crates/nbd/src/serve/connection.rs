@@ -1,8 +1,8 @@
 //! One connection: handshake, then requests until either side ends it.
 
-use super::doors::Handshake;
 use super::limits::HANDSHAKE_INBOX_BYTES;
-use super::link::{Admitted, Door, Place, ServerLink};
+use super::link::{Admitted, LinkSource, Place, ServerLink};
+use super::quota::Handshake;
 use super::server::{Export, NbdServer, Tls};
 use super::work;
 use super::workers::{WorkerJob, WriteParts};
@@ -65,7 +65,7 @@ async fn negotiate<D: Device, S: Stream>(
             &*stream,
             &mut inbox,
             &mut out,
-            &entry.door,
+            &entry.source,
         );
         Ok((shaken.await?, inbox))
     };
@@ -91,7 +91,7 @@ async fn negotiate<D: Device, S: Stream>(
             &secure,
             &mut inbox,
             &mut out,
-            &entry.door,
+            &entry.source,
         );
         Ok((shaken.await?, inbox, secure))
     };
@@ -130,7 +130,7 @@ type Chosen<D> = (Rc<Export<D>>, NbdSession, Place);
 
 /// The listener of a connection, and its handshake: needed until the handshake has ended.
 pub(super) struct ConnectionEntry {
-    pub(super) door: Rc<Door>,
+    pub(super) source: Rc<LinkSource>,
     #[expect(dead_code, reason = "held for its drop")]
     pub(super) handshake: Handshake<ServerLink>,
 }
@@ -142,7 +142,7 @@ async fn shake<D: Device, S: Stream>(
     stream: &S,
     inbox: &mut ReceivedBytes,
     out: &mut Vec<u8>,
-    door: &Rc<Door>,
+    source: &Rc<LinkSource>,
 ) -> Result<Option<Chosen<D>>, Ending> {
     let pool = &server.env.pool;
     loop {
@@ -175,7 +175,7 @@ async fn shake<D: Device, S: Stream>(
             }
             ServerStep::Transmit(..) => {
                 let (export, session) = chosen.expect("set with the step");
-                let Some(place) = door.place() else {
+                let Some(place) = source.place() else {
                     server.refuse();
                     return Err(None);
                 };

@@ -13,7 +13,7 @@ pub(super) struct ConnectionLife {
     kill: Signal,
     /// Set when the export is withdrawn.
     withdrawn: RefCell<Option<Rc<Cell<bool>>>>,
-    /// True while the peer owes bytes (`receiving`), or has to take some (`sending`).
+    /// True while the peer has to send bytes (`receiving`), or to take some (`sending`).
     pub(super) receiving: Cell<bool>,
     pub(super) sending: Cell<bool>,
     progress: Cell<u32>,
@@ -26,16 +26,17 @@ impl ConnectionLife {
         self.progress.set(self.progress.get().wrapping_add(1));
     }
 
-    /// True if the peer owes bytes, or a receive, and has made no progress since the last call.
+    /// True if the peer has made no progress since the last call, while bytes of the peer, or a
+    /// receive, are awaited.
     pub(super) fn has_stalled(&self) -> bool {
         let progress = self.progress.get();
         let same = self.progress_seen.replace(progress) == progress;
-        // A peer that owes nothing gets the whole time again.
-        let owes = self.receiving.get() || self.sending.get();
-        if !owes {
+        // An idle peer gets the whole time again.
+        let is_awaited = self.receiving.get() || self.sending.get();
+        if !is_awaited {
             self.has_progressed();
         }
-        same && owes
+        same && is_awaited
     }
 
     /// Marks the connection as killed; true the first time.

@@ -5,10 +5,10 @@
 
 use super::admission::{Admission, Release};
 use super::credit::Credits;
-use super::doors;
 use super::flushes::FlushClient;
 use super::life::ConnectionLife;
 use super::limits::ServerLimits;
+use super::quota;
 use super::replies::UnsentReplies;
 use super::workers::{WorkerJob, Workers};
 use crate::outbox::{Frame, SendLoad};
@@ -17,8 +17,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 /// A source of connections, and a place of one.
-pub(super) type Door = doors::StreamSource<ServerLink>;
-pub(super) type Place = doors::ConnectionPlace<ServerLink>;
+pub(super) type LinkSource = quota::StreamSource<ServerLink>;
+pub(super) type Place = quota::ConnectionPlace<ServerLink>;
 /// Count of a request.
 pub(super) type Admitted<'a> = super::admission::Admitted<'a, ServerLink>;
 
@@ -185,7 +185,7 @@ impl ServerLink {
         self.replies.sent.notify();
     }
 
-    /// Notes that the peer owes bytes, or no more.
+    /// Notes that bytes of the peer are awaited, or no more.
     pub(super) fn set_receiving(&self, receiving: bool) {
         self.life.receiving.set(receiving);
     }
@@ -195,7 +195,8 @@ impl ServerLink {
         self.life.has_progressed();
     }
 
-    /// True if the peer owes bytes, or a receive, and has made no progress since the last call.
+    /// True if the peer has made no progress since the last call, while bytes of the peer, or a
+    /// receive, are awaited.
     pub(super) fn has_stalled(&self) -> bool {
         self.life.has_stalled()
     }

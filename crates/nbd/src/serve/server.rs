@@ -1,11 +1,11 @@
 //! The server: its exports, and the state shared by its connections.
 
 use super::credit::Credits;
-use super::doors::StreamSources;
 use super::flushes::Flushes;
 use super::journal::{ConnectionJournal, ConnectionTopic, Log};
 use super::limits::ServerLimits;
-use super::link::{Door, ServerLink};
+use super::link::{LinkSource, ServerLink};
+use super::quota::StreamSources;
 use crate::protocol::export::{BlockSizes, ExportFeatures, ExportInfo};
 use crate::protocol::server_handshake::TlsPolicy;
 use crate::tls::{Acceptor, Worker};
@@ -82,9 +82,9 @@ pub struct NbdServer<D: Device> {
     /// Does the steps of TLS handshakes.
     pub(super) worker: RefCell<Option<Worker>>,
     pub(super) exports: RefCell<Exports<D>>,
-    pub(super) doors: Rc<StreamSources<ServerLink>>,
+    pub(super) sources: Rc<StreamSources<ServerLink>>,
     /// The listener of streams that come by no other.
-    pub(super) side_door: RefCell<Weak<Door>>,
+    pub(super) side_source: RefCell<Weak<LinkSource>>,
     pub(super) credits: Rc<Credits>,
     pub(super) links: RefCell<Vec<Rc<ServerLink>>>,
     pub(super) stopping: Cell<bool>,
@@ -116,8 +116,8 @@ impl<D: Device> NbdServer<D> {
                 names: HashSet::new(),
                 exports: Vec::new(),
             }),
-            doors: StreamSources::new(limits.connections_max, limits.handshakes_max),
-            side_door: RefCell::default(),
+            sources: StreamSources::new(limits.connections_max, limits.handshakes_max),
+            side_source: RefCell::default(),
             credits: Credits::new(&limits),
             links: RefCell::default(),
             stopping: Cell::new(false),
@@ -236,8 +236,8 @@ impl<D: Device> NbdServer<D> {
     /// Counts so far.
     pub fn stats(&self) -> NbdStats {
         NbdStats {
-            connections: self.doors.taken(),
-            handshakes: self.doors.handshakes() as u32,
+            connections: self.sources.taken(),
+            handshakes: self.sources.handshakes() as u32,
             ..*self.stats.borrow()
         }
     }

@@ -1,12 +1,12 @@
 //! The protocol's two ends, with each other and with others' programs.
 
 mod conversation;
-mod doors;
 #[path = "../common/drive.rs"]
 mod drive;
 mod hostile;
 mod lost_writes;
 mod nonsense;
+mod quota;
 #[path = "../common/real.rs"]
 mod real;
 mod real_clients;

@@ -44,7 +44,7 @@ impl<D: Device> NbdFrontend<D> {
 
 impl<D: Device> Frontend<D> for NbdFrontend<D> {
     fn add(&self, name: &str, gate: Gate<D>, about: &VolumeAbout) -> IoResult {
-        if !about.doors.nbd {
+        if !about.frontends.nbd {
             return Ok(());
         }
         let options = ExportOptions {
@@ -62,7 +62,7 @@ impl<D: Device> Frontend<D> for NbdFrontend<D> {
         grace: Nanos,
     ) -> Later<'a, IoResult> {
         Box::pin(async move {
-            match about.doors.nbd {
+            match about.frontends.nbd {
                 true if self.server.offers(name) => Ok(()),
                 true => self.add(name, gate.clone(), about),
                 false => self.withdraw(name, grace).await,

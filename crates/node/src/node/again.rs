@@ -87,7 +87,7 @@ impl<P: Platform> Node<P> {
             LostPart::Origin => self.devices.reopen_place(&served.origin, OPEN_MAX).await,
             LostPart::Log => match self.any_answers(served).await {
                 Ok(()) => self.open_log_again(&name, served).await,
-                silent => silent,
+                unresponsive => unresponsive,
             },
             LostPart::Copies(devices) => self.take_copies_back(&name, served, devices).await,
         };

@@ -10,7 +10,7 @@ use crate::nanos;
 use crate::platform::Platform;
 use control::check;
 use control::config::{self, At, Attach, Device, Name, VolumeMode};
-use control::doors::Queues;
+use control::frontends::Queues;
 use control::place::BasePlace;
 use control::plan::Change;
 use control::protocol::{ControlRequest, NamedOrNew};
@@ -132,7 +132,7 @@ impl<P: Platform> Node<P> {
         let mut after = (*before).clone();
         change.record(&mut after);
         let mut problems = Vec::new();
-        check::doors_of_volumes(&after, &mut problems);
+        check::frontends_of_volumes(&after, &mut problems);
         match problems.first() {
             Some(problem) => Err(format!("{}; {}", problem.what, problem.remedy)),
             None => self.apply(&change).await,
@@ -359,7 +359,7 @@ impl<P: Platform> Node<P> {
             }
             Change::CloseListener(place) => {
                 if let Some(volume) = self.guest_at(place)? {
-                    self.change_doors(&volume, change).await?;
+                    self.change_frontends(&volume, change).await?;
                 }
                 self.frontends
                     .iter()
@@ -367,7 +367,7 @@ impl<P: Platform> Node<P> {
             }
             Change::OpenListener(listen) => {
                 if let Some(volume) = listen.guest_volume() {
-                    self.change_doors(&Name::new(&volume)?, change).await?;
+                    self.change_frontends(&Name::new(&volume)?, change).await?;
                 }
                 for frontend in &self.frontends {
                     frontend.open(listen).map_err(refusal)?;
@@ -378,8 +378,8 @@ impl<P: Platform> Node<P> {
                     frontend.renew(listen).map_err(refusal)?;
                 }
             }
-            Change::Attach(attach) => self.change_doors(&attach.ublk.value, change).await?,
-            Change::Detach(volume) => self.change_doors(volume, change).await?,
+            Change::Attach(attach) => self.change_frontends(&attach.ublk.value, change).await?,
+            Change::Detach(volume) => self.change_frontends(volume, change).await?,
             Change::SetMode { volume, mode, off } => {
                 let mode = mode.value.unless(off.value).cached();
                 self.set_mode(volume, mode).await?;

@@ -26,7 +26,7 @@ pub(super) struct SeenJob {
 /// A volume that is draining its log to give it up.
 pub struct Detaching {
     /// Dirty bytes at the beginning.
-    pub(super) owed: u64,
+    pub(super) dirty: u64,
     pub(super) cancelled: Cell<bool>,
     pub(super) paused: Cell<bool>,
     pub(super) changed: Signal,
@@ -38,9 +38,9 @@ pub struct Detaching {
 const SEEN_MIN: Nanos = Nanos::from_secs(5);
 
 impl Detaching {
-    pub(super) fn new(now: Nanos, owed: u64) -> Rc<Detaching> {
+    pub(super) fn new(now: Nanos, dirty: u64) -> Rc<Detaching> {
         Rc::new(Detaching {
-            owed,
+            dirty,
             cancelled: Cell::new(false),
             paused: Cell::new(false),
             changed: Signal::default(),

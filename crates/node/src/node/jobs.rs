@@ -58,11 +58,11 @@ impl<P: Platform> Node<P> {
     fn of_volumes(&self, now: Nanos) -> Vec<SeenJob> {
         let detaching = self.detaching.borrow();
         let seen = detaching.iter().map(|(name, detaching)| {
-            let about = "what is owed goes to the origin".into();
+            let about = "dirty data is written back to the origin".into();
             let mut seen = SeenJob::new(now, JobKind::Detach, name.as_str(), about);
-            if let Some(log) = self.log_status(name).filter(|_| detaching.owed > 0) {
-                let owed = log.dirty_bytes.min(detaching.owed);
-                seen.job.percent = Some(100.0 - 100.0 * owed as f64 / detaching.owed as f64);
+            if let Some(log) = self.log_status(name).filter(|_| detaching.dirty > 0) {
+                let dirty = log.dirty_bytes.min(detaching.dirty);
+                seen.job.percent = Some(100.0 - 100.0 * dirty as f64 / detaching.dirty as f64);
                 seen.job.left_s = detaching.left_s(now, log.empty_in);
             }
             if detaching.paused.get() {

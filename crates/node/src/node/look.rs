@@ -286,7 +286,7 @@ fn of_log<P: Platform>(
         list.add(
             TroubleKind::WriteBackHalted,
             subject(),
-            format!("nothing of what it owes goes to its origin {origin}: {why}"),
+            format!("no dirty data goes to its origin {origin}: {why}"),
             "mend what fails there; it is tried again",
         );
     }

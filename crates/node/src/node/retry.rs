@@ -22,7 +22,7 @@ const PAUSE_MAX: Nanos = Nanos::from_secs(15);
 /// one is.
 const START_MAX: Nanos = Nanos::from_secs(30);
 const START_OTHERS_MAX: Nanos = Nanos::from_secs(10);
-const SILENT: &str = "its devices have not answered yet; the attempt goes on";
+const UNRESPONSIVE: &str = "its devices have not answered yet; the attempt goes on";
 /// Interval of looks for attempts that are due or done.
 const TICK: Nanos = Nanos::from_millis(50);
 
@@ -43,10 +43,10 @@ impl<P: Platform> Node<P> {
         }
         for (name, waiting) in self.waiting.borrow_mut().iter_mut() {
             if waiting.trying && waiting.why.is_empty() {
-                waiting.why = SILENT.into();
+                waiting.why = UNRESPONSIVE.into();
                 self.platform.event(NodeEvent::VolumeNotServed {
                     volume: name.clone(),
-                    why: SILENT.into(),
+                    why: UNRESPONSIVE.into(),
                 });
             }
         }
@@ -159,7 +159,7 @@ impl<P: Platform> Node<P> {
             .filter(|w| w.volume.in_force() == VolumeMode::WriteBack)
         {
             return Err(format!(
-                "volume {name} is not served yet, and may owe something to its origin: {}; mend \
+                "volume {name} is not served yet, and may have dirty data for its origin: {}. Mend \
                  that first",
                 waiting.why
             ));

@@ -200,7 +200,9 @@ impl<P: Platform> Node<P> {
         };
         let blanking = async {
             let superblock = superblock_of(&lease.leaf, &env).await?;
-            if !superblock.is_some_and(|found| found.volume == volume.as_str() && !found.owes) {
+            if !superblock
+                .is_some_and(|found| found.volume == volume.as_str() && !found.may_be_dirty)
+            {
                 return Ok(());
             }
             blank(&lease.leaf, &env).await
@@ -250,7 +252,7 @@ impl<P: Platform> Node<P> {
         if let Some((device, why)) = found.found.absent.first() {
             return Err(format!("{device} cannot be used ({why})"));
         }
-        if found.found.owes {
+        if found.found.may_be_dirty {
             return Err(format!(
                 "{} have what {} lacked once, which was written since; give it blank devices",
                 listed(&volume.log.value),

@@ -5,7 +5,7 @@ use super::refusal::{Refusal, refusal};
 use super::write_back::{LogDevices, looked_at, release};
 use super::{Node, NodeVolume};
 use crate::arrays::DeviceSource;
-use crate::frontend::{VolumeAbout, door_memory};
+use crate::frontend::{VolumeAbout, frontend_memory};
 use crate::origins::GuardedOrigin;
 use crate::place::{OpenedPlace, RawRole};
 use crate::platform::Platform;
@@ -177,14 +177,18 @@ impl<P: Platform> Node<P> {
     /// The offer of a volume by the frontends that `config` names.
     fn about(&self, name: &Name, config: &Config) -> VolumeAbout {
         VolumeAbout {
-            doors: config.doors(name.as_str()),
-            memory_bytes_max: door_memory(config, &self.env()),
+            frontends: config.frontends_of(name.as_str()),
+            memory_bytes_max: frontend_memory(config, &self.env()),
             ..VolumeAbout::default()
         }
     }
 
     /// Applies `change` to the frontends of the volume `name`, if it is served.
-    pub(super) async fn change_doors(&self, name: &Name, change: &Change) -> Result<(), Refusal> {
+    pub(super) async fn change_frontends(
+        &self,
+        name: &Name,
+        change: &Change,
+    ) -> Result<(), Refusal> {
         let Some(served) = self.volumes.borrow().get(name).cloned() else {
             return Ok(());
         };
@@ -200,18 +204,18 @@ impl<P: Platform> Node<P> {
         });
         // Frontends close before others open, so that no two are open that must not be.
         let common = VolumeAbout {
-            doors: was.doors.common(&is.doors),
+            frontends: was.frontends.common(&is.frontends),
             ..was.clone()
         };
-        let mut done = self.turn(name, &served, &common).await;
+        let mut done = self.offer_as(name, &served, &common).await;
         if done.is_ok() {
-            done = self.turn(name, &served, &is).await;
+            done = self.offer_as(name, &served, &is).await;
         }
         if let Err(error) = done {
             let why = refusal(error);
             // A frontend that could not be closed cannot be closed now.
-            let _ = self.turn(name, &served, &common).await;
-            let back = self.turn(name, &served, &was).await;
+            let _ = self.offer_as(name, &served, &common).await;
+            let back = self.offer_as(name, &served, &was).await;
             return Err(match back {
                 Ok(()) => why,
                 Err(error) => format!("{why}; and it is not offered as before: {error}"),
@@ -221,7 +225,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Makes each frontend offer a volume as in `about`.
-    async fn turn(&self, name: &Name, served: &NodeVolume<P>, about: &VolumeAbout) -> IoResult {
+    async fn offer_as(&self, name: &Name, served: &NodeVolume<P>, about: &VolumeAbout) -> IoResult {
         let grace = self.grace.get();
         for frontend in &self.frontends {
             let changed = frontend.change(name.as_str(), &served.gate, about, grace);
@@ -435,7 +439,7 @@ fn stays_as_it_is<P: Platform>(
     if volume.size.is_some() {
         return Some("has the `size` of the configuration, which is changed by `hotset reload`");
     }
-    if served.about.doors.ublk.is_some() {
+    if served.about.frontends.ublk.is_some() {
         return Some("is a block device, which grows when the daemon is started again");
     }
     let is_array = matches!(origin, DeviceSource::Array(_));

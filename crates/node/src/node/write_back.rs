@@ -195,7 +195,7 @@ impl<P: Platform> Node<P> {
         origin: &OpenedPlace<P>,
         record: &[u8],
     ) -> Result<OpenLog<P::Driver>, Refusal> {
-        let (owes, kept) = (found.found.owes, found.found.record.clone());
+        let (may_be_dirty, kept) = (found.found.may_be_dirty, found.found.record.clone());
         let record = if kept.is_empty() { record } else { &kept };
         let damaged = damaged(volume, &found.found);
         let below = BoxDevice::new(cached.clone());
@@ -204,13 +204,13 @@ impl<P: Platform> Node<P> {
             IoErrorKind::Corrupt => damaged(error),
             _ => refusal(error),
         })?;
-        if owes && let Some(why) = self.is_changed(&log, origin, record).await {
+        if may_be_dirty && let Some(why) = self.is_changed(&log, origin, record).await {
             let (what, name) = (why.of(&origin.place), &volume.name.value);
-            let owed = ByteCount(log.engine().status().dirty_bytes);
+            let dirty = ByteCount(log.engine().status().dirty_bytes);
             return Err(format!(
-                "{name} is not served: {what}; {owed} would \
-                 overwrite it: give it its origin back as it was, or see `hotset pool recover \
-                 {name}`: `--keep` overwrites it with what is owed, and `--rewind` gives that up"
+                "{name} is not served: {what}; {dirty} of dirty data would overwrite it: give it \
+                 its origin back as it was, or see `hotset pool recover {name}`: `--write-back` \
+                 overwrites it with the dirty data, and `--discard` discards that"
             ));
         }
         Ok(log)
@@ -228,8 +228,8 @@ impl<P: Platform> Node<P> {
         if log.engine().is_drained() {
             return None;
         }
-        let owes = |extent| log.engine().owes(extent);
-        changed(origin, &self.env().pool, record, owes).await
+        let is_dirty = |extent| log.engine().is_dirty(extent);
+        changed(origin, &self.env().pool, record, is_dirty).await
     }
 
     /// Brings a volume to rest, with nothing dirty, if it has a log.
@@ -263,7 +263,7 @@ impl<P: Platform> Node<P> {
             Either::Left((Some(Ok(at_rest)), _)) => return Ok(Some(at_rest)),
             Either::Left((Some(Err(error)), _)) => error.to_string(),
             Either::Right(_) => "that was cancelled".into(),
-            Either::Left((None, _)) => still_owed(served, &log),
+            Either::Left((None, _)) => not_drained(served, &log),
         };
         Err(as_it_was(name, &why))
     }
@@ -297,7 +297,7 @@ impl<P: Platform> Node<P> {
                 Either::Left((Some(Ok(())), _)) => return Ok(()),
                 Either::Left((Some(Err(error)), _)) => error.to_string(),
                 Either::Left((None, _)) if is_progress(&before, &engine.status()) => continue,
-                Either::Left((None, _)) => still_owed(served, log),
+                Either::Left((None, _)) => not_drained(served, log),
                 Either::Right((Either::Left(_), _)) => continue,
                 Either::Right((Either::Right(_), _)) => "that was cancelled".into(),
             };
@@ -312,8 +312,8 @@ impl<P: Platform> Node<P> {
         let Some((served, log)) = served.and_then(|s| s.volume.log().map(|l| (s, l))) else {
             return Ok(());
         };
-        let owed = log.engine().status().dirty_bytes;
-        let detaching = Detaching::new(self.env().timer.now(), owed);
+        let dirty = log.engine().status().dirty_bytes;
+        let detaching = Detaching::new(self.env().timer.now(), dirty);
         let all = &self.detaching;
         all.borrow_mut().insert(name.clone(), detaching.clone());
         let rested = match self.empty(name, &served, &log, &detaching).await {
@@ -357,10 +357,11 @@ impl<P: Platform> Node<P> {
         };
         // Writes that the origin has not ended are in the log.
         let _ = timer.timeout(self.grace.get(), close).await;
-        let owed = ByteCount(log.engine().status().dirty_bytes);
-        if !rested && owed.0 > 0 {
+        let dirty = ByteCount(log.engine().status().dirty_bytes);
+        if !rested && dirty.0 > 0 {
             let volume = name.clone();
-            self.platform.event(NodeEvent::VolumeOwes { volume, owed });
+            self.platform
+                .event(NodeEvent::VolumeDirty { volume, dirty });
         }
         rested
     }
@@ -391,7 +392,7 @@ fn damaged<C>(
     move |error| {
         format!(
             "{name} is not served: {error} ({here} is damaged); {attach} `hotset pool recover \
-             {name}`: `--keep` writes back the rest, and `--rewind` gives all of it up"
+             {name}`: `--write-back` writes back the rest, and `--discard` discards all of it"
         )
     }
 }
@@ -407,13 +408,16 @@ fn is_progress(before: &writelog::WriteBackStatus, now: &writelog::WriteBackStat
 }
 
 /// The obstacle of a log that does not become empty.
-fn still_owed<P: Platform>(served: &NodeVolume<P>, log: &OpenLog<P::Driver>) -> String {
+fn not_drained<P: Platform>(served: &NodeVolume<P>, log: &OpenLog<P::Driver>) -> String {
     let status = log.engine().status();
     let trouble = status
         .trouble
         .map_or("it is slow".into(), |e| e.to_string());
-    let owed = ByteCount(status.dirty_bytes);
-    format!("{owed} are still to go to {}: {trouble}", served.origin)
+    let dirty = ByteCount(status.dirty_bytes);
+    format!(
+        "{dirty} of dirty data not written back to {} yet: {trouble}",
+        served.origin
+    )
 }
 
 /// Returns the reason if `record` does not prove the origin, apart from places that a log may have
@@ -422,7 +426,7 @@ pub(crate) async fn changed<P: Platform>(
     origin: &OpenedPlace<P>,
     memory: &block::Pool,
     record: &[u8],
-    owes: impl Fn(Extent) -> bool,
+    is_dirty: impl Fn(Extent) -> bool,
 ) -> Option<DoubtReason> {
     let identity = &origin.identity;
     let Ok(record) = OriginRecord::decode(record) else {
@@ -430,7 +434,7 @@ pub(crate) async fn changed<P: Platform>(
         return (!identity.proves()).then_some(DoubtReason::Unproved);
     };
     let now = again(&origin.leaf, memory, identity.clone(), &record).await;
-    match judge_but_for(&record, &now, owes) {
+    match judge_but_for(&record, &now, is_dirty) {
         OriginVerdict::Same | OriginVerdict::Unknown(DoubtReason::NothingLeft) => None,
         OriginVerdict::Changed(why) | OriginVerdict::Unknown(why) => Some(why),
     }

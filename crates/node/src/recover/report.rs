@@ -10,26 +10,35 @@ impl fmt::Display for Recovery {
         self.devices(f)?;
         let (volume, origin) = (&self.volume, &self.origin);
         match &self.outcome {
-            RecoverOutcome::Kept(owed, lost) => {
-                write!(f, "{origin} has the {owed} that {volume} owed it")?;
+            RecoverOutcome::WrittenBack(dirty, lost) => {
+                write!(
+                    f,
+                    "volume {volume}: {dirty} of dirty data written back to {origin}"
+                )?;
                 lost.iter().try_for_each(|lost| write!(f, ", {lost}"))?;
-                write!(f, "; the log owes nothing any more")
+                f.write_str(". The log has no dirty data any more")
             }
-            RecoverOutcome::KeptTo(path, owed, lost) => {
-                let has = format!("{path} has what {origin} has, and the {owed} that {volume}");
-                write!(f, "{has} owes it")?;
+            RecoverOutcome::WrittenBackTo(path, dirty, lost) => {
+                write!(
+                    f,
+                    "{path} is a copy of {origin} with the {dirty} of dirty data of volume {volume}"
+                )?;
                 lost.iter().try_for_each(|lost| write!(f, ", {lost}"))?;
-                write!(f, "; {origin} and the log are as they were")
+                write!(f, ". {origin} and the log are unchanged")
             }
-            RecoverOutcome::RewoundTo(path) => write!(
+            RecoverOutcome::ReplayedTo(path) => write!(
                 f,
-                "{path} has what {origin} has, and what its journal has: an earlier state; \
-                 {origin}, the log and the journal are as they were"
+                "{path} is a copy of {origin} with the journal's group replayed: an earlier state. \
+                 {origin}, the log and the journal are unchanged"
             ),
-            RecoverOutcome::Looked => self.left(f),
-            RecoverOutcome::Rewound => {
+            RecoverOutcome::Inspected => self.left(f),
+            RecoverOutcome::Discarded => {
                 if let Ok(log) = &self.log {
-                    write!(f, "{} that {volume} owed {origin} are given up; ", log.owed)?;
+                    write!(
+                        f,
+                        "volume {volume}: {} of dirty data for {origin} discarded; ",
+                        log.dirty
+                    )?;
                 }
                 self.promise(f)
             }
@@ -81,29 +90,31 @@ impl Recovery {
                 }
                 write!(
                     f,
-                    "{volume} owes {origin} {}, and is not served for that: `--keep` carries it \
-                     out all the same, `--rewind` gives it up",
-                    log.owed
+                    "volume {volume}: not served, {} of dirty data for {origin}. `--write-back` \
+                     writes it back all the same, `--discard` discards it",
+                    log.dirty
                 )
             }
             Ok(log) if !log.is_drained => write!(
                 f,
-                "{volume} owes {origin} {}, the oldest {} s old: `hotset serve` carries it out, \
-                 and so does `--keep`; `--rewind` gives it up",
-                log.owed,
+                "volume {volume}: {} of dirty data for {origin}, the oldest {} s old. \
+                 `hotset serve` writes it back, and so does `--write-back`; `--discard` discards it",
+                log.dirty,
                 log.lag.0 / 1_000_000_000
             ),
-            Ok(_) => write!(f, "{volume} owes {origin} nothing"),
+            Ok(_) => write!(f, "volume {volume}: no dirty data for {origin}"),
             Err(why) if self.has_copy() => f.write_str(why),
             Err(why) => match &self.known {
-                Some(known) if !known.owes && self.has_old() => f.write_str(why),
-                Some(known) if !known.owes => write!(f, "{volume} owes {origin} nothing"),
+                Some(known) if !known.may_be_dirty && self.has_old() => f.write_str(why),
+                Some(known) if !known.may_be_dirty => {
+                    write!(f, "volume {volume}: no dirty data for {origin}")
+                }
                 Some(_) => {
-                    write!(f, "what {volume} owes {origin} is lost; ")?;
+                    write!(f, "volume {volume}: its dirty data for {origin} is lost; ")?;
                     self.promise(f)
                 }
                 None => {
-                    write!(f, "nothing says what {volume} owes {origin}; ")?;
+                    write!(f, "volume {volume}: no record of dirty data for {origin}; ")?;
                     self.promise(f)
                 }
             },
@@ -116,7 +127,7 @@ impl Recovery {
         let journal = self.journal.as_ref().map(|(_, state)| state);
         let promise = match (self.cleaning, journal) {
             (_, Some(JournalState::Pending(_))) => {
-                "may have half of a group: `--rewind` replays that, and makes it an earlier state"
+                "may have half of a group: `--discard` replays that, and makes it an earlier state"
             }
             (_, Some(JournalState::Damaged(_))) => {
                 "may have half of a group, which its journal cannot replay: verify it, or restore a \

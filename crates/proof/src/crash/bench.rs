@@ -91,7 +91,7 @@ const RECENT: [(Counter, Landing); 6] = [
     (Counter::MapCommits, Landing::MapCommit),
     (Counter::LogWraps, Landing::JournalWrap),
     (Counter::Checkpoints, Landing::Checkpoint),
-    (Counter::BitmapCommits, Landing::Mark),
+    (Counter::BitmapCommits, Landing::BitmapCommit),
 ];
 
 /// Looks once more at the daemon when dropped, before the daemon's other tasks are.

@@ -23,7 +23,6 @@ pub enum Structure {
     /// A copy of the superblock.
     Superblock,
     /// The write-intent bitmap.
-    #[serde(rename = "marks")]
     Bitmap,
     /// The log.
     Journal,
@@ -32,7 +31,6 @@ pub enum Structure {
     /// The checksums of lines in a checkpoint.
     Checksums,
     /// The policy's hints.
-    #[serde(rename = "memo")]
     Hints,
     /// Lines.
     Data,

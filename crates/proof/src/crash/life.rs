@@ -184,7 +184,7 @@ async fn change(
         model.abandon(sectors, value);
         // A flush that was part of the write may have failed.
         return if durable {
-            model.owe()
+            model.allow_loss()
         };
     }
     let done = judge(bench, volume, since, result);

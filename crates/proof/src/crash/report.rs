@@ -29,13 +29,13 @@ counted! {
     /// The situations that a cut may land in. A campaign without a cut in a situation has proved
     /// nothing about that situation.
     Landing:
-    Promotion, "promotion", "Lines or updates were on their way to the pool.";
-    Eviction, "eviction", "A line had just made room for one that was on its way.";
-    MapCommit, "map_commit", "Changes of the map were on their way to a pool device.";
+    Promotion, "promotion", "Lines or updates were in flight to the pool.";
+    Eviction, "eviction", "A line had just made room for one that was in flight.";
+    MapCommit, "map_commit", "Changes of the map were in flight to a pool device.";
     JournalWrap, "journal_wrap", "The log had come round to its start a few commits ago.";
     Checkpoint, "checkpoint", "A whole map had just been written to a pool device.";
-    Mark, "mark", "A bitmap was on its way to the pool.";
-    Table, "table", "More rows of volumes than a superblock has room for were on their way to the pool.";
+    BitmapCommit, "bitmap_commit", "A bitmap was in flight to the pool.";
+    Table, "table", "More rows of volumes than a superblock has room for were in flight to the pool.";
     Ejection, "ejection", "A pool device had just been ejected.";
     Recovery, "recovery", "The daemon was opening its pool.";
     Standstill, "standstill", "The back end had restored a volume, and nobody had invalidated it.";
@@ -45,7 +45,7 @@ counted! {
     /// The events of a case beside losses of power. A campaign that never met an event has proved
     /// nothing about that event.
     Event:
-    LossReported, "loss_told", "A client's flush failed since the origin had lost writes.";
+    LossReported, "loss_reported", "A client's flush failed since the origin had lost writes.";
     OriginAway, "origin_away", "An origin lost writes, and answered with errors for a while.";
     OriginLate, "origin_late", "A failed write to an origin landed later.";
     Snapshot, "snapshot", "The back end took a snapshot of a volume at a standstill.";

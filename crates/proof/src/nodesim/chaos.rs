@@ -254,7 +254,7 @@ impl NodeChaos {
             life.meet(Class::MemberLost);
         } else {
             self.silence(path);
-            life.meet(Class::MemberSilent);
+            life.meet(Class::MemberUnresponsive);
         }
         if life.away(volume) > volume.spec.tolerance {
             life.meet(Class::SeveralLost);

@@ -2,7 +2,7 @@
 
 use block::{Geometry, Nanos, Sectors};
 use control::config::Config;
-use node::{OpenDevices, Platform, RecoverTarget, Wish, recover};
+use node::{OpenDevices, Platform, RecoverAction, RecoverTarget, recover};
 use sim::{DiskSpec, ServiceSpan, ServiceTime};
 use simnode::SimPlatform;
 use std::path::Path;
@@ -68,7 +68,7 @@ type Recovered = Pin<Box<dyn Future<Output = Result<String, String>>>>;
 /// Runs `pool recover` on the log of the volume. Returns the output.
 pub(super) fn recovered(
     config: Rc<Config>,
-    wish: Wish,
+    action: RecoverAction,
     to: Option<&'static str>,
 ) -> impl FnOnce(SimPlatform) -> Recovered {
     move |platform| {
@@ -81,7 +81,7 @@ pub(super) fn recovered(
             });
             let target = target.as_ref();
             let volume = &config.volumes[0];
-            let done = recover(&devices, &platform, volume, &logs, wish, target).await;
+            let done = recover(&devices, &platform, volume, &logs, action, target).await;
             let ended = devices.stop().await;
             ended.map_err(|error| error.to_string())?;
             Ok(done?.to_string())

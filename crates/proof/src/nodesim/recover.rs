@@ -6,28 +6,28 @@ mod rig;
 
 use super::logged::LOG_MIB;
 use block::{Fua, Nanos};
-use node::{Platform, Wish};
-use rig::{ALL, BYTES, OWED, RecoverRig, SIZE, configured, noise, recovered, text_of};
+use node::{Platform, RecoverAction};
+use rig::{ALL, BYTES, DIRTY, RecoverRig, SIZE, configured, noise, recovered, text_of};
 use simnode::{Direct, RunningNode, SimPlatform};
 use writelog::Cleaning;
 
 const ORDERS: [Cleaning; 3] = [Cleaning::Ordered, Cleaning::Coalesced, Cleaning::Journaled];
 
 #[test]
-fn what_is_owed_is_carried_out_without_a_daemon() {
+fn dirty_data_is_written_back_without_a_daemon() {
     for order in ORDERS {
         let mut rig = RecoverRig::new(order);
         rig.looks(&[
             "log0: a copy that counts",
-            "db owes archive 256 KiB",
-            "`hotset serve` carries it out, and so does `--keep`; `--rewind` gives it up",
+            "volume db: 256 KiB of dirty data for archive",
+            "`hotset serve` writes it back, and so does `--write-back`; `--discard` discards it",
         ]);
-        let said = rig.recover(Wish::Keep, None).unwrap();
+        let said = rig.recover(RecoverAction::WriteBack, None).unwrap();
         assert!(
-            said.contains("archive has the 256 KiB that db owed it"),
+            said.contains("256 KiB of dirty data written back to archive"),
             "{said}"
         );
-        rig.looks(&["db owes archive nothing"]);
+        rig.looks(&["volume db: no dirty data for archive"]);
         rig.has_it_all(2);
     }
 }
@@ -41,16 +41,16 @@ fn of_a_lone_copy_that_nothing_says_is_current_the_operator_decides() {
         let why = rig.serve().unwrap_err();
         let named = [
             "log1 may have what its origin does not have",
-            "`--keep`",
-            "`--rewind`",
+            "`--write-back`",
+            "`--discard`",
         ];
         assert!(named.iter().all(|text| why.contains(text)), "{why}");
         rig.looks(&[
             "log1: cannot be used",
             "log1 may have what its origin does not have",
-            "db owes archive 256 KiB, and is not served for that: `--keep`",
+            "volume db: not served, 256 KiB of dirty data for archive. `--write-back`",
         ]);
-        rig.recover(Wish::Keep, None).unwrap();
+        rig.recover(RecoverAction::WriteBack, None).unwrap();
         rig.has_it_all(1);
         // The device that was away is not trusted any more.
         rig.machine.give_back("/log1");
@@ -68,41 +68,44 @@ fn an_origin_that_was_changed_elsewhere_is_overwritten_if_that_is_asked_for() {
     let why = rig.serve().unwrap_err();
     let named = [
         "/archive was changed elsewhere",
-        "256 KiB would overwrite it",
-        "`--keep`",
+        "256 KiB of dirty data would overwrite it",
+        "`--write-back`",
     ];
     assert!(named.iter().all(|text| why.contains(text)), "{why}");
     rig.looks(&[
         "archive was changed elsewhere",
-        "256 KiB would overwrite it",
-        "`--keep`",
+        "256 KiB of dirty data would overwrite it",
+        "`--write-back`",
     ]);
-    rig.recover(Wish::Keep, None).unwrap();
-    let owed = rig.holds[OWED].to_vec();
+    rig.recover(RecoverAction::WriteBack, None).unwrap();
+    let dirty = rig.holds[DIRTY].to_vec();
     rig.holds = changed;
-    rig.holds[OWED].copy_from_slice(&owed);
+    rig.holds[DIRTY].copy_from_slice(&dirty);
     rig.has_it_all(2);
 }
 
 #[test]
-fn another_origin_gets_what_is_owed_if_that_is_asked_for() {
+fn another_origin_gets_dirty_data_if_that_is_asked_for() {
     let mut rig = RecoverRig::new(Cleaning::Ordered);
     let text = text_of(Cleaning::Ordered);
     rig.config = configured(&text.replace("path = \"/archive\"", "path = \"/other\""));
     let other = noise(9, SIZE);
     rig.overwrite("/other", other.clone());
     let why = rig.serve().unwrap_err();
-    let named = ["this is another device", "`--keep`", "`--rewind`"];
+    let named = ["this is another device", "`--write-back`", "`--discard`"];
     assert!(named.iter().all(|text| why.contains(text)), "{why}");
     let first = rig.bytes("/archive");
-    rig.looks(&["this is another device", "db owes archive 256 KiB"]);
-    rig.recover(Wish::Keep, None).unwrap();
+    rig.looks(&[
+        "this is another device",
+        "256 KiB of dirty data for archive",
+    ]);
+    rig.recover(RecoverAction::WriteBack, None).unwrap();
     assert!(
         rig.bytes("/archive") == first,
         "its former origin was written"
     );
     let mut expected = other;
-    expected[OWED].copy_from_slice(&rig.holds[OWED]);
+    expected[DIRTY].copy_from_slice(&rig.holds[DIRTY]);
     assert!(rig.medium("/other", true) == expected);
     let (held, _) = rig.serve().expect("it is served");
     assert!(held == expected[..BYTES]);
@@ -116,9 +119,9 @@ fn another_origin_is_gone_on_from_if_that_is_asked_for() {
     rig.config = configured(&text.replace("path = \"/archive\"", "path = \"/other\""));
     let other = noise(9, SIZE);
     rig.overwrite("/other", other.clone());
-    let said = rig.recover(Wish::Rewind, None).unwrap();
+    let said = rig.recover(RecoverAction::Discard, None).unwrap();
     assert!(
-        said.contains("256 KiB that db owed archive are given up"),
+        said.contains("256 KiB of dirty data for archive discarded"),
         "{said}"
     );
     rig.lose_witness();
@@ -181,22 +184,25 @@ fn what_is_known_to_be_overtaken_is_not_carried_out() {
     };
     rig.run(landed).expect("nothing cuts its power");
     rig.refused(
-        Wish::Keep,
+        RecoverAction::WriteBack,
         None,
-        &["nothing can be carried out", "is on log1"],
+        &["nothing can be written back", "is on log1"],
     );
 
     let mut rig = RecoverRig::new(Cleaning::Ordered);
     rig.machine.pull("/log0");
     rig.machine.pull("/log1");
     let nothing = [
-        "nothing can be carried out",
+        "nothing can be written back",
         "is on log0 and log1",
-        "`--rewind`",
+        "`--discard`",
     ];
-    rig.refused(Wish::Keep, None, &nothing);
-    rig.refused(Wish::Keep, Some("/spare"), &nothing);
-    rig.looks(&["log0: cannot be used", "what db owes archive is lost"]);
+    rig.refused(RecoverAction::WriteBack, None, &nothing);
+    rig.refused(RecoverAction::WriteBack, Some("/spare"), &nothing);
+    rig.looks(&[
+        "log0: cannot be used",
+        "volume db: its dirty data for archive is lost",
+    ]);
 }
 
 #[test]
@@ -205,20 +211,22 @@ fn what_an_origin_has_no_room_for_is_not_carried_out() {
     let text = text_of(Cleaning::Ordered);
     let smaller = "name = \"db\"\nsize = \"512KiB\"";
     rig.config = configured(&text.replace("name = \"db\"", smaller));
-    let why = ["had 65536 sectors; 1024 are wanted", "`--rewind`"];
-    rig.refused(Wish::Keep, None, &why);
+    let why = ["had 65536 sectors; 1024 are wanted", "`--discard`"];
+    rig.refused(RecoverAction::WriteBack, None, &why);
 }
 
 #[test]
-fn what_is_owed_goes_to_another_place_and_nothing_else_is_changed() {
+fn dirty_data_goes_to_another_place_and_nothing_else_is_changed() {
     for order in ORDERS {
         let mut rig = RecoverRig::new(order);
         rig.lose_witness();
         rig.machine.pull("/log0");
         let mut before = rig.everything();
-        let said = rig.recover(Wish::Keep, Some("/spare")).unwrap();
+        let said = rig
+            .recover(RecoverAction::WriteBack, Some("/spare"))
+            .unwrap();
         assert!(
-            said.contains("/spare has what archive has, and the 256 KiB"),
+            said.contains("/spare is a copy of archive with the 256 KiB"),
             "{said}"
         );
         assert!(rig.medium("/spare", true)[..SIZE] == rig.holds);
@@ -226,7 +234,7 @@ fn what_is_owed_goes_to_another_place_and_nothing_else_is_changed() {
         before[spare] = rig.bytes("/spare");
         assert!(rig.everything() == before, "something else was changed");
         rig.machine.give_back("/log0");
-        rig.recover(Wish::Keep, None).unwrap();
+        rig.recover(RecoverAction::WriteBack, None).unwrap();
         rig.has_it_all(2);
     }
 }
@@ -234,16 +242,16 @@ fn what_is_owed_goes_to_another_place_and_nothing_else_is_changed() {
 #[test]
 fn a_place_that_is_in_use_or_too_small_gets_nothing() {
     let mut rig = RecoverRig::new(Cleaning::Ordered);
-    for wish in [Wish::Keep, Wish::Rewind] {
-        let to = match wish {
-            Wish::Keep => Some("/archive"),
+    for action in [RecoverAction::WriteBack, RecoverAction::Discard] {
+        let to = match action {
+            RecoverAction::WriteBack => Some("/archive"),
             _ => Some("/spare"),
         };
-        let why = match wish {
-            Wish::Keep => "/archive is archive of the configuration",
+        let why = match action {
+            RecoverAction::WriteBack => "/archive is archive of the configuration",
             _ => "no journal has anything to replay: copy archive",
         };
-        rig.refused(wish, to, &[why]);
+        rig.refused(action, to, &[why]);
     }
     for (path, why) in [
         ("/ssd", "/ssd is ssd of the configuration"),
@@ -252,10 +260,10 @@ fn a_place_that_is_in_use_or_too_small_gets_nothing() {
         ("/small", "/small has 31 MiB, and the origin 32 MiB"),
         ("/none", "is no disk of this machine"),
     ] {
-        rig.refused(Wish::Keep, Some(path), &[why]);
+        rig.refused(RecoverAction::WriteBack, Some(path), &[why]);
     }
     rig.overwrite("/spare", noise(3, 4096));
-    rig.refused(Wish::Keep, Some("/spare"), &["/spare holds"]);
+    rig.refused(RecoverAction::WriteBack, Some("/spare"), &["/spare holds"]);
 }
 
 /// A group that is committed and not written back, if the daemon is killed in time.
@@ -274,7 +282,7 @@ fn pending() -> RecoverRig {
             let _ = env.timer.timeout(Nanos::from_millis(millis), drained).await;
         });
         lived.expect("nothing cuts its power");
-        let said = rig.recover(Wish::Look, None).unwrap();
+        let said = rig.recover(RecoverAction::Inspect, None).unwrap();
         if said.contains("a group to replay") {
             return rig;
         }
@@ -286,14 +294,14 @@ fn pending() -> RecoverRig {
 fn a_group_that_is_pending_goes_to_another_place_or_to_the_origin() {
     let mut rig = pending();
     let mut before = rig.everything();
-    let said = rig.recover(Wish::Rewind, Some("/spare")).unwrap();
+    let said = rig.recover(RecoverAction::Discard, Some("/spare")).unwrap();
     assert!(said.contains("an earlier state"), "{said}");
     assert!(rig.medium("/spare", true)[..SIZE] == rig.holds);
     let spare = ALL.iter().position(|path| *path == "/spare").unwrap();
     before[spare] = rig.bytes("/spare");
     assert!(rig.everything() == before, "something else was changed");
     // The pool has the origin's earlier bytes.
-    rig.recover(Wish::Rewind, None).unwrap();
+    rig.recover(RecoverAction::Discard, None).unwrap();
     rig.lose_witness();
     rig.has_it_all(2);
 }
@@ -303,7 +311,7 @@ fn an_origin_that_fails_meanwhile_gets_the_rest_later() {
     let mut rig = RecoverRig::new(Cleaning::Ordered);
     let (machine, work) = (
         rig.machine.clone(),
-        recovered(rig.config.clone(), Wish::Keep, None),
+        recovered(rig.config.clone(), RecoverAction::WriteBack, None),
     );
     let said = rig.run(async move |platform: SimPlatform| {
         let env = platform.local().env();
@@ -319,7 +327,7 @@ fn an_origin_that_fails_meanwhile_gets_the_rest_later() {
     let why = said.expect("nothing cuts its power").unwrap_err();
     assert!(why.contains("/archive") || why.contains("archive"), "{why}");
     rig.machine.give_back("/archive");
-    rig.recover(Wish::Keep, None).unwrap();
+    rig.recover(RecoverAction::WriteBack, None).unwrap();
     rig.has_it_all(2);
 }
 
@@ -334,7 +342,7 @@ fn a_recovery_that_is_cut_short_is_repeated() {
         for millis in 1..400 {
             let (machine, work) = (
                 rig.machine.clone(),
-                recovered(rig.config.clone(), Wish::Keep, None),
+                recovered(rig.config.clone(), RecoverAction::WriteBack, None),
             );
             let done = rig.run(async move |platform: SimPlatform| {
                 let env = platform.local().env();

@@ -15,12 +15,12 @@ classes! {
     VolumeRefused, "a volume was refused that its origin could not serve";
     PoolDeviceAdded, "a device was added to the pool";
     PoolDeviceRemoved, "a device was removed from the pool";
-    PoolDeviceLost, "a pool device was unplugged or went silent";
+    PoolDeviceLost, "a pool device was unplugged or became unresponsive";
     PoolDeviceEjected, "a pool device was ejected";
     OriginLost, "the disk of a plain volume was unplugged";
     OriginAnew, "it was back, and its volume added again";
     MemberLost, "a member of an array was unplugged";
-    MemberSilent, "a member of an array did not answer for a while";
+    MemberUnresponsive, "a member of an array did not answer for a while";
     MemberBack, "a lost member was back";
     SeveralLost, "more members were away than their array can do without";
     MemberFailed, "a member was taken out by hand";

@@ -20,9 +20,9 @@ const MOST: u64 = 90;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Away {
-    LogsSilent,
+    LogsUnresponsive,
     LogsPulled,
-    OneSilent,
+    OneUnresponsive,
     OnePulled,
     OriginPulled,
 }
@@ -94,14 +94,14 @@ async fn live(
         assert!(life.write().await);
     }
     match away {
-        Away::LogsSilent => LOGS.iter().for_each(|log| machine.silence(log)),
+        Away::LogsUnresponsive => LOGS.iter().for_each(|log| machine.silence(log)),
         Away::LogsPulled => LOGS.iter().for_each(|log| machine.pull(log)),
-        Away::OneSilent => machine.silence(LOGS[0]),
+        Away::OneUnresponsive => machine.silence(LOGS[0]),
         Away::OnePulled => machine.pull(LOGS[0]),
         Away::OriginPulled => machine.pull(ORIGIN),
     }
     let went_on = life.write().await;
-    let stays = !matches!(away, Away::LogsSilent | Away::LogsPulled);
+    let stays = !matches!(away, Away::LogsUnresponsive | Away::LogsPulled);
     assert_eq!(went_on, stays, "{away:?}");
     timer.sleep(Nanos::from_secs(12)).await;
     machine.repair();
@@ -116,9 +116,9 @@ async fn live(
         let status = node.status().await.expect("a status is given");
         status.volumes[0].write_back.clone().expect("its log")
     };
-    while log().await.owed_bytes > 0 {
+    while log().await.dirty_bytes > 0 {
         seconds += 1;
-        assert!(seconds < MOST, "{away:?}: it owes for ever");
+        assert!(seconds < MOST, "{away:?}: its data stays dirty for ever");
         timer.sleep(Nanos::from_secs(1)).await;
     }
     while log().await.copies < 2 {
@@ -127,7 +127,7 @@ async fn live(
         timer.sleep(Nanos::from_secs(1)).await;
     }
     life.read_back().await;
-    if matches!(away, Away::OneSilent | Away::OnePulled) {
+    if matches!(away, Away::OneUnresponsive | Away::OnePulled) {
         // The returned copy has the writes acknowledged since, so that the other is not needed.
         machine.pull(ORIGIN);
         assert!(life.write().await);
@@ -169,17 +169,17 @@ fn run(away: Away) {
 
 #[test]
 fn a_log_goes_on_once_its_devices_answer_again() {
-    run(Away::LogsSilent);
+    run(Away::LogsUnresponsive);
     run(Away::LogsPulled);
 }
 
 #[test]
 fn a_device_of_a_log_takes_part_again_once_it_answers() {
-    run(Away::OneSilent);
+    run(Away::OneUnresponsive);
     run(Away::OnePulled);
 }
 
 #[test]
-fn an_origin_that_was_unplugged_gets_what_it_is_owed_once_it_is_back() {
+fn an_origin_that_was_unplugged_gets_dirty_data_once_it_is_back() {
     run(Away::OriginPulled);
 }

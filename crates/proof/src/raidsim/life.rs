@@ -170,7 +170,7 @@ impl ArrayOutside {
     pub(super) fn hear(&self, error: &IoError) {
         let needed = error.to_string().contains("cannot do without it");
         if error.kind() == IoErrorKind::Timeout && needed {
-            self.meet(Class::SilentNeeded);
+            self.meet(Class::UnresponsiveNeeded);
         }
     }
 

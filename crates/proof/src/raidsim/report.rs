@@ -42,7 +42,7 @@ classes! {
     HungForGood, "a member did not answer and was left behind";
     LateWrite, "a member was given back while a write to it, given up, had still to land";
     SlowDevice, "a member answered slowly";
-    SilentNeeded, "somebody was notified of a member that did not answer and could not be done without";
+    UnresponsiveNeeded, "somebody was notified of a member that did not answer and could not be done without";
     Discard, "sectors were discarded";
     DiscardRefused, "a member refused a discard";
     ReplaceSound, "a sound member was replaced";

@@ -98,7 +98,7 @@ impl StackDirectory {
     pub(super) fn recover(&self, program: &Path) -> Result<String, String> {
         until_ended(&self.path("control"))?;
         let mut command = Command::new(program);
-        command.args(["pool", "recover", "vol", "--rewind", "--config"]);
+        command.args(["pool", "recover", "vol", "--discard", "--config"]);
         run(command.arg(self.path("hotset.toml")))
     }
 

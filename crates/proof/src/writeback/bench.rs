@@ -224,16 +224,16 @@ impl WriteBackBench {
 
     /// Checks the origin once the log has recorded that nothing is dirty: both copies may then be
     /// lost. Writes that an earlier cut took stay in the history until all is read back.
-    fn owes_nothing(&self) {
+    fn has_nothing_dirty(&self) {
         let mut bytes = vec![0; (SECTORS * SECTOR_BYTES) as usize];
         self.medium.latest(block::Lba::ZERO, &mut bytes);
         match self.judged(&bytes) {
             Ok(earlier) if earlier.lag() == Nanos::ZERO || !self.serving.get() => {}
             Ok(earlier) => {
                 let lag = earlier.lag();
-                self.violate(format!("nothing is owed, and the origin lacks {lag}"));
+                self.violate(format!("nothing is dirty, and the origin lacks {lag}"));
             }
-            Err(what) => self.violate(format!("nothing is owed, and of the origin {what}")),
+            Err(what) => self.violate(format!("nothing is dirty, and of the origin {what}")),
         }
     }
 
@@ -381,8 +381,8 @@ impl Members for BenchLedger {
             if standing.forsaken {
                 self.0.begin_journal(None);
             }
-            if !standing.owes {
-                self.0.owes_nothing();
+            if !standing.may_be_dirty {
+                self.0.has_nothing_dirty();
             }
             Ok(())
         })

@@ -181,7 +181,7 @@ fn cut(rng: &mut SimRng, loses: bool, cleaning: Cleaning) -> LifeEnd {
         Some(
             LogStage::Loss
                 | LogStage::Degraded
-                | LogStage::Turn
+                | LogStage::SegmentStart
                 | LogStage::Drain
                 | LogStage::Scan
                 | LogStage::Double

@@ -123,7 +123,7 @@ async fn open(bench: &Rc<WriteBackBench>, local: &Local<SimDriver>) -> IoResult<
         max_lag: bench.case.max_lag,
         clean_after: bench.case.clean_after,
         cleaning: bench.case.cleaning,
-        owes: true,
+        may_be_dirty: true,
         scrutiny: Scrutiny::Usual,
         asked: false,
         stages: bench.stages.clone(),

@@ -2,7 +2,7 @@
 
 mod cachesim;
 mod crash;
-mod doors;
+mod frontends;
 mod maintenance;
 mod node;
 mod raidsim;

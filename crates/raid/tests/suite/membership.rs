@@ -285,16 +285,22 @@ fn one_failed_read_of_a_superblock_leaves_no_member_behind() {
 
 /// One member answers no read: it counts as absent, in time.
 #[test]
-fn a_member_that_is_silent_at_a_start_counts_as_absent() {
+fn a_member_that_is_unresponsive_at_a_start_counts_as_absent() {
     for given in [None, Some(Nanos::from_millis(100))] {
         let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
             let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
             bench.write(&array, 0, 64, 1).await.unwrap();
             array.close().await.unwrap();
         });
-        let silent = FaultEffect::Stick(None);
-        let silent = rule(disks[1], OpFilter::Reads, (0, 64), When::Always, silent);
-        strike(&mut sim, vec![silent]);
+        let unresponsive = FaultEffect::Stick(None);
+        let unresponsive = rule(
+            disks[1],
+            OpFilter::Reads,
+            (0, 64),
+            When::Always,
+            unresponsive,
+        );
+        strike(&mut sim, vec![unresponsive]);
         let control = sim.world().control();
         drive(&mut sim, &control, &disks, async move |bench| {
             let options = Options {

@@ -112,7 +112,7 @@ impl Worker {
 }
 
 impl ShardTurn for Worker {
-    fn turn(&mut self) -> TurnProgress {
+    fn run_once(&mut self) -> TurnProgress {
         for completion in std::mem::take(&mut self.done) {
             self.check(completion);
         }

@@ -25,7 +25,7 @@ impl<F> ShardTurn for Script<F>
 where
     F: FnMut(&mut SimDriver, Vec<Completion>) -> TurnProgress,
 {
-    fn turn(&mut self) -> TurnProgress {
+    fn run_once(&mut self) -> TurnProgress {
         (self.turn)(&mut self.driver, std::mem::take(&mut self.done))
     }
 

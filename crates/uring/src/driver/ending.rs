@@ -15,7 +15,7 @@ const DRAIN_MAX: Nanos = Nanos::from_secs(30);
 /// Shortest wait.
 const DRAIN_MIN: Nanos = Nanos::from_secs(1);
 /// Time after which the driver reports the operations it waits for.
-const SILENT_MAX: Nanos = Nanos::from_millis(500);
+const UNREPORTED_MAX: Nanos = Nanos::from_millis(500);
 /// Interval at which waiting operations are cancelled.
 const CANCEL_EVERY: Nanos = Nanos::from_millis(20);
 
@@ -40,7 +40,7 @@ impl UringDriver {
         self.slots
             .retain(|_, slot| !matches!(&slot.work, DriverWork::Stream(op) if op.is_resolving()));
         let until = self.now() + limit;
-        let mut says_at = self.now() + SILENT_MAX;
+        let mut says_at = self.now() + UNREPORTED_MAX;
         let mut done = Vec::new();
         while self.slots.iter().any(|(_, slot)| ends(&slot.work)) {
             let left = until.since(self.now());

@@ -253,7 +253,7 @@ struct Idler {
 }
 
 impl ShardTurn for Idler {
-    fn turn(&mut self) -> TurnProgress {
+    fn run_once(&mut self) -> TurnProgress {
         assert!(!self.panics, "as the test wants");
         TurnProgress::Idle(Nanos::MAX)
     }

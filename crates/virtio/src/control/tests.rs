@@ -160,7 +160,7 @@ fn a_monitor_that_counts_its_configuration_from_0x100_is_served() {
         offer_read(&mut monitor.guest, 0, 3);
         (&monitor.kick).write_all(&1_u64.to_ne_bytes()).unwrap();
         let served = until("a request", || {
-            Some(serve_all(&listener.door, &pool)).filter(|served| !served.is_empty())
+            Some(serve_all(&listener.disk, &pool)).filter(|served| !served.is_empty())
         });
         assert_eq!(served.len(), 1);
         let rung = until("a notification", || (&monitor.call).read(&mut [0; 8]).ok());
@@ -219,7 +219,7 @@ fn serves(path: &Path, listener: &GuestListener) -> bool {
     offer_read(&mut monitor.guest, 0, 3);
     let pool = Pool::new(4 << 20);
     until("a request", || {
-        Some(serve_all(&listener.door, &pool)).filter(|served| !served.is_empty())
+        Some(serve_all(&listener.disk, &pool)).filter(|served| !served.is_empty())
     });
     was_read(&monitor.guest, 0)
 }
@@ -260,7 +260,7 @@ fn a_ring_that_is_served_is_not_changed() {
         offer_read(&mut monitor.guest, 500, 3);
         assert!(is_cut_off(&mut monitor), "{what}");
         assert!(
-            serve_all(&listener.door, &Pool::new(4 << 20)).is_empty(),
+            serve_all(&listener.disk, &Pool::new(4 << 20)).is_empty(),
             "{what}"
         );
         assert!(serves(&path, &listener), "after {what}");
@@ -286,7 +286,7 @@ fn a_ring_that_is_served_may_get_another_event() {
     let kick = EventFd::new(0).unwrap();
     monitor.frontend.set_vring_kick(0, &kick).unwrap();
     assert!(!is_cut_off(&mut monitor));
-    let served = serve_all(&listener.door, &Pool::new(4 << 20));
+    let served = serve_all(&listener.disk, &Pool::new(4 << 20));
     assert_eq!((served.len(), listener.counters().repeated), (1, 0));
 }
 
@@ -352,7 +352,7 @@ fn a_notification_that_would_wait_is_not_waited_for() {
     let pool = Pool::new(4 << 20);
     for head in [0, 3, 6] {
         offer_read(&mut monitor.guest, head, 3);
-        assert_eq!(serve_all(&listener.door, &pool).len(), 1);
+        assert_eq!(serve_all(&listener.disk, &pool).len(), 1);
         assert!(was_read(&monitor.guest, head));
     }
 }

@@ -100,7 +100,7 @@ impl ReportChange {
             hits: count(Counter::BlocksHit),
             misses: count(Counter::BlocksMissed),
             kept: count(Counter::ReadsHit).saturating_add(log.map_or(0, |_| merged)),
-            dirty: log.map(|log| (log.owed_bytes, log.lag_s)),
+            dirty: log.map(|log| (log.dirty_bytes, log.lag_s)),
             clients,
             origin,
         }

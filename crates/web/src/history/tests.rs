@@ -165,14 +165,14 @@ fn an_interval_that_was_not_watched_has_no_sample() {
 }
 
 #[test]
-fn what_is_owed_is_of_all_logs_and_its_age_that_of_the_oldest() {
+fn dirty_data_is_of_all_logs_and_its_age_that_of_the_oldest() {
     let mut before = crate::sample::report().status;
     before.volumes.push(before.volumes[0].clone());
     before.volumes[1].name = "second".into();
     for (volume, lag_s) in before.volumes.iter_mut().zip([2.0, 7.0]) {
         volume.write_back = Some(WriteBackReport {
             order: "ordered".into(),
-            owed_bytes: 4096,
+            dirty_bytes: 4096,
             lag_s,
             rate_bytes: None,
             devices: Vec::new(),

@@ -8,9 +8,9 @@ pub type OfLog = fn(&WriteBackReport) -> f64;
 /// Gauges of the logs of write-back volumes.
 pub const LOG: [(&str, &str, OfLog); 4] = [
     (
-        "volume_owed_bytes",
-        "Bytes of a write-back volume that its origin does not have yet.",
-        |log| log.owed_bytes as f64,
+        "volume_dirty_bytes",
+        "Dirty data of a write-back volume: bytes that its origin does not have yet.",
+        |log| log.dirty_bytes as f64,
     ),
     (
         "volume_lag_seconds",
@@ -24,7 +24,7 @@ pub const LOG: [(&str, &str, OfLog); 4] = [
     ),
     (
         "volume_log_troubled",
-        "Whether something keeps what a write-back volume owes from going to its origin.",
+        "Whether the write-back of a volume's dirty data is halted.",
         |log| f64::from(u8::from(log.trouble.is_some())),
     ),
 ];

@@ -27,7 +27,7 @@ pub struct WantedLog {
     pub now: Nanos,
     /// True if the operator asks for write-back of dirty data that may be overtaken, or of another
     /// origin.
-    pub keep: bool,
+    pub is_forced: bool,
 }
 
 /// Contents of a device.
@@ -92,11 +92,11 @@ fn fault(wanted: &WantedLog, name: &str, found: &CandidateState) -> Option<Strin
              that with `hotset pool format --yes`"
         )),
         CandidateState::Log { superblock, .. } if superblock.volume != *volume => {
-            let remedy = match superblock.owes {
+            let remedy = match superblock.may_be_dirty {
                 true => "give each volume its own devices".into(),
                 false => format!(
                     "give each volume its own devices, or, if {volume} was renamed, blank both \
-                     with `hotset pool format --yes`: the log owes nothing"
+                     with `hotset pool format --yes`: the log has no dirty data"
                 ),
             };
             Some(format!(
@@ -138,7 +138,7 @@ fn among(
     {
         return Err(format!(
             "{volume} is not served: {} and {} hold the same copy; take away the older, or see \
-             `hotset pool recover {volume}`: `--rewind` gives both up",
+             `hotset pool recover {volume}`: `--discard` discards both",
             names[0], names[1]
         ));
     }
@@ -155,7 +155,7 @@ fn among(
     };
     let trusted = [is_trusted(0), is_trusted(1)];
     let mut doubts = Vec::new();
-    let mut doubt = |what: String, remedy: String| match wanted.keep {
+    let mut doubt = |what: String, remedy: String| match wanted.is_forced {
         true => {
             doubts.push(what);
             Ok(())
@@ -163,7 +163,7 @@ fn among(
         false => Err(format!("{volume} is not served: {what}; {remedy}")),
     };
     let remembered = witness.is_some_and(|witness| witness.log == now.log);
-    let is_other = witness.is_some() && now.owes;
+    let is_other = witness.is_some() && now.may_be_dirty;
     if !remembered && (trusted != now.mask || is_other) {
         let away = missing(names, now.mask, trusted);
         let file = match witness {
@@ -178,42 +178,41 @@ fn among(
             }
         };
         let remedy = format!(
-            "{attach}, or see `hotset pool recover {volume}`: `--keep` carries out what is here, \
-             and `--rewind` gives that up"
+            "{attach}, or see `hotset pool recover {volume}`: `--write-back` writes back what is \
+             here, and `--discard` discards that"
         );
         doubt(what, remedy)?;
     }
     if trusted == [false; 2] {
-        return match now.owes {
+        return match now.may_be_dirty {
             false => new(wanted, now.sequence, names, found),
             true => Err(elsewhere(volume, now, logs)),
         };
     }
-    if now.owes && now.sectors > wanted.sectors {
+    if now.may_be_dirty && now.sectors > wanted.sectors {
         return Err(format!(
-            "{volume} is not served: it owes something to its origin and had {} sectors; {} are \
-             wanted: give it its size back, or see `hotset pool recover {volume}`: `--rewind` \
-             gives that up",
+            "{volume} is not served: it has dirty data and had {} sectors; {} are wanted: give it \
+             its size back, or see `hotset pool recover {volume}`: `--discard` discards that",
             now.sectors, wanted.sectors
         ));
     }
-    if now.owes && now.sectors < wanted.sectors {
+    if now.may_be_dirty && now.sectors < wanted.sectors {
         let what = format!(
-            "it owes something to its origin and had {} sectors; {} are wanted",
+            "it has dirty data and had {} sectors; {} are wanted",
             now.sectors, wanted.sectors
         );
         let remedy = format!(
-            "give it its size back, or see `hotset pool recover {volume}`: `--keep` carries out \
-             what is owed all the same, and `--rewind` gives that up"
+            "give it its size back, or see `hotset pool recover {volume}`: `--write-back` writes \
+             the data back all the same, and `--discard` discards it"
         );
         doubt(what, remedy)?;
     }
-    if now.owes && likeness(&now.identity, &wanted.identity) == Likeness::Other {
-        let what = "this is another device than the origin that it owes something, which would \
+    if now.may_be_dirty && likeness(&now.identity, &wanted.identity) == Likeness::Other {
+        let what = "this is another device than the origin of its dirty data, which would \
                     overwrite it";
         let remedy = format!(
-            "give it its own back, or see `hotset pool recover {volume}`: `--keep` overwrites \
-             this one with what is owed, and `--rewind` gives that up"
+            "give it its own back, or see `hotset pool recover {volume}`: `--write-back` overwrites \
+             this one with the dirty data, and `--discard` discards that"
         );
         doubt(what.into(), remedy)?;
     }
@@ -264,20 +263,20 @@ fn last<'a>(
     let is_known = |s: &LogSuperblock| witness.is_some_and(|witness| witness.log == s.log);
     let last = newest
         .clone()
-        .max_by_key(|s| (s.opened_at, s.owes, is_known(s), s.sequence));
+        .max_by_key(|s| (s.opened_at, s.may_be_dirty, is_known(s), s.sequence));
     let Some(last) = last else {
         return Ok(None);
     };
-    let mut others = newest.filter(|s| s.log != last.log && s.owes);
+    let mut others = newest.filter(|s| s.log != last.log && s.may_be_dirty);
     let Some(other) = others.next() else {
         return Ok(Some(last));
     };
     let [first, second] = names;
-    if last.owes {
+    if last.may_be_dirty {
         return Err(format!(
             "{volume} is not served: {first} and {second} have logs that know nothing of each \
-             other, and owe something to its origin; take away the one that does not count, or see \
-             `hotset pool recover {volume}`: `--rewind` gives both up"
+             other, and both have dirty data; take away the one that does not count, or see \
+             `hotset pool recover {volume}`: `--discard` discards both"
         ));
     }
     let on = match other.copy {
@@ -287,8 +286,8 @@ fn last<'a>(
     Err(format!(
         "{volume} is not served: {on} has a log of {volume} that was given up, or overtaken: \
          another was opened after it, and has written everything back; give {volume} the devices \
-         of that, or blank ones, or see `hotset pool recover {volume}`: `--rewind` gives the old \
-         one up"
+         of that, or blank ones, or see `hotset pool recover {volume}`: `--discard` discards the old \
+         one"
     ))
 }
 
@@ -298,12 +297,12 @@ fn elsewhere(volume: &str, now: &LogSuperblock, logs: [Option<&LogSuperblock>; 2
     let copies: Vec<&str> = copies.map(|copy| now.devices[copy].as_str()).collect();
     let copies = copies.join(" and ");
     let attach = match logs.into_iter().flatten().next() {
-        Some(_) => "what is here is older and cannot be carried out: attach what was used last",
+        Some(_) => "what is here is older and cannot be written back: attach what was used last",
         None => "attach one of them",
     };
     format!(
         "{volume} is not served: what its origin does not have yet is on {copies}; {attach}, or see \
-         what is left with `hotset pool recover {volume}`: `--rewind` gives that up"
+         what is left with `hotset pool recover {volume}`: `--discard` discards that"
     )
 }
 
@@ -322,10 +321,8 @@ fn new(
     found: [&CandidateState; 2],
 ) -> Result<Chosen, String> {
     let volume = &wanted.volume;
-    if wanted.keep {
-        return Err(format!(
-            "nothing says that {volume} owes its origin anything"
-        ));
+    if wanted.is_forced {
+        return Err(format!("no record of dirty data of volume {volume}"));
     }
     let mut segments = u32::MAX;
     for (name, found) in names.iter().zip(found) {
@@ -352,7 +349,7 @@ fn new(
     Ok(Chosen {
         superblock: LogSuperblock {
             copy: None,
-            owes: false,
+            may_be_dirty: false,
             mask: [true; 2],
             log: wanted.uuid,
             sequence,

@@ -22,7 +22,7 @@ pub(super) async fn choose<P: Device + Clone>(
     let (volume, next) = (&wanted.volume, &chosen.superblock);
     let Some(LogCandidate { name, device, .. }) = candidate else {
         return match &next.journal {
-            Some((_, name)) if next.owes => Err(format!(
+            Some((_, name)) if next.may_be_dirty => Err(format!(
                 "{volume} is not served: {name} is its journal, which may have a part of what its \
                  origin has half; give it as `journal` until an end in order has drained the log"
             )),
@@ -100,7 +100,7 @@ pub(super) async fn choose<P: Device + Clone>(
     if found.log != next.log && journal.pending().is_some() {
         return Err(format!(
             "{volume} is not served: {name} has a part of what its origin may have half, of a log \
-             that is not here; `hotset pool recover {volume} --rewind` carries it out"
+             that is not here; `hotset pool recover {volume} --discard` replays it"
         ));
     }
     format()

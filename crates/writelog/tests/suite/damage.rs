@@ -241,7 +241,7 @@ fn whoever_asks_gets_all_but_what_is_damaged() {
             let log = log.unwrap();
             let is_header = block % u64::from(SEGMENT_BLOCKS) == 0;
             assert_eq!(log.missing().is_none(), is_header, "{:?}", log.missing());
-            log.carry_out().await.unwrap();
+            log.write_back_all().await.unwrap();
             let mut there = 0;
             for nth in 0..WRITES {
                 let buf = rig.local.env().pool.get(BLOCK_BYTES).await;

@@ -56,7 +56,7 @@ async fn open(
         host: "here".into(),
         uuid: Uuid(77 + u128::from(rig.now().0)),
         now: Nanos(1),
-        keep: false,
+        is_forced: false,
     };
     let copies = [candidate(rig, 1, "ssd0"), candidate(rig, 2, "ssd1")];
     let witness = LedgerWitness::Kept(BoxDevice::new(rig.leaf(WITNESS)));
@@ -138,7 +138,7 @@ fn what_cannot_be_a_journal_is_left_as_it_is() {
         refused(
             &rig,
             journal(),
-            "of a log that is not here; `hotset pool recover db --rewind`",
+            "of a log that is not here; `hotset pool recover db --discard`",
         )
         .await;
         reopened(&rig).await.retire().await.unwrap();
@@ -148,7 +148,7 @@ fn what_cannot_be_a_journal_is_left_as_it_is() {
 }
 
 #[test]
-fn what_owes_by_its_journal_keeps_it_and_one_that_is_away_is_given_up_durably() {
+fn a_log_with_dirty_data_keeps_its_journal_and_one_that_is_away_is_given_up_durably() {
     run(|rig| async move {
         let journal = || Some(candidate(&rig, JOURNAL, "hdd9"));
         let opened = open(&rig, journal()).await.unwrap();
@@ -175,10 +175,10 @@ fn what_owes_by_its_journal_keeps_it_and_one_that_is_away_is_given_up_durably() 
     });
 }
 
-pub fn standing(owes: bool) -> LogStanding {
+pub fn standing(may_be_dirty: bool) -> LogStanding {
     LogStanding {
         copies: [true; 2],
-        owes,
+        may_be_dirty,
         forsaken: false,
         watched: 0,
     }

@@ -52,11 +52,11 @@ fn a_log_of_which_nothing_is_true_or_that_is_too_small_is_refused() {
             .flatten()
             .for_each(|area| area.trusted = false);
         let what = refused(&rig, areas).await;
-        assert!(what.contains("may hold what is owed"), "{what}");
+        assert!(what.contains("may hold dirty data"), "{what}");
         assert!(
             refused(&rig, [None, None])
                 .await
-                .contains("may hold what is owed")
+                .contains("may hold dirty data")
         );
         let mut areas = rig.both();
         areas[1].as_mut().unwrap().segments = 7;
@@ -120,7 +120,7 @@ async fn reads_of(rig: &Rig, incarnation: u32, holes: &[Extent]) -> u64 {
 }
 
 #[test]
-fn headers_in_holes_are_not_read_and_all_that_is_owed_is_there() {
+fn headers_in_holes_are_not_read_and_all_dirty_data_is_there() {
     run(|rig| async move {
         rig.control.kill(rig.disks[0]);
         let log = rig.open(1, rig.both()).await.unwrap();
@@ -169,9 +169,9 @@ fn extents_show_what_the_origin_does_not_have_yet() {
             .await
             .unwrap();
         let run = |block: u64, blocks: u64| Extent::new(Lba(block * 8), Sectors(blocks * 8));
-        let owed = [(run(10, 1), Content::Data), (run(11, 2), Content::Zero)];
+        let dirty = [(run(10, 1), Content::Data), (run(11, 2), Content::Zero)];
         let hole = |block, blocks| (run(block, blocks), Content::Hole);
-        assert_eq!(found, [&[hole(9, 1)][..], &owed, &[hole(13, 1)]].concat());
+        assert_eq!(found, [&[hole(9, 1)][..], &dirty, &[hole(13, 1)]].concat());
         log.close().await;
     });
 }
@@ -233,7 +233,7 @@ fn an_origin_that_forgets_what_it_was_given_gets_all_of_it_again() {
 }
 
 #[test]
-fn the_last_copy_is_not_given_up_and_what_is_owed_is_read_from_it() {
+fn the_last_copy_is_not_given_up_and_dirty_data_is_read_from_it() {
     run(|rig| async move {
         let log = rig.open(1, rig.both()).await.unwrap();
         // The origin takes nothing, so that the data stays dirty.
@@ -327,7 +327,7 @@ fn writes_fail_once_the_last_copy_cannot_be_read() {
 }
 
 #[test]
-fn what_is_owed_comes_back_at_the_next_opening_from_either_copy() {
+fn dirty_data_comes_back_at_the_next_opening_from_either_copy() {
     run(|rig| async move {
         for (missing, byte) in [(None, 1), (Some(0), 4), (Some(1), 7)] {
             let incarnation = u32::from(byte);
@@ -389,7 +389,7 @@ fn left_behind(fence: u64) -> Vec<(u32, Vec<u8>)> {
             incarnation,
             segment,
             interval: 0,
-            done_to: 0,
+            written_back_to: 0,
             fence,
             written_at: 0,
             durable_to: 0,

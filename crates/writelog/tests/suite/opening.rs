@@ -25,7 +25,7 @@ async fn found(rig: &Rig, copies: [LogCandidate<BoxDevice>; 2]) -> IoResult<Open
         host: "here".into(),
         uuid: Uuid(77 + u128::from(rig.now().0)),
         now: rig.now(),
-        keep: false,
+        is_forced: false,
     };
     let witness = LedgerWitness::Kept(BoxDevice::new(rig.leaf(WITNESS)));
     LogLedger::open(wanted, rig.local.env(), witness, copies, None).await
@@ -127,7 +127,7 @@ fn a_log_without_room_is_written_back_and_begun_again() {
         };
         assert!(incarnation > 1500, "{incarnation}");
         rig.expect(&rig.leaf(0), 100, 3, 0).await;
-        assert_eq!(log.carry_out().await.unwrap(), []);
+        assert_eq!(log.write_back_all().await.unwrap(), []);
         rig.expect(&rig.leaf(0), 100, 3, 7).await;
         for copies in [[true; 2], [false; 2]] {
             let ended = LogStanding {
@@ -137,6 +137,6 @@ fn a_log_without_room_is_written_back_and_begun_again() {
             ledger.record(ended).await.unwrap();
         }
         let next = found(&rig, both(&rig)).await.unwrap();
-        assert!(next.log != uuid && !next.owes);
+        assert!(next.log != uuid && !next.may_be_dirty);
     });
 }

@@ -71,7 +71,7 @@ pub fn config(incarnation: u32) -> Config {
         max_lag: Nanos::from_secs(30),
         clean_after: Nanos::from_secs(1),
         cleaning: Cleaning::Ordered,
-        owes: true,
+        may_be_dirty: true,
         scrutiny: Scrutiny::Usual,
         asked: false,
         stages: Rc::default(),
@@ -112,7 +112,7 @@ impl Members for Reported {
                 }
             }
             self.forsaken.set(standing.forsaken);
-            self.settled.set(!standing.owes);
+            self.settled.set(!standing.may_be_dirty);
             Ok(())
         })
     }

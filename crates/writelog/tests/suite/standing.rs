@@ -112,7 +112,7 @@ impl Life {
             host: "h".into(),
             uuid: Uuid(7),
             now: Nanos(1),
-            keep: false,
+            is_forced: false,
         };
         let witness = LedgerWitness::Kept(BoxDevice::new(device(WITNESS, 4)));
         let copies = [candidate(0), candidate(1)];

@@ -108,7 +108,7 @@ fn records_that_may_not_be_durable_are_verified() {
 }
 
 #[test]
-fn a_copy_is_made_whole_though_summaries_have_all_that_is_owed() {
+fn a_copy_is_made_whole_though_summaries_have_all_dirty_data() {
     run(|rig| async move {
         filled(&rig, true).await;
         for slot in 0..4 {

@@ -18,7 +18,7 @@ enum Fault {
     /// Reads succeed and writes fail.
     ReadOnly,
     /// The device does not answer past its superblocks.
-    Silent,
+    Unresponsive,
     /// The device has lost a part of its end.
     Short,
     /// The device has lost nearly all.
@@ -66,7 +66,7 @@ impl Device for Faulty {
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         if at >= Lba(LOG_AREA * BLOCK_SECTORS)
-            && let Err(error) = self.fails(Fault::Silent, IoErrorKind::Timeout)
+            && let Err(error) = self.fails(Fault::Unresponsive, IoErrorKind::Timeout)
         {
             return (buf, Err(error));
         }
@@ -97,7 +97,7 @@ async fn open(rig: &Rig, faults: [Fault; 2]) -> IoResult<(WriteBack<Faulty>, usi
         host: "h".into(),
         uuid: Uuid(7),
         now: Nanos(1),
-        keep: false,
+        is_forced: false,
     };
     let env = rig.local.env();
     let witness = LedgerWitness::Kept(BoxDevice::new(rig.leaf(4)));
@@ -160,7 +160,7 @@ fn a_device_that_cannot_be_used_costs_nothing_while_the_other_has_all() {
     for fault in [
         Fault::Closed,
         Fault::ReadOnly,
-        Fault::Silent,
+        Fault::Unresponsive,
         Fault::Short,
         Fault::Tiny,
         Fault::Foreign,

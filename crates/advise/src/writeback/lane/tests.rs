@@ -41,7 +41,7 @@ fn an_interval_is_carried_by_itself_once_it_has_gathered() {
         busy: ms(5000),
         behind: ms(0),
         log_written: 1 + (3 + 3 + 2 + 2) + 3,
-        log_owed_max: (1 + 3 + 3) + 1 + 2,
+        log_dirty_max: (1 + 3 + 3) + 1 + 2,
         log_batch_max: 1 + 3 + 3,
     };
     assert_eq!((sums, end), (expected, ms(7000)));
@@ -66,11 +66,11 @@ fn writes_beyond_half_of_what_the_origin_takes_in_time_are_held_back() {
     // Block i ends at 2 + i s, so that the 16th finds the origin busy for 16 s.
     assert_eq!((lane.sums.asked, lane.sums.answered), (40, 15));
     // A header, a record each, and a note each but for the last.
-    let owed = 1 + 40 * 2 + 39;
-    assert_eq!(lane.sums.log_owed_max, owed);
+    let dirty = 1 + 40 * 2 + 39;
+    assert_eq!(lane.sums.log_dirty_max, dirty);
     // The oldest is 31 s old: this write would be stopped, and the log need not hold it.
     lane.write(ms(31_000), 99..199, true);
-    assert_eq!((lane.sums.answered, lane.sums.log_owed_max), (15, owed));
+    assert_eq!((lane.sums.answered, lane.sums.log_dirty_max), (15, dirty));
     let (sums, end) = lane.finish();
     assert_eq!((sums.busy, end), (ms(140_000), ms(141_000)));
     // From 15 s to the end of block 39 at 41 s, and from 46 s on.
@@ -91,18 +91,18 @@ fn a_write_longer_than_a_record_has_several_and_leaves_a_segment_with_a_gap() {
 }
 
 #[test]
-fn what_is_owed_is_kept_in_bounded_memory() {
+fn dirty_batches_stay_in_bounded_memory() {
     let mut lane = lane(BatchTakes::Interval);
     for block in 0..20_000u64 {
         lane.write(ms(block / 100), block..block + 1, true);
-        assert!(lane.owed.len() <= ENTRIES_MAX);
+        assert!(lane.dirty.len() <= ENTRIES_MAX);
     }
-    let kept: u64 = lane.owed.iter().map(|owed| owed.log_blocks).sum();
-    assert_eq!(lane.owed_blocks, kept);
+    let kept: u64 = lane.dirty.iter().map(|dirty| dirty.log_blocks).sum();
+    assert_eq!(lane.dirty_blocks, kept);
     assert!(
-        lane.owed
+        lane.dirty
             .iter()
-            .zip(lane.owed.iter().skip(1))
+            .zip(lane.dirty.iter().skip(1))
             .all(|(a, b)| a.ends < b.ends)
     );
 }

@@ -76,7 +76,7 @@ impl Host for Shards {
         let mut turns: Vec<_> = self.ids.iter().map(boot).collect();
         for _ in 0..self.turns {
             turns.retain_mut(|turn| {
-                let going = turn.turn() != TurnProgress::Done;
+                let going = turn.run_once() != TurnProgress::Done;
                 if going {
                     turn.park(Nanos::ZERO);
                 }

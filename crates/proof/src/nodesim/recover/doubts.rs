@@ -1,9 +1,9 @@
 //! Damaged, missing or changed devices beside a log: refused and named, or without any effect.
 
-use super::rig::{OWED, RecoverRig, noise};
+use super::rig::{DIRTY, RecoverRig, noise};
 use super::{ORDERS, pending};
 use block::{Device, Nanos};
-use node::{Platform, Wish};
+use node::{Platform, RecoverAction};
 use simnode::{Direct, RunningNode};
 use writelog::Cleaning;
 
@@ -17,7 +17,7 @@ impl RecoverRig {
 
     /// Spoils a block of a log that the origin lacks.
     fn spoil_record(&mut self, path: &'static str) {
-        let block = self.holds[OWED][128 << 10..][..4096].to_vec();
+        let block = self.holds[DIRTY][128 << 10..][..4096].to_vec();
         self.spoil(path, |bytes| {
             let mut blocks = bytes.chunks_exact_mut(4096);
             let found = blocks.find(|found| **found == block);
@@ -51,14 +51,14 @@ fn a_damaged_record_of_the_only_device_is_refused_and_the_other_is_not_forgotten
                 "db is not served",
                 "log0 is damaged",
                 "attach log1",
-                "`--keep`",
+                "`--write-back`",
             ];
             assert!(named.iter().all(|text| why.contains(text)), "{why}");
         }
         assert!(rig.bytes("/log0") == before, "a refused start wrote to it");
         rig.looks(&[
             "no device that is here has record",
-            "is not served for that: `--keep`",
+            "of dirty data for archive. `--write-back`",
         ]);
         rig.machine.give_back("/log1");
         let (held, copies) = rig.serve().expect("it is served");
@@ -73,22 +73,24 @@ fn whoever_asks_gets_what_is_not_damaged_and_the_rest_is_named() {
         let mut rig = RecoverRig::new(order);
         rig.machine.pull("/log1");
         rig.spoil_record("/log0");
-        let said = rig.recover(Wish::Keep, Some("/spare")).unwrap();
+        let said = rig
+            .recover(RecoverAction::WriteBack, Some("/spare"))
+            .unwrap();
         assert!(said.contains("but not record"), "{said}");
-        let image = rig.medium("/spare", true)[OWED].to_vec();
-        let said = rig.recover(Wish::Keep, None).unwrap();
+        let image = rig.medium("/spare", true)[DIRTY].to_vec();
+        let said = rig.recover(RecoverAction::WriteBack, None).unwrap();
         assert!(said.contains("but not record"), "{said}");
-        let origin = rig.medium("/archive", true)[OWED].to_vec();
+        let origin = rig.medium("/archive", true)[DIRTY].to_vec();
         assert!(image == origin, "the image and the origin differ");
         let blocks = origin
             .chunks_exact(64 << 10)
-            .zip(rig.holds[OWED].chunks_exact(64 << 10));
+            .zip(rig.holds[DIRTY].chunks_exact(64 << 10));
         assert_eq!(blocks.filter(|(has, held)| has == held).count(), 3);
         // The volume begins with another log.
         rig.machine.give_back("/log1");
         let (_, copies) = rig.serve().expect("it is served");
         assert_eq!(copies, 2);
-        assert!(rig.medium("/archive", true)[OWED] == origin);
+        assert!(rig.medium("/archive", true)[DIRTY] == origin);
     }
 }
 
@@ -96,14 +98,14 @@ fn whoever_asks_gets_what_is_not_damaged_and_the_rest_is_named() {
 fn zeroes_and_discards_are_dirty_as_data_is() {
     for discards in [false, true] {
         let mut rig = RecoverRig::new(Cleaning::Ordered);
-        rig.holds[OWED].fill(0);
+        rig.holds[DIRTY].fill(0);
         let config = rig.config.clone();
         let lived = rig.run(async move |platform| {
             let frontend = Direct::new(platform.local().env());
             let node = RunningNode::start(&config, platform, frontend.clone());
             let node = node.await.expect("it starts");
             let client = frontend.client("db").expect("it is served");
-            let (at, bytes) = (OWED.start as u64, OWED.len() as u64);
+            let (at, bytes) = (DIRTY.start as u64, DIRTY.len() as u64);
             let cleared = match discards {
                 true => client.gate().discard(at, bytes).await,
                 false => client.gate().zero(at, bytes).await,
@@ -112,18 +114,18 @@ fn zeroes_and_discards_are_dirty_as_data_is() {
             client.gate().flush().await.expect("a flush");
             let status = node.status().await.expect("a status");
             let log = status.volumes[0].write_back.as_ref().expect("its log");
-            assert_eq!(log.owed_bytes, bytes);
+            assert_eq!(log.dirty_bytes, bytes);
         });
         lived.expect("nothing cuts its power");
         rig.looks(&[
-            "db owes archive 256 KiB, the oldest",
-            "`--rewind` gives it up",
+            "volume db: 256 KiB of dirty data for archive, the oldest",
+            "`--discard` discards it",
         ]);
         let mut given_up = RecoverRig::new(Cleaning::Ordered);
         std::mem::swap(&mut given_up, &mut rig);
-        let said = given_up.recover(Wish::Rewind, None).unwrap();
+        let said = given_up.recover(RecoverAction::Discard, None).unwrap();
         assert!(
-            said.contains("256 KiB that db owed archive are given up"),
+            said.contains("256 KiB of dirty data for archive discarded"),
             "{said}"
         );
     }
@@ -134,13 +136,13 @@ fn a_log_is_not_given_up_while_its_journal_is_away() {
     let mut rig = pending();
     rig.machine.pull("/journal");
     let why = [
-        "is not given up: journal is away",
-        "`--keep`",
+        "is not discarded: journal is away",
+        "`--write-back`",
         "without `journal`",
     ];
-    rig.refused(Wish::Rewind, None, &why);
+    rig.refused(RecoverAction::Discard, None, &why);
     rig.machine.give_back("/journal");
-    rig.recover(Wish::Rewind, None).unwrap();
+    rig.recover(RecoverAction::Discard, None).unwrap();
     rig.lose_witness();
     rig.has_it_all(2);
 }
@@ -157,7 +159,7 @@ fn a_changed_origin_is_known_though_the_pool_and_its_file_are_lost() {
     }
     rig.looks(&[
         "archive was changed elsewhere",
-        "256 KiB would overwrite it",
+        "256 KiB of dirty data would overwrite it",
     ]);
     assert!(
         rig.medium("/archive", true) == changed,
@@ -188,7 +190,7 @@ fn noise_in_a_first_superblock_has_no_effect() {
     let mut rig = RecoverRig::new(Cleaning::Ordered);
     rig.spoil("/log0", whole);
     rig.machine.pull("/log1");
-    rig.recover(Wish::Keep, None).unwrap();
+    rig.recover(RecoverAction::WriteBack, None).unwrap();
     rig.has_it_all(1);
 }
 

@@ -5,7 +5,7 @@ use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
 use block::{Device, Fua, IoResult, Lba, Nanos, Pool, SECTOR_BYTES};
 use control::check::check_alone;
 use control::config::Config;
-use node::{Platform, Wish};
+use node::{Platform, RecoverAction};
 use sim::{RunBudget, RunOutcome, SimHost, SimWorld};
 use simnode::{Direct, RunningNode, SimMachine, SimPlatform, run_alone};
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) const SIZE: usize = MIB << 20;
 /// Bytes of the first write, which are cached.
 pub(super) const BYTES: usize = 1 << 20;
 /// The dirty bytes of the volume.
-pub(super) const OWED: std::ops::Range<usize> = 256 << 10..512 << 10;
+pub(super) const DIRTY: std::ops::Range<usize> = 256 << 10..512 << 10;
 
 /// Bytes of one read of a whole device.
 const PIECE_BYTES: usize = 1 << 20;
@@ -123,25 +123,25 @@ impl RecoverRig {
         came
     }
 
-    /// Runs a daemon that is killed while `OWED` is dirty. The earlier bytes of `OWED` are all
+    /// Runs a daemon that is killed while `DIRTY` is dirty. The earlier bytes of `DIRTY` are all
     /// cached.
     fn live(&mut self) {
         let (config, first) = (self.config.clone(), self.holds[..BYTES].to_vec());
-        let later = noise(2, OWED.len());
-        self.holds[OWED].copy_from_slice(&later);
+        let later = noise(2, DIRTY.len());
+        self.holds[DIRTY].copy_from_slice(&later);
         let lived = self.run(async move |platform| {
             let env = platform.local().env();
             let frontend = Direct::new(env.clone());
             let node = RunningNode::start(&config, platform, frontend.clone());
             let node = node.await.expect("it starts");
             let client = frontend.client("db").expect("it is served");
-            let owed = async || {
+            let dirty = async || {
                 let status = node.status().await.expect("a status");
                 status.volumes[0]
                     .write_back
                     .as_ref()
                     .expect("its log")
-                    .owed_bytes
+                    .dirty_bytes
             };
             let write = async |at: usize, bytes: &[u8]| {
                 for (n, piece) in bytes.chunks(64 << 10).enumerate() {
@@ -153,7 +153,7 @@ impl RecoverRig {
                 }
             };
             write(0, &first).await;
-            while owed().await > 0 {
+            while dirty().await > 0 {
                 env.timer.sleep(Nanos::from_millis(100)).await;
             }
             for _ in 0..3 {
@@ -163,12 +163,12 @@ impl RecoverRig {
                 // The region is written no more, and cached lines survive a kill.
                 env.timer.sleep(Nanos::from_secs(15)).await;
             }
-            write(OWED.start, &later).await;
+            write(DIRTY.start, &later).await;
             client.gate().flush().await.expect("a flush");
-            assert_eq!(owed().await, OWED.len() as u64);
+            assert_eq!(dirty().await, DIRTY.len() as u64);
         });
         lived.expect("nothing cuts its power");
-        assert!(self.bytes("/archive") != self.holds, "it owes nothing");
+        assert!(self.bytes("/archive") != self.holds, "nothing is dirty");
     }
 
     pub(super) fn medium(&self, path: &str, durable: bool) -> Vec<u8> {
@@ -214,17 +214,22 @@ impl RecoverRig {
     /// Runs `pool recover`. Returns its output.
     pub(super) fn recover(
         &mut self,
-        wish: Wish,
+        action: RecoverAction,
         to: Option<&'static str>,
     ) -> Result<String, String> {
-        let work = recovered(self.config.clone(), wish, to);
+        let work = recovered(self.config.clone(), action, to);
         self.run(work).expect("nothing cuts its power")
     }
 
     #[track_caller]
-    pub(super) fn refused(&mut self, wish: Wish, to: Option<&'static str>, why: &[&str]) {
+    pub(super) fn refused(
+        &mut self,
+        action: RecoverAction,
+        to: Option<&'static str>,
+        why: &[&str],
+    ) {
         let before = self.everything();
-        let refusal = self.recover(wish, to).expect_err("it is refused");
+        let refusal = self.recover(action, to).expect_err("it is refused");
         let named = |text: &&str| refusal.contains(text);
         assert!(why.iter().all(named), "{refusal}");
         assert!(
@@ -236,7 +241,9 @@ impl RecoverRig {
     #[track_caller]
     pub(super) fn looks(&mut self, expected: &[&str]) {
         let before = self.everything();
-        let said = self.recover(Wish::Look, None).expect("it is looked at");
+        let said = self
+            .recover(RecoverAction::Inspect, None)
+            .expect("it is looked at");
         let named = |text: &&str| said.contains(text);
         assert!(expected.iter().all(named), "{said}");
         assert!(self.everything() == before, "{said}: it changed something");
@@ -303,10 +310,10 @@ impl RecoverRig {
     }
 
     /// True if a superblock of a log records dirty data.
-    fn owes(&mut self) -> bool {
+    fn has_dirty_data(&mut self) -> bool {
         let logs = self.run(async |platform| platform.logs().await.unwrap());
         let logs = logs.expect("nothing cuts its power");
-        logs.iter().any(|log| log.superblock.owes)
+        logs.iter().any(|log| log.superblock.may_be_dirty)
     }
 
     /// Checks that the origin has the volume's bytes, also after a cut of the power, and is served.
@@ -316,7 +323,7 @@ impl RecoverRig {
             self.medium("/archive", true) == self.holds,
             "it lacks something"
         );
-        assert!(!self.owes(), "it owes something");
+        assert!(!self.has_dirty_data(), "its log has dirty data");
         let (held, here) = self.serve().expect("it is served");
         assert!(held == self.holds[..BYTES], "something else is served");
         assert_eq!(here, copies);

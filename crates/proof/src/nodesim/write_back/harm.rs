@@ -15,7 +15,7 @@ use block::{Extent, IoErrorKind, Lba, Nanos, SECTOR_BYTES, Sectors};
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LOG_WITNESS_BYTES, LogRecord, Uuid,
 };
-use node::Wish;
+use node::RecoverAction;
 use shard::Local;
 use sim::{
     FaultEffect, FaultPlan, FaultRule, Medium, MediumImage, OpFilter, SimDriver, SimHost, SimRng,
@@ -122,8 +122,8 @@ impl Harms {
         if !self.rng.chance(0.2) || outside.was_cut.get() || !outside.is_dirty() {
             return;
         }
-        match self.recover(sim, Wish::Look) {
-            Ok(said) if said.contains("owes origin nothing") => {
+        match self.recover(sim, RecoverAction::Inspect) {
+            Ok(said) if said.contains("no dirty data for origin") => {
                 outside.violate(format!("data are dirty, and it is said: {said}"));
             }
             Ok(_) => outside.meet(Class::Looked),
@@ -131,8 +131,8 @@ impl Harms {
         }
     }
 
-    fn recover(&self, sim: &mut SimHost, wish: Wish) -> Result<String, String> {
-        let work = recovered(self.outside.config.clone(), wish, None);
+    fn recover(&self, sim: &mut SimHost, action: RecoverAction) -> Result<String, String> {
+        let work = recovered(self.outside.config.clone(), action, None);
         let machine = self.outside.machine.clone();
         let done = self.outside.boot(sim, FaultPlan::default(), move |local| {
             work(SimPlatform::new(machine, local))
@@ -329,7 +329,7 @@ impl Harms {
             return;
         }
         self.old = Some(outside.media.logs.each_ref().map(Medium::save));
-        if let Err(why) = self.recover(sim, Wish::Rewind) {
+        if let Err(why) = self.recover(sim, RecoverAction::Discard) {
             return outside.violate(format!("it cannot be given up: {why}"));
         }
         self.lose_witness();

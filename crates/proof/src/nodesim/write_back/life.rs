@@ -339,11 +339,11 @@ async fn stop(
         return;
     }
     let logs = platform.logs().await.expect("they can be read");
-    let owes = logs.iter().any(|log| log.superblock.owes);
-    if stopped.is_err() || owes {
+    let is_dirty = logs.iter().any(|log| log.superblock.may_be_dirty);
+    if stopped.is_err() || is_dirty {
         let number = course.number;
         outside.violate(format!(
-            "life {number}: an end in order: {stopped:?}, owes: {owes}"
+            "life {number}: an end in order: {stopped:?}, dirty: {is_dirty}"
         ));
     }
 }

@@ -52,8 +52,8 @@ fn run(test: impl AsyncFnOnce(&Bench) + 'static) {
     run_on(CONFIG, &[], test);
 }
 
-/// The devices in `silent` answer nothing, from before the start on.
-fn run_on(config: &str, silent: &'static [&str], test: impl AsyncFnOnce(&Bench) + 'static) {
+/// The devices in `unresponsive` answer nothing, from before the start on.
+fn run_on(config: &str, unresponsive: &'static [&str], test: impl AsyncFnOnce(&Bench) + 'static) {
     let mut problems = Vec::new();
     let config = control::config::parse(config, &mut problems);
     assert!(problems.is_empty(), "{problems:?}");
@@ -68,7 +68,7 @@ fn run_on(config: &str, silent: &'static [&str], test: impl AsyncFnOnce(&Bench) 
     let (outcome, _) = run_alone(&mut sim, async move |local: Local<SimDriver>| {
         let (env, platform) = (local.env(), SimPlatform::new(machine.clone(), local));
         let direct = Direct::new(env.clone());
-        silent.iter().for_each(|path| machine.silence(path));
+        unresponsive.iter().for_each(|path| machine.silence(path));
         let node = RunningNode::start(&config, platform, direct.clone()).await;
         let node = node.expect("it starts");
         let client = direct.client("data").expect("it is served");
@@ -226,7 +226,7 @@ fn writes_fail_in_time_while_no_device_of_a_log_answers() {
 }
 
 #[test]
-fn an_origin_that_is_silent_at_a_start_delays_no_other_and_is_reported() {
+fn an_origin_that_is_unresponsive_at_a_start_delays_no_other_and_is_reported() {
     let config = format!("{POOL}{}{}", logged("data"), logged("other"));
     run_on(&config, &["/other-disk"], async |bench: &Bench| {
         assert!(bench.env.timer.now() < Nanos::from_secs(11));

@@ -15,14 +15,14 @@ fn wanted() -> WantedLog {
         host: "host".into(),
         uuid: Uuid(99),
         now: Nanos(1000),
-        keep: false,
+        is_forced: false,
     }
 }
 
 fn superblock(copy: Option<u8>, sequence: u64, epoch: u64, mask: [bool; 2]) -> LogSuperblock {
     LogSuperblock {
         copy,
-        owes: true,
+        may_be_dirty: true,
         mask,
         log: LOG,
         sequence,
@@ -58,7 +58,7 @@ fn witness() -> LogSuperblock {
 }
 
 fn clean(mut superblock: LogSuperblock) -> LogSuperblock {
-    superblock.owes = false;
+    superblock.may_be_dirty = false;
     superblock
 }
 
@@ -205,7 +205,7 @@ fn without_the_witness_all_that_may_hold_something_has_to_be_there() {
     assert_eq!(opened(None, [alone, gone()]), ([true, false], false));
     let mut other = witness();
     other.log = Uuid(8);
-    other.owes = false;
+    other.may_be_dirty = false;
     refused(
         Some(other),
         [current(0), gone()],
@@ -214,7 +214,7 @@ fn without_the_witness_all_that_may_hold_something_has_to_be_there() {
 }
 
 #[test]
-fn what_is_owed_is_never_begun_again() {
+fn a_log_with_dirty_data_is_never_begun_again() {
     refused(
         Some(witness()),
         [gone(), gone()],
@@ -240,7 +240,7 @@ fn what_is_owed_is_never_begun_again() {
 }
 
 #[test]
-fn with_nothing_owed_new_devices_are_a_new_log() {
+fn with_nothing_dirty_new_devices_are_a_new_log() {
     let clean_witness = || Some(clean(witness()));
     assert_eq!(opened(clean_witness(), [blank(), blank()]), (BOTH, true));
     refused(
@@ -256,19 +256,19 @@ fn with_nothing_owed_new_devices_are_a_new_log() {
     // A copy that was lost while data was dirty, all of which has been written back since.
     let later = || {
         let mut later = superblock(None, 20, 4, [false, true]);
-        later.owes = false;
+        later.may_be_dirty = false;
         Some(later)
     };
     assert_eq!(opened(later(), [current(0), blank()]), (BOTH, true));
     // A power cut while a log was made: in the witness first, then on the devices.
     let mut begun = superblock(None, 1, 1, [false; 2]);
-    begun.owes = false;
+    begun.may_be_dirty = false;
     assert_eq!(
         opened(Some(begun.clone()), [blank(), blank()]),
         (BOTH, true)
     );
     let mut first = superblock(Some(0), 2, 1, BOTH);
-    first.owes = false;
+    first.may_be_dirty = false;
     assert_eq!(
         opened(Some(begun), [device(first), blank()]),
         ([true, false], false)
@@ -307,10 +307,10 @@ fn one_device_that_cannot_be_used_counts_as_absent() {
 
 #[test]
 fn a_log_of_a_volume_that_was_renamed_says_how_it_is_given_up() {
-    let renamed = |owes: bool| {
+    let renamed = |may_be_dirty: bool| {
         [0, 1].map(|copy| {
             let mut superblock = superblock(Some(copy), 10, 2, BOTH);
-            (superblock.volume, superblock.owes) = ("web".into(), owes);
+            (superblock.volume, superblock.may_be_dirty) = ("web".into(), may_be_dirty);
             device(superblock)
         })
     };
@@ -357,7 +357,7 @@ fn another_volume_size_origin_or_room_is_refused() {
         "ssd0 has room for 20 MiB of the log of db, which has 30 MiB",
     );
     let free = |s: &mut LogSuperblock| {
-        s.owes = false;
+        s.may_be_dirty = false;
         s.sectors = 808;
         s.identity = b"other".to_vec();
     };
@@ -374,7 +374,7 @@ fn kept(
     found: [CandidateState; 2],
 ) -> Result<([bool; 2], String), String> {
     let wanted = WantedLog {
-        keep: true,
+        is_forced: true,
         ..wanted()
     };
     let chosen = chosen_by(&wanted, witness, found)?;
@@ -401,7 +401,7 @@ fn the_operator_may_ask_for_what_nothing_says_is_current() {
     }
     // The copy that was away is never trusted from then on.
     let wanted = WantedLog {
-        keep: true,
+        is_forced: true,
         ..wanted()
     };
     let chosen = chosen_by(&wanted, None, [current(0), gone()]).unwrap();
@@ -422,7 +422,7 @@ fn the_operator_may_ask_for_another_origin_to_be_overwritten() {
     assert!(doubt.contains("had 792 sectors; 800 are wanted"), "{doubt}");
     // Dirty data past the end cannot be written back.
     let smaller = kept(None, with(|s| s.sectors = 808)).unwrap_err();
-    assert!(smaller.contains("`--rewind` gives that up"), "{smaller}");
+    assert!(smaller.contains("`--discard` discards that"), "{smaller}");
 }
 
 /// Overtaken data is known for certain: the operator's request does not change that.
@@ -448,7 +448,7 @@ fn nobody_can_ask_for_what_is_overtaken_or_somebody_elses() {
     let foreign = || CandidateState::Other("holds swap space".into());
     refused(Some(witness()), [foreign(), gone()], "holds swap space");
     refused(Some(knows()), [current(0), foreign()], "holds swap space");
-    let nothing = "nothing says that db owes";
+    let nothing = "no record of dirty data of volume db";
     refused(None, [blank(), blank()], nothing);
     refused(Some(clean(witness())), [blank(), blank()], nothing);
 }
@@ -476,7 +476,7 @@ fn each_refusal_names_the_command_that_accepts_it() {
         let named = |text: &str| refusal.contains(text);
         assert!(named("db is not served"), "{refusal}");
         assert!(named("`hotset pool recover db`"), "{refusal}");
-        assert!(named("`--rewind`"), "{refusal}");
-        assert_eq!(named("`--keep`"), keeps, "{refusal}");
+        assert!(named("`--discard`"), "{refusal}");
+        assert_eq!(named("`--write-back`"), keeps, "{refusal}");
     }
 }

@@ -159,7 +159,7 @@ fn reads_after(burst: u64, readers: u64, max_lag: Nanos) -> u64 {
         let count = count.clone();
         async move {
             let env = rig.local.env();
-            rig.owe(burst).await;
+            rig.make_dirty(burst).await;
             env.timer.sleep(Nanos::from_secs(2)).await;
             let end = rig.now() + Nanos::from_secs(10);
             let read = |reader| {
@@ -174,8 +174,8 @@ fn reads_after(burst: u64, readers: u64, max_lag: Nanos) -> u64 {
                 }
             };
             join_all((0..readers).map(read)).await;
-            let owed = rig.log.status().dirty_bytes;
-            assert!(burst == 0 || owed > 0, "nothing is left to clean");
+            let dirty = rig.log.status().dirty_bytes;
+            assert!(burst == 0 || dirty > 0, "nothing is left to clean");
         }
     });
     reads.get()
@@ -211,7 +211,7 @@ fn retired(cleaning: Cleaning) -> (Nanos, Nanos) {
     run(Setup::new(cleaning, 260), move |rig| {
         let (env, taken, over) = (rig.local.env(), taken.clone(), Rc::new(Cell::new(false)));
         async move {
-            rig.owe(14_000).await;
+            rig.make_dirty(14_000).await;
             let clients: Vec<_> = (0..DEPTH)
                 .map(|client| write_until(rig.clone(), client, over.clone()))
                 .collect();

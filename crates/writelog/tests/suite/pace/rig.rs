@@ -189,7 +189,7 @@ async fn open(
         max_lag: setup.max_lag,
         clean_after: Nanos::from_secs(1),
         cleaning: setup.cleaning,
-        owes: true,
+        may_be_dirty: true,
         scrutiny: Scrutiny::Usual,
         asked: false,
         stages: Rc::default(),
@@ -240,7 +240,7 @@ impl Rig {
     }
 
     /// Writes `blocks` blocks at random places.
-    pub async fn owe(&self, blocks: u64) {
+    pub async fn make_dirty(&self, blocks: u64) {
         let mut rng = SimRng::fork(9, 0);
         for _ in 0..blocks {
             self.write(anywhere(&mut rng)).await.unwrap();

@@ -15,7 +15,7 @@ fn a_log_that_was_given_up_never_overwrites_what_came_after_it() {
         for wanted in [
             wanted(),
             WantedLog {
-                keep: true,
+                is_forced: true,
                 ..wanted()
             },
         ] {

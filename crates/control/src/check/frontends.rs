@@ -1,7 +1,7 @@
 //! Checks the frontends of volumes against each other.
 
 use crate::config::{Attach, Config, Listen};
-use crate::doors::Queues;
+use crate::frontends::Queues;
 use crate::problem::ConfigurationProblem;
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(super) fn agree(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
             "add a [[listen]] with `unix`, `tcp` or `vhost_user`, or an [[attach]] with `ublk`";
         problems.push(ConfigurationProblem::new(1, what, remedy));
     }
-    doors_of_volumes(config, problems);
+    frontends_of_volumes(config, problems);
     attachments(config, problems);
     for listen in &config.listeners {
         listener(listen, problems);
@@ -37,7 +37,7 @@ struct OwnFrontend {
 }
 
 /// All frontends of single volumes, block devices first.
-fn doors(config: &Config) -> impl Iterator<Item = OwnFrontend> {
+fn own_frontends(config: &Config) -> impl Iterator<Item = OwnFrontend> {
     let attached = config.attachments.iter().map(|attach| OwnFrontend {
         volume: attach.ublk.to_string(),
         section: Attach::TITLE,
@@ -57,16 +57,16 @@ fn doors(config: &Config) -> impl Iterator<Item = OwnFrontend> {
 
 /// Appends the problems of frontends of single volumes. The volume must exist, and have no second
 /// such frontend unless the volume is shared.
-pub fn doors_of_volumes(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
+pub fn frontends_of_volumes(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     let volumes = config.volumes.iter();
     let volumes: HashMap<&str, _> = volumes.map(|v| (v.name.as_str(), v)).collect();
     let mut first: HashMap<String, (&str, u32)> = HashMap::new();
-    for door in doors(config) {
+    for frontend in own_frontends(config) {
         let OwnFrontend {
             volume,
             section,
             line,
-        } = door;
+        } = frontend;
         let Some(served) = volumes.get(volume.as_str()) else {
             let what = format!("{section} names a volume {volume} that does not exist");
             let remedy = "add a [[volume]] of that name, or correct the name";
@@ -88,7 +88,7 @@ pub fn doors_of_volumes(config: &Config, problems: &mut Vec<ConfigurationProblem
             }
             Some((_, before)) if !served.shared.value => {
                 let what = format!(
-                    "volume {volume} has a door already ({}): file systems on two of them \
+                    "volume {volume} has a frontend already ({}): file systems on two of them \
                      overwrite each other's data",
                     config.files.place(*before)
                 );
@@ -104,9 +104,9 @@ pub fn doors_of_volumes(config: &Config, problems: &mut Vec<ConfigurationProblem
 /// Appends a warning for each volume that two file systems may mount.
 pub(super) fn warn(config: &Config, found: &mut Vec<ConfigurationProblem>) {
     let mut own: HashMap<String, Vec<String>> = HashMap::new();
-    for door in doors(config) {
-        let place = config.files.place(door.line);
-        own.entry(door.volume).or_default().push(place);
+    for frontend in own_frontends(config) {
+        let place = config.files.place(frontend.line);
+        own.entry(frontend.volume).or_default().push(place);
     }
     let all = config.volumes.iter();
     for volume in all.filter(|v| v.shared.value && !v.read_only.value) {
@@ -115,8 +115,8 @@ pub(super) fn warn(config: &Config, found: &mut Vec<ConfigurationProblem>) {
             continue;
         };
         let what = format!(
-            "volume {name} is shared: it is an NBD export, and has a door of its own ({}); a file \
-             system that is mounted by two of them is damaged",
+            "volume {name} is shared: it is an NBD export, and has a frontend of its own ({}); a \
+             file system that is mounted by two of them is damaged",
             own.join(", ")
         );
         let remedy = "mount it by one at a time, or use a cluster file system such as GFS2";
@@ -220,31 +220,31 @@ mod tests {
     use crate::config::parse;
 
     /// Problems of a configuration with two volumes and these frontends.
-    fn problems(doors: &str) -> Vec<String> {
+    fn problems(frontends: &str) -> Vec<String> {
         let mut problems = Vec::new();
         let text = "[[volume]]\nname='a'\norigin='o'\npool='p'\n\
              [[volume]]\nname='b'\norigin='q'\npool='p'\n";
-        let config = parse(&format!("{text}{doors}"), &mut problems);
+        let config = parse(&format!("{text}{frontends}"), &mut problems);
         agree(&config, &mut problems);
         problems.iter().map(ToString::to_string).collect()
     }
 
     #[test]
-    fn a_volume_has_one_door_of_its_own() {
+    fn a_volume_has_one_frontend_of_its_own() {
         let guest = "[[listen]]\nvhost_user='/x/a.sock'\n";
         assert_eq!(problems(guest), Vec::<String>::new());
-        for (doors, expected) in [
+        for (frontends, expected) in [
             (
                 "[[attach]]\nublk='a'\n[[attach]]\nublk='a'\n",
                 "12: volume a is attached already (line 10)",
             ),
             (
                 "[[attach]]\nublk='a'\n[[listen]]\nvhost_user='/x/a.sock'\n",
-                "12: volume a has a door already (line 10)",
+                "12: volume a has a frontend already (line 10)",
             ),
             (
                 "[[listen]]\nvhost_user='/x/a.sock'\n[[listen]]\nvhost_user='/x/b'\nvolume='a'\n",
-                "13: volume a has a door already (line 10)",
+                "13: volume a has a frontend already (line 10)",
             ),
             (
                 "[[listen]]\nvhost_user='/x/c.sock'\n",
@@ -275,10 +275,10 @@ mod tests {
                 "11: a `depth` of 0",
             ),
         ] {
-            let found = problems(doors);
+            let found = problems(frontends);
             assert!(
                 found.len() == 1 && found[0].contains(expected),
-                "{doors}: {found:#?}"
+                "{frontends}: {found:#?}"
             );
         }
     }
@@ -289,8 +289,11 @@ mod tests {
         let both = "[[attach]]\nublk='s'\n[[listen]]\nvhost_user='/x/s.sock'\n";
         let two_guests = "[[listen]]\nvhost_user='/x/s.sock'\n\
              [[listen]]\nvhost_user='/x/t.sock'\nvolume='s'\n";
-        for doors in [both, two_guests] {
-            assert_eq!(problems(&format!("{volume}{doors}")), Vec::<String>::new());
+        for frontends in [both, two_guests] {
+            assert_eq!(
+                problems(&format!("{volume}{frontends}")),
+                Vec::<String>::new()
+            );
         }
         let twice = problems(&format!(
             "{volume}[[attach]]\nublk='s'\n[[attach]]\nublk='s'\n"

@@ -22,7 +22,7 @@ pub(super) struct StreamSources<L> {
 
 /// A listener, or another source of streams.
 pub(super) struct StreamSource<L> {
-    doors: Weak<StreamSources<L>>,
+    sources: Weak<StreamSources<L>>,
     taken: Cell<u32>,
     handshakes: RefCell<VecDeque<Rc<L>>>,
 }
@@ -32,7 +32,7 @@ pub(super) struct ConnectionPlace<L>(Rc<StreamSource<L>>);
 
 /// A handshake under way, until dropped.
 pub(super) struct Handshake<L> {
-    door: Rc<StreamSource<L>>,
+    source: Rc<StreamSource<L>>,
     link: Rc<L>,
 }
 
@@ -47,51 +47,51 @@ impl<L> StreamSources<L> {
 
     /// Adds a listener, until dropped.
     pub(super) fn open(self: &Rc<Self>) -> Rc<StreamSource<L>> {
-        let door = Rc::new(StreamSource {
-            doors: Rc::downgrade(self),
+        let source = Rc::new(StreamSource {
+            sources: Rc::downgrade(self),
             taken: Cell::new(0),
             handshakes: RefCell::default(),
         });
         let mut all = self.all.borrow_mut();
-        all.retain(|door| door.strong_count() > 0);
-        all.push(Rc::downgrade(&door));
-        door
+        all.retain(|source| source.strong_count() > 0);
+        all.push(Rc::downgrade(&source));
+        source
     }
 
     /// Places that are taken.
     pub(super) fn taken(&self) -> u32 {
-        self.live().iter().map(|door| door.taken.get()).sum()
+        self.live().iter().map(|source| source.taken.get()).sum()
     }
 
     /// Handshakes under way.
     pub(super) fn handshakes(&self) -> usize {
-        let doors = self.live();
-        doors.iter().map(|d| d.handshakes.borrow().len()).sum()
+        let sources = self.live();
+        sources.iter().map(|d| d.handshakes.borrow().len()).sum()
     }
 
     fn live(&self) -> Vec<Rc<StreamSource<L>>> {
         self.all.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// True if `door` may have one more place.
-    fn has_room(&self, door: &StreamSource<L>) -> bool {
-        let doors = self.live();
-        let own = self.places_max / 2 / doors.len().max(1) as u32;
-        if door.taken.get() < own {
+    /// True if `source` may have one more place.
+    fn has_room(&self, source: &StreamSource<L>) -> bool {
+        let sources = self.live();
+        let own = self.places_max / 2 / sources.len().max(1) as u32;
+        if source.taken.get() < own {
             return true;
         }
-        let common = self.places_max - own * doors.len() as u32;
-        let beyond = doors.iter().map(|d| d.taken.get().saturating_sub(own));
+        let common = self.places_max - own * sources.len() as u32;
+        let beyond = sources.iter().map(|d| d.taken.get().saturating_sub(own));
         beyond.sum::<u32>() < common
     }
 
-    /// The oldest handshake at the door that has most of them, if one more is too many.
+    /// The oldest handshake at the source that has most of them, if one more is too many.
     fn surplus(&self) -> Option<Rc<L>> {
         if self.handshakes() < self.handshakes_max {
             return None;
         }
-        let doors = self.live();
-        let most = doors.iter().max_by_key(|d| d.handshakes.borrow().len())?;
+        let sources = self.live();
+        let most = sources.iter().max_by_key(|d| d.handshakes.borrow().len())?;
         most.handshakes.borrow_mut().pop_front()
     }
 }
@@ -99,10 +99,10 @@ impl<L> StreamSources<L> {
 impl<L> StreamSource<L> {
     /// Begins a handshake; returns the handshake that has to end for it, if one has.
     pub(super) fn begin(self: &Rc<Self>, link: &Rc<L>) -> (Handshake<L>, Option<Rc<L>>) {
-        let surplus = self.doors.upgrade().and_then(|doors| doors.surplus());
+        let surplus = self.sources.upgrade().and_then(|sources| sources.surplus());
         self.handshakes.borrow_mut().push_back(link.clone());
         let handshake = Handshake {
-            door: self.clone(),
+            source: self.clone(),
             link: link.clone(),
         };
         (handshake, surplus)
@@ -110,7 +110,9 @@ impl<L> StreamSource<L> {
 
     /// A place, if there is one.
     pub(super) fn place(self: &Rc<Self>) -> Option<ConnectionPlace<L>> {
-        self.doors.upgrade().filter(|doors| doors.has_room(self))?;
+        self.sources
+            .upgrade()
+            .filter(|sources| sources.has_room(self))?;
         self.taken.set(self.taken.get() + 1);
         Some(ConnectionPlace(self.clone()))
     }
@@ -124,7 +126,7 @@ impl<L> Drop for ConnectionPlace<L> {
 
 impl<L> Drop for Handshake<L> {
     fn drop(&mut self) {
-        let mut all = self.door.handshakes.borrow_mut();
+        let mut all = self.source.handshakes.borrow_mut();
         all.retain(|link| !Rc::ptr_eq(link, &self.link));
     }
 }
@@ -142,18 +144,18 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_at_one_door_leaves_the_others_their_places() {
-        let doors = StreamSources::new(12, 4);
-        let (a, b, c) = (doors.open(), doors.open(), doors.open());
+    fn a_crowd_at_one_listener_leaves_the_others_their_places() {
+        let sources = StreamSources::new(12, 4);
+        let (a, b, c) = (sources.open(), sources.open(), sources.open());
         let mut crowd: Vec<Place> = std::iter::from_fn(|| a.place()).collect();
         assert_eq!(crowd.len(), 2 + 6, "its own and the common ones");
         let others = [&b, &c].map(|d| std::iter::from_fn(|| d.place()).collect::<Vec<_>>());
         assert_eq!(others.each_ref().map(Vec::len), [2, 2]);
-        assert_eq!(doors.taken(), 12);
+        assert_eq!(sources.taken(), 12);
         crowd.pop();
         assert!(b.place().is_some(), "what is common is anybody's");
         drop((others, crowd));
-        assert_eq!(doors.taken(), 0);
+        assert_eq!(sources.taken(), 0);
         // The places set aside for a removed listener are free for the others.
         drop((b, c));
         assert_eq!(
@@ -165,22 +167,22 @@ mod tests {
     #[test]
     fn few_places_are_all_given_out() {
         for most in 1..8 {
-            let doors = StreamSources::<ServerLink>::new(most, 4);
-            let all: Vec<_> = (0..3).map(|_| doors.open()).collect();
+            let sources = StreamSources::<ServerLink>::new(most, 4);
+            let all: Vec<_> = (0..3).map(|_| sources.open()).collect();
             let places: Vec<_> = all
                 .iter()
                 .cycle()
                 .take(100)
-                .filter_map(|door| door.place())
+                .filter_map(|source| source.place())
                 .collect();
             assert_eq!(places.len() as u32, most);
         }
     }
 
     #[test]
-    fn a_handshake_too_many_ends_the_oldest_of_the_busiest_door() {
-        let doors = StreamSources::new(100, 4);
-        let (a, b) = (doors.open(), doors.open());
+    fn a_handshake_too_many_ends_the_oldest_of_the_busiest_listener() {
+        let sources = StreamSources::new(100, 4);
+        let (a, b) = (sources.open(), sources.open());
         let links: Vec<_> = (0..4).map(|_| link()).collect();
         let mut under_way = Vec::new();
         for link in &links {
@@ -192,12 +194,12 @@ mod tests {
             let (handshake, surplus) = b.begin(&link());
             assert!(surplus.is_some_and(|s| Rc::ptr_eq(&s, oldest)));
             under_way.push(handshake);
-            assert_eq!(doors.handshakes(), 4);
+            assert_eq!(sources.handshakes(), 4);
         }
         // Its own oldest, once it has as many as the other.
         let (_handshake, surplus) = b.begin(&link());
         assert!(surplus.is_some());
         drop(under_way);
-        assert_eq!(doors.handshakes(), 1);
+        assert_eq!(sources.handshakes(), 1);
     }
 }

@@ -34,7 +34,7 @@ impl ArrayCore {
 
     /// Returns the error for callers that should not wait: a member is unresponsive, and the array
     /// needs it.
-    fn silent(&self) -> Option<IoError> {
+    fn unresponsive(&self) -> Option<IoError> {
         let live = self.live();
         let (role, member) = live.iter().find(|(_, m)| m.overdue.get() > 0)?;
         let what = format!(
@@ -49,7 +49,7 @@ impl ArrayCore {
     /// the last handle. An unresponsive member is given up.
     pub async fn released(self: &Rc<ArrayCore>) {
         while Rc::strong_count(self) > 1 {
-            if self.silent().is_some() {
+            if self.unresponsive().is_some() {
                 self.abandon("it was given up");
             }
             self.env.timer.sleep(RELEASED_PAUSE).await;
@@ -58,13 +58,16 @@ impl ArrayCore {
 
     /// Runs `work`, which can be given up at any step, unless it would wait for a member that does
     /// not answer.
-    pub async fn until_silent<T>(&self, work: impl Future<Output = IoResult<T>>) -> IoResult<T> {
+    pub async fn until_unresponsive<T>(
+        &self,
+        work: impl Future<Output = IoResult<T>>,
+    ) -> IoResult<T> {
         let mut work = pin!(work);
         poll_fn(|cx| {
             if let Poll::Ready(result) = work.as_mut().poll(cx) {
                 return Poll::Ready(result);
             }
-            if let Some(error) = self.silent() {
+            if let Some(error) = self.unresponsive() {
                 return Poll::Ready(Err(error));
             }
             self.watching.register(cx.waker());

@@ -35,7 +35,7 @@ struct Board {
 }
 
 impl Board {
-    fn open(&self, door: String) -> IoResult {
+    fn open(&self, frontend: String) -> IoResult {
         let number = self.openings.get();
         self.openings.set(number + 1);
         if self.fails.get() == Some(number) {
@@ -44,9 +44,9 @@ impl Board {
         let mut open = self.open.borrow_mut();
         assert!(
             open.is_empty() || self.shared.get(),
-            "{door} beside {open:?}"
+            "{frontend} beside {open:?}"
         );
-        assert!(open.insert(door.clone()), "{door} is open");
+        assert!(open.insert(frontend.clone()), "{frontend} is open");
         Ok(())
     }
 }
@@ -67,13 +67,21 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn doors(&self, about: &VolumeAbout) -> BTreeSet<String> {
-        let doors = &about.doors;
+    fn frontends(&self, about: &VolumeAbout) -> BTreeSet<String> {
+        let frontends = &about.frontends;
         match self.which {
-            Which::Nbd => doors.nbd.then(|| "nbd".to_owned()).into_iter().collect(),
-            Which::Ublk => doors.ublk.map(|_| "ublk".to_owned()).into_iter().collect(),
+            Which::Nbd => frontends
+                .nbd
+                .then(|| "nbd".to_owned())
+                .into_iter()
+                .collect(),
+            Which::Ublk => frontends
+                .ublk
+                .map(|_| "ublk".to_owned())
+                .into_iter()
+                .collect(),
             Which::Guests => {
-                let sockets = doors.guests.iter().map(|guest| &guest.socket);
+                let sockets = frontends.guests.iter().map(|guest| &guest.socket);
                 sockets.map(|socket| socket.display().to_string()).collect()
             }
         }
@@ -81,25 +89,27 @@ impl Recorder {
 
     fn mine(&self) -> BTreeSet<String> {
         let open = self.board.open.borrow();
-        let is_mine = |door: &&String| match self.which {
-            Which::Nbd => *door == "nbd",
-            Which::Ublk => *door == "ublk",
-            Which::Guests => door.starts_with('/'),
+        let is_mine = |frontend: &&String| match self.which {
+            Which::Nbd => *frontend == "nbd",
+            Which::Ublk => *frontend == "ublk",
+            Which::Guests => frontend.starts_with('/'),
         };
         open.iter().filter(is_mine).cloned().collect()
     }
 
-    async fn close(&self, doors: &BTreeSet<String>) {
+    async fn close(&self, frontends: &BTreeSet<String>) {
         self.env.timer.sleep(Nanos::from_millis(20)).await;
         let mut open = self.board.open.borrow_mut();
-        doors.iter().for_each(|door| assert!(open.remove(door)));
+        frontends
+            .iter()
+            .for_each(|frontend| assert!(open.remove(frontend)));
     }
 }
 
 impl Frontend<ServedVolume<SimDriver>> for Recorder {
     fn add(&self, _: &str, _: Gate<ServedVolume<SimDriver>>, about: &VolumeAbout) -> IoResult {
-        let mut doors = self.doors(about).into_iter();
-        doors.try_for_each(|door| self.board.open(door))
+        let mut frontends = self.frontends(about).into_iter();
+        frontends.try_for_each(|frontend| self.board.open(frontend))
     }
 
     fn change<'a>(
@@ -110,11 +120,11 @@ impl Frontend<ServedVolume<SimDriver>> for Recorder {
         _: Nanos,
     ) -> Later<'a, IoResult> {
         Box::pin(async move {
-            let (mine, wanted) = (self.mine(), self.doors(about));
+            let (mine, wanted) = (self.mine(), self.frontends(about));
             self.close(&(&mine - &wanted)).await;
             self.env.timer.sleep(Nanos::from_millis(20)).await;
             let mut new = (&wanted - &mine).into_iter();
-            new.try_for_each(|door| self.board.open(door))
+            new.try_for_each(|frontend| self.board.open(frontend))
         })
     }
 
@@ -162,14 +172,14 @@ fn all(shared: bool) -> Vec<Config> {
 }
 
 /// The frontends of a configuration, as text.
-fn doors(config: &Config) -> BTreeSet<String> {
-    let doors = config.doors("data");
-    let guests = doors
+fn frontends_of(config: &Config) -> BTreeSet<String> {
+    let frontends = config.frontends_of("data");
+    let guests = frontends
         .guests
         .iter()
         .map(|guest| guest.socket.display().to_string());
-    let ublk = doors.ublk.map(|_| "ublk".to_owned());
-    let nbd = doors.nbd.then(|| "nbd".to_owned());
+    let ublk = frontends.ublk.map(|_| "ublk".to_owned());
+    let nbd = frontends.nbd.then(|| "nbd".to_owned());
     guests.chain(ublk).chain(nbd).collect()
 }
 
@@ -192,7 +202,7 @@ async fn change(
     let frontends = [Which::Nbd, Which::Ublk, Which::Guests].map(recorder);
     let node = RunningNode::start_with(from, platform, frontends.into()).await;
     let node = node.expect("it starts");
-    assert_eq!(*board.open.borrow(), doors(from));
+    assert_eq!(*board.open.borrow(), frontends_of(from));
     board.openings.set(0);
     board.fails.set(fails);
     machine.write_configuration(to.clone());
@@ -205,24 +215,24 @@ async fn change(
     let Ok(Reply::Configuration(says)) = says else {
         panic!("no configuration: {says:?}");
     };
-    let running = doors(&parse(&says.text, &mut Vec::new()));
+    let running = frontends_of(&parse(&says.text, &mut Vec::new()));
     assert_eq!(*board.open.borrow(), running, "{done:?}");
     if !met {
-        assert_eq!(running, doors(to));
+        assert_eq!(running, frontends_of(to));
     }
     // The reload goes on from there once no opening fails.
     board.fails.set(None);
     node.ask(ControlRequest::Reload)
         .await
         .expect("nothing is in the way");
-    assert_eq!(*board.open.borrow(), doors(to));
+    assert_eq!(*board.open.borrow(), frontends_of(to));
     node.stop().await.expect("it stops");
     assert!(board.open.borrow().is_empty());
     openings
 }
 
 #[test]
-fn doors_come_and_go_one_after_the_other_and_a_failure_leaves_those_before() {
+fn frontends_come_and_go_one_after_the_other_and_a_failure_leaves_those_before() {
     for shared in [false, true] {
         let all = all(shared);
         assert_eq!(all.len(), if shared { 8 } else { 4 });

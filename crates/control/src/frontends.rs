@@ -58,7 +58,7 @@ impl Config {
     }
 
     /// The frontends of a volume. NBD is one if the volume has no other, or is shared.
-    pub fn doors(&self, volume: &str) -> VolumeFrontends {
+    pub fn frontends_of(&self, volume: &str) -> VolumeFrontends {
         let attached = self.attachments.iter().find(|a| a.ublk.as_str() == volume);
         let guests = self.guests().filter(|(name, _)| name == volume);
         let guests = guests.filter_map(|(_, listen)| {
@@ -66,18 +66,18 @@ impl Config {
             let depth = listen.depth.value;
             Some(GuestDisk { socket, depth })
         });
-        let mut doors = VolumeFrontends {
+        let mut frontends = VolumeFrontends {
             nbd: false,
             ublk: attached.map(Attach::queues),
             guests: guests.collect(),
         };
         let served = self.volumes.iter().find(|v| v.name.as_str() == volume);
-        doors.nbd = !doors.has_own() || served.is_some_and(|v| v.shared.value);
-        doors
+        frontends.nbd = !frontends.has_own() || served.is_some_and(|v| v.shared.value);
+        frontends
     }
 
     /// Number of frontends other than NBD.
-    pub fn own_doors(&self) -> usize {
+    pub fn own_frontends(&self) -> usize {
         self.attachments.len() + self.guests().count()
     }
 }

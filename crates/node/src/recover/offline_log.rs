@@ -79,9 +79,9 @@ pub(super) async fn look<P: Platform>(
     let mut doubts = opened.doubts;
     doubts.extend(engine.missing().map(|records| missing(&records)));
     if let Some(why) = is_changed(found, &engine, record).await {
-        let owed = ByteCount(engine.status().dirty_bytes);
+        let dirty = ByteCount(engine.status().dirty_bytes);
         let what = why.of(volume.origin.value.as_str());
-        doubts.push(format!("{what}; {owed} would overwrite it"));
+        doubts.push(format!("{what}; {dirty} of dirty data would overwrite it"));
     }
     Ok(Look { engine, doubts })
 }
@@ -101,8 +101,8 @@ async fn is_changed<P: Platform>(
         false => record,
         true => pool_record(found, &env).await.unwrap_or_default(),
     };
-    let owes = |extent| engine.owes(extent);
-    changed(found.origin, &env.pool, &record, owes).await
+    let is_dirty = |extent| engine.is_dirty(extent);
+    changed(found.origin, &env.pool, &record, is_dirty).await
 }
 
 /// The newest record of the origin in the volume's pool.
@@ -159,7 +159,7 @@ pub(super) async fn forget<P: Platform>(
 }
 
 /// Writes the dirty data of the log back. Returns its size, and the records that were lost.
-pub(super) async fn keep<P: Platform>(
+pub(super) async fn write_back<P: Platform>(
     found: &RecoveredLog<'_, P>,
 ) -> Result<(ByteCount, Option<LostRecords>), String> {
     let (platform, env) = (found.platform, found.platform.local().env());
@@ -185,11 +185,11 @@ pub(super) async fn keep<P: Platform>(
     };
     let log = OpenLog::open(volume, found_log, true, env.clone(), origin).await;
     let log = log.map_err(said)?;
-    let owed = ByteCount(log.engine().status().dirty_bytes);
+    let dirty = ByteCount(log.engine().status().dirty_bytes);
     if let Some(records) = log.engine().missing() {
-        let lost = log.engine().carry_out().await.map_err(said)?;
+        let lost = log.engine().write_back_all().await.map_err(said)?;
         log.engine().end().await.map_err(said)?;
-        return Ok((owed, Some(LostRecords::new(records, &lost))));
+        return Ok((dirty, Some(LostRecords::new(records, &lost))));
     }
     // The origin is about to be written without a guard, so its record no longer holds.
     log.engine().watcher().watch(Vec::new()).await;
@@ -199,15 +199,15 @@ pub(super) async fn keep<P: Platform>(
         match select(rested, trouble).await {
             Either::Left((Ok(resting), _)) => Ok(resting),
             Either::Left((Err(why), _)) | Either::Right((why, _)) => Err(format!(
-                "{} of {owed} are still to go to {}: {why}; what is owed is in the log, and can \
-                 be carried out once that is mended",
+                "{} of {dirty} of dirty data not written back to {}: {why}. The log still has it: \
+                 mend that, and repeat the command",
                 ByteCount(log.engine().status().dirty_bytes),
                 volume.origin.value
             )),
         }
     };
     log.engine().close().await;
-    carried.map(|_| (owed, None))
+    carried.map(|_| (dirty, None))
 }
 
 /// Returns the error once write-back has failed for [`TROUBLE_MAX`].
@@ -225,20 +225,20 @@ async fn trouble<D: Driver>(log: &OpenLog<D>, env: &Env) -> IoError {
 }
 
 /// Writes the origin's data to `to`, and the log's data over it.
-pub(super) async fn keep_to<P: Platform>(
+pub(super) async fn write_back_to<P: Platform>(
     found: &RecoveredLog<'_, P>,
     look: &Look<P::Driver>,
     to: &Leaf<P::Driver>,
     zeroes: bool,
 ) -> Result<(ByteCount, Option<LostRecords>), String> {
     let env = found.platform.local().env();
-    let owed = ByteCount(look.engine.status().dirty_bytes);
+    let dirty = ByteCount(look.engine.status().dirty_bytes);
     let copied = copy(&found.origin.leaf, to, zeroes, &env).await;
     copied.map_err(said)?;
-    let lost = look.engine.carry_out_to(to).await.map_err(said)?;
+    let lost = look.engine.write_back_all_to(to).await.map_err(said)?;
     let records = look.engine.missing();
     Ok((
-        owed,
+        dirty,
         records.map(|records| LostRecords::new(records, &lost)),
     ))
 }

@@ -13,12 +13,12 @@ use std::ops::Range;
 impl<P: Device> WriteBack<P> {
     /// Writes all dirty data to the origin, durably. Returns the blocks that neither copy has: the
     /// origin keeps its own version of them.
-    pub async fn carry_out(&self) -> IoResult<Vec<Range<u64>>> {
-        self.carry_out_to(&self.0.origin).await
+    pub async fn write_back_all(&self) -> IoResult<Vec<Range<u64>>> {
+        self.write_back_all_to(&self.0.origin).await
     }
 
-    /// As [`WriteBack::carry_out`], to a device with the contents of the origin.
-    pub async fn carry_out_to(&self, to: &impl Device) -> IoResult<Vec<Range<u64>>> {
+    /// As [`WriteBack::write_back_all`], to a device with the contents of the origin.
+    pub async fn write_back_all_to(&self, to: &impl Device) -> IoResult<Vec<Range<u64>>> {
         let log = &self.0;
         if let Some(journal) = &log.journal {
             match journal.replay(to).await {
@@ -28,7 +28,7 @@ impl<P: Device> WriteBack<P> {
             }
         }
         let index = std::mem::take(&mut log.state.borrow_mut().index);
-        let carried = log.carry_index(&index, to).await;
+        let carried = log.write_back_index(&index, to).await;
         log.state.borrow_mut().index = index;
         let lost = carried?;
         to.flush().await?;
@@ -46,7 +46,7 @@ impl<P: Device> WriteBack<P> {
     }
 
     /// Numbers of records that were in the log and that no present device has; `None` if the log is
-    /// complete. An incomplete log supports only [`WriteBack::carry_out`].
+    /// complete. An incomplete log supports only [`WriteBack::write_back_all`].
     pub fn missing(&self) -> Option<String> {
         let missing = &self.0.missing;
         (!missing.is_empty()).then(|| missing::listed(missing))
@@ -54,11 +54,15 @@ impl<P: Device> WriteBack<P> {
 }
 
 impl<P: Device> WriteBackShared<P> {
-    async fn carry_index(&self, index: &LogIndex, to: &impl Device) -> IoResult<Vec<Range<u64>>> {
-        self.carry_cleared(index, to).await?;
+    async fn write_back_index(
+        &self,
+        index: &LogIndex,
+        to: &impl Device,
+    ) -> IoResult<Vec<Range<u64>>> {
+        self.write_back_cleared(index, to).await?;
         let mut lost = Vec::new();
         for run in index.runs(RUN_BLOCKS) {
-            match self.carry_run(index, run.clone(), to).await {
+            match self.write_back_run(index, run.clone(), to).await {
                 Err(error) if error.kind() == IoErrorKind::Corrupt => {}
                 carried => {
                     carried?;
@@ -66,7 +70,7 @@ impl<P: Device> WriteBackShared<P> {
                 }
             }
             for block in run {
-                match self.carry_run(index, block..block + 1, to).await {
+                match self.write_back_run(index, block..block + 1, to).await {
                     Err(error) if error.kind() == IoErrorKind::Corrupt => lose(&mut lost, block),
                     carried => carried?,
                 }
