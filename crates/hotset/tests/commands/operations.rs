@@ -1,7 +1,7 @@
 //! Commands to a running daemon, effective while clients do I/O.
 
 use crate::common::client::Client;
-use crate::common::{Place, USUAL, copy_out, faultless, fio, noise, refused, run, tool};
+use crate::common::{Place, USUAL, copy_out, faultless, fio, hotset, noise, refused, run, tool};
 use std::fs;
 use std::os::fd::AsRawFd;
 
@@ -383,4 +383,29 @@ fn a_daemon_that_hangs_is_reported_within_five_seconds() {
     assert!(began.elapsed().as_secs() < 6, "{:?}", began.elapsed());
     daemon.process.signal(libc::SIGCONT);
     daemon.stop();
+}
+
+#[test]
+fn a_change_is_logged_with_its_client_and_a_log_may_be_json() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    run(&mut place.command("volume quiesce vol"));
+    run(&mut place.command("volume resume vol"));
+    let log = daemon.stop();
+    // SAFETY: no pointers are involved.
+    let client = format!("(asked by user {}, process ", unsafe { libc::getuid() });
+    let changes = log.lines().filter(|line| line.contains(&client));
+    assert_eq!(changes.count(), 2, "{log}");
+    fs::create_dir(place.path("control")).unwrap();
+    let config = place.text("hotset.toml");
+    let mut serve = hotset();
+    serve.args(["serve", "--config", &config, "--log-format", "json"]);
+    let output = serve.output().unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    let last: serde_json::Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+    assert_eq!(
+        (output.status.code(), &last["priority"]),
+        (Some(1), &"error".into()),
+        "{log}"
+    );
 }
