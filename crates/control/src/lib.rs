@@ -41,3 +41,5 @@ pub mod status;
 pub mod trouble;
 pub mod users;
 mod written;
+
+pub use block::plain;

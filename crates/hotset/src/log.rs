@@ -9,6 +9,7 @@
 //!
 //! A command that is no daemon has no such thread: its lines are written at once.
 
+use block::plain;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Write};
@@ -164,7 +165,7 @@ impl DaemonLog {
 /// The lines of `text` in the form of the log.
 fn shown(text: &str) -> String {
     let mut shown = String::new();
-    for line in text.split('\n') {
+    for line in plain(text).split('\n') {
         let mut end = line.len().min(LINE_BYTES_MAX);
         while !line.is_char_boundary(end) {
             end -= 1;
