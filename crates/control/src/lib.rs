@@ -26,6 +26,7 @@ pub mod files;
 pub mod job;
 mod lines;
 pub mod memory;
+mod near;
 pub mod observed;
 mod parameter;
 pub mod place;
@@ -43,3 +44,4 @@ pub mod users;
 mod written;
 
 pub use block::plain;
+pub use near::meant;
