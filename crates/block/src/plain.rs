@@ -5,8 +5,8 @@ use std::fmt;
 /// The beginning of what the standard library appends to the text of an operating system's error.
 const NUMBER: &str = " (os error ";
 
-/// The text of `cause` as a person reads it: "No such file or directory", and no number after it,
-/// wherever in the text it is.
+/// The text of `cause` for people, such as "No such file or directory". Numbers of errors are left
+/// out, wherever in the text they are.
 pub fn plain(cause: impl fmt::Display) -> String {
     let text = cause.to_string();
     let mut pieces = text.split(NUMBER);

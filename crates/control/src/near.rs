@@ -1,10 +1,10 @@
-//! Known names near a name that nothing has.
+//! Names near a name that nothing has.
 
 /// The likeness from which on a name counts as near, as for options of the command line.
 const LIKENESS_MIN: f64 = 0.7;
 
-/// A question for the one of `names` that is nearest to `wanted`, in parentheses after a space;
-/// empty if none is near.
+/// A question for the one of `names` that is nearest to `wanted`, to append to a clause. Empty if
+/// none is near.
 pub fn meant<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let likeness = |name: &'a str| (strsim::jaro(wanted, name), name);
     let others = names.into_iter().filter(|name| *name != wanted);

@@ -6,6 +6,7 @@ use super::array::alone;
 use crate::CommandFailure;
 use clap::Args;
 use control::client::{ControlClient, Error};
+use control::meant;
 use node::{Platform, RecoverTarget, Wish};
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -72,8 +73,10 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), CommandFai
     }
     let mut volumes = config.volumes.iter();
     let Some(found) = volumes.find(|v| v.name.as_str() == volume) else {
-        let what =
-            format!("hotset: the configuration has no [[volume]] {volume}; correct the name");
+        let meant = meant(volume, config.volumes.iter().map(|v| v.name.as_str()));
+        let what = format!(
+            "hotset: the configuration has no [[volume]] {volume}{meant}; correct the name"
+        );
         return Err(CommandFailure::Usage(what));
     };
     let found = found.clone();
