@@ -21,6 +21,11 @@ impl CommandFailure {
     pub fn runtime(cause: impl fmt::Display) -> CommandFailure {
         CommandFailure::Runtime(plain(cause))
     }
+
+    /// An error of what was tried: a clause, before its cause.
+    pub fn of(what: &str, cause: impl fmt::Display) -> CommandFailure {
+        CommandFailure::Runtime(format!("{what}: {}", plain(cause)))
+    }
 }
 
 /// Prints to standard output. A pipe that its reader has closed is no failure.
