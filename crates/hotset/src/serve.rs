@@ -46,8 +46,8 @@ pub fn serve(file: &Path, cold: bool) -> Result<(), CommandFailure> {
     raise_descriptors();
     let config = crate::configuration::read_to_serve(file, claim::stays_listened)?;
     log::begin().map_err(|cause| {
-        let what = "the log cannot be begun; raise the limit of open files (ulimit -n), or of threads \
-                    (ulimit -u)";
+        let what = "the log cannot be begun; raise the limit of open files (ulimit -n), or of \
+                    threads (ulimit -u)";
         CommandFailure::of(what, cause)
     })?;
     for warning in crate::configuration::warnings(&config) {
