@@ -301,6 +301,14 @@ impl<P: Platform> Node<P> {
         })
     }
 
+    /// The refusal of a change or question about a volume that there is not.
+    pub(crate) fn no_volume(&self, name: &str) -> Refusal {
+        let (volumes, waiting) = (self.volumes.borrow(), self.waiting.borrow());
+        let names = volumes.keys().chain(waiting.keys());
+        let meant = meant(name, names.map(Name::as_str));
+        format!("no volume is named {name}{meant}; see `hotset volume list`")
+    }
+
     /// Starts the background tasks of a node, which run until the node is stopped.
     pub fn supervise(node: &Rc<Self>) {
         let spawn = node.env().spawn;
