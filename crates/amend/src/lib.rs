@@ -21,6 +21,7 @@ pub use edit::{Roles, edit};
 use beside::DraftFile;
 use control::check::new_problems_of;
 use control::files::ConfigurationFiles;
+use control::plain;
 use control::protocol::ControlRequest;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -117,6 +118,7 @@ impl Draft {
                 Some(libc::EMFILE | libc::ENFILE) => "raise the limit of open files (ulimit -n)",
                 _ => "mend that, or use --temporary",
             };
+            let error = plain(error);
             format!("{path} cannot be {what} ({error}), and nothing was changed; {remedy}")
         };
         let real = fs::canonicalize(main).map_err(|error| fails(main, "read", error))?;
@@ -149,14 +151,14 @@ impl Draft {
         let path = self.name.display();
         drop(self.spare);
         let now = fs::read_to_string(&self.path)
-            .map_err(|error| format!("{path} cannot be read ({error})"))?;
+            .map_err(|error| format!("{path} cannot be read ({})", plain(error)))?;
         if now != self.before {
             let difference = difference(&self.before, &now);
             return Err(format!("another changed {path} meanwhile ({difference})"));
         }
         self.beside
             .replace(&self.path)
-            .map_err(|error| format!("{path} cannot be replaced ({error})"))?;
+            .map_err(|error| format!("{path} cannot be replaced ({})", plain(error)))?;
         Ok(self.files.with(&self.name, self.after))
     }
 }

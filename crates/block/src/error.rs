@@ -2,6 +2,7 @@
 //!
 //! Boxed, so that `IoResult` is one pointer on the path where nothing fails.
 
+use crate::plain;
 use crate::units::Extent;
 use std::borrow::Cow;
 use std::fmt;
@@ -151,7 +152,7 @@ impl fmt::Display for IoError {
             write!(f, " ({extent:?})")?;
         }
         if let Some(source) = &self.0.source {
-            write!(f, ": {source}")?;
+            write!(f, ": {}", plain(source))?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use clap::Args;
 use control::check::{check, check_alone, check_to_serve};
 use control::config::Config;
 use control::files::ConfigurationFiles;
+use control::plain;
 use control::problem::ConfigurationProblem;
 use drives::catalogue::Drive;
 use std::io::ErrorKind;
@@ -61,8 +62,8 @@ fn judged(
     judge: impl FnOnce(&ConfigurationFiles, &[&str]) -> Result<Config, Vec<ConfigurationProblem>>,
 ) -> Result<Config, String> {
     let files = ConfigurationFiles::read(file).map_err(|(path, cause)| {
-        let path = path.display();
-        match cause.kind() {
+        let (path, kind, cause) = (path.display(), cause.kind(), plain(cause));
+        match kind {
             // The cause names the remedy.
             ErrorKind::InvalidInput => format!("{path} cannot be read: {cause}"),
             _ => format!("{path} cannot be read ({cause}); name a configuration file"),

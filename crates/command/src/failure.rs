@@ -1,5 +1,6 @@
 //! The ends of a command without success.
 
+use control::plain;
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -18,7 +19,12 @@ pub enum CommandFailure {
 impl CommandFailure {
     /// An error while the command ran, from its cause.
     pub fn runtime(cause: impl fmt::Display) -> CommandFailure {
-        CommandFailure::Runtime(cause.to_string())
+        CommandFailure::Runtime(plain(cause))
+    }
+
+    /// An error of what was tried: a clause, before its cause.
+    pub fn of(what: &str, cause: impl fmt::Display) -> CommandFailure {
+        CommandFailure::Runtime(format!("{what}: {}", plain(cause)))
     }
 }
 
@@ -37,11 +43,11 @@ pub fn exit(program: &str, ended: Result<(), CommandFailure>) -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(CommandFailure::Usage(what)) => {
-            let _ = writeln!(std::io::stderr(), "{what}");
+            let _ = writeln!(std::io::stderr(), "{}", plain(what));
             ExitCode::from(2)
         }
         Err(CommandFailure::Runtime(what)) => {
-            let _ = writeln!(std::io::stderr(), "{program}: {what}");
+            let _ = writeln!(std::io::stderr(), "{program}: {}", plain(what));
             ExitCode::FAILURE
         }
         Err(CommandFailure::Answered(status)) => ExitCode::from(status),

@@ -4,6 +4,7 @@ use crate::config::{self, Config};
 use crate::explained::Explained;
 use crate::files::ConfigurationFiles;
 use crate::observed::Observed;
+use crate::plain;
 use crate::protocol::{ControlRequest, Reply};
 use crate::status::Status;
 use std::fmt;
@@ -57,7 +58,8 @@ impl fmt::Display for Error {
             Error::Refused(what) => return f.write_str(what),
             Error::Unreachable(path, cause) => (path.display(), cause),
         };
-        match cause.kind() {
+        let (kind, cause) = (cause.kind(), plain(cause));
+        match kind {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => write!(
                 f,
                 "no daemon answers on {path} ({cause}); start `hotset serve`, or name its socket \
@@ -296,7 +298,8 @@ impl ControlClient {
 
 fn unexpected(reply: &Reply) -> Error {
     Error::Refused(format!(
-        "the daemon answered {reply:?} to another question; is it of this version?"
+        "the daemon answered `{}` to another question; is it of this version?",
+        reply.name()
     ))
 }
 

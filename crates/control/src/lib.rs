@@ -26,6 +26,7 @@ pub mod frontends;
 pub mod job;
 mod lines;
 pub mod memory;
+mod near;
 pub mod observed;
 mod parameter;
 pub mod place;
@@ -41,3 +42,6 @@ pub mod status;
 pub mod trouble;
 pub mod users;
 mod written;
+
+pub use block::plain;
+pub use near::meant;

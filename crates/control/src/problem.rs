@@ -1,5 +1,6 @@
 //! Problems of a configuration: place, cause and remedy.
 
+use crate::plain;
 use std::fmt;
 
 /// One problem of a configuration.
@@ -22,7 +23,7 @@ impl ConfigurationProblem {
     ) -> ConfigurationProblem {
         ConfigurationProblem {
             line,
-            what: what.into(),
+            what: plain(what.into()),
             remedy: remedy.into(),
         }
     }

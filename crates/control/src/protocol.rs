@@ -332,6 +332,26 @@ pub enum Reply {
     Error(String),
 }
 
+impl Reply {
+    /// The name of its kind, as the protocol has it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Reply::Done => "done",
+            Reply::Made(_) => "made",
+            Reply::Accepted(_) => "accepted",
+            Reply::Waiting(_) => "waiting",
+            Reply::Ended(_) => "ended",
+            Reply::Status(_) => "status",
+            Reply::Configuration(_) => "configuration",
+            Reply::Reloaded(_) => "reloaded",
+            Reply::Observed(_) => "observed",
+            Reply::Explained(_) => "explained",
+            Reply::Records(_) => "records",
+            Reply::Error(_) => "error",
+        }
+    }
+}
+
 /// The configuration that a daemon runs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct RunningConfiguration {

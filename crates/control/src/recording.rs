@@ -44,7 +44,7 @@ impl ControlRecording {
         };
         let records = match self.client.ask(&ControlRequest::TakeRecords)? {
             Reply::Records(records) => records,
-            other => return Err(wrong(&format_args!("{other:?}"))),
+            other => return Err(wrong(&format_args!("but `{}`", other.name()))),
         };
         self.dropped = records.dropped;
         let piece = STANDARD.decode(records.piece).map_err(|e| wrong(&e))?;

@@ -1,6 +1,8 @@
 //! A cell of a drill, and its result.
 
+use block::plain;
 use serde::Serialize;
+use std::fmt;
 
 /// Result of a cell.
 #[derive(Clone, Debug, Serialize)]
@@ -51,6 +53,6 @@ impl DrillRow {
     }
 }
 
-pub(super) fn to_message(error: impl ToString) -> String {
-    error.to_string()
+pub(super) fn to_message(error: impl fmt::Display) -> String {
+    plain(error)
 }

@@ -380,8 +380,9 @@ fn print(report: &impl serde::Serialize, wrong: usize, what: &str) -> Result<(),
 
 fn kill(rounds: u64, seed: u64, directory: &Path) -> Result<(), CommandFailure> {
     let program = hotset()?;
-    std::fs::create_dir_all(directory).map_err(CommandFailure::runtime)?;
-    let directory = directory.canonicalize().map_err(CommandFailure::runtime)?;
+    let made = std::fs::create_dir_all(directory).and_then(|()| directory.canonicalize());
+    let shown = directory.display().to_string();
+    let directory = made.map_err(|cause| CommandFailure::of(&shown, cause))?;
     let kills =
         kill::rounds(rounds, seed, &directory, &program).map_err(CommandFailure::Runtime)?;
     print(&kills, kills.violations.len(), "answers were wrong")

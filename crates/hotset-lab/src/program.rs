@@ -8,7 +8,9 @@ pub fn hotset() -> Result<PathBuf, CommandFailure> {
     let path = match std::env::var_os("HOTSET") {
         Some(named) => PathBuf::from(named),
         None => {
-            let this = std::env::current_exe().map_err(CommandFailure::runtime)?;
+            let this = std::env::current_exe().map_err(|cause| {
+                CommandFailure::of("this program's file cannot be found", cause)
+            })?;
             this.with_file_name("hotset")
         }
     };

@@ -9,6 +9,7 @@
 //!
 //! A command that is no daemon has no such thread: its lines are written at once, as text.
 
+use block::plain;
 use clap::ValueEnum;
 use node::Priority;
 use serde_json::json;
@@ -59,6 +60,7 @@ impl LogFormat {
 
     /// The lines of `text`.
     fn show(self, priority: Priority, text: &str) -> String {
+        let text = &*plain(text);
         if self == LogFormat::Json {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             let line = json!({

@@ -12,7 +12,7 @@ pub mod virtio;
 mod wear;
 
 use crate::configuration::read_again;
-use block::{BoxDevice, Deadline, Extent, IoError, IoErrorKind, IoResult, Nanos, TargetId};
+use block::{BoxDevice, Deadline, Extent, IoError, IoErrorKind, IoResult, Nanos, TargetId, plain};
 use claim::{Behind, ExportClaim, OPEN_MAX};
 use control::address::NbdUri;
 use control::client::ControlClient;
@@ -120,7 +120,7 @@ impl UringPlatform {
                  file system, and use --temporary meanwhile"
             )
         })?;
-        done.map_err(|error| error.to_string())
+        done.map_err(plain)
     }
 
     /// Returns `error`; a `Busy` one with the users of the file at `path`.
@@ -249,7 +249,7 @@ impl Platform for UringPlatform {
         let file = self.file.as_ref().ok_or("no file has this configuration")?;
         let file = file.to_path_buf();
         let reading = self.host.aside(move || read_again(&file)).await;
-        reading.map_err(|error| error.to_string())?
+        reading.map_err(plain)?
     }
 
     async fn unreadable(&self, running: &ConfigurationFiles) -> Option<String> {
@@ -270,8 +270,8 @@ impl Platform for UringPlatform {
             let mut client = ControlClient::connect(&control)?;
             client.change(&request, false, |_, _| ()).map(drop)
         });
-        let amended = amending.await.map_err(|error| error.to_string());
-        Some(amended.and_then(|amended| amended.map_err(|error| error.to_string())))
+        let amended = amending.await.map_err(plain);
+        Some(amended.and_then(|amended| amended.map_err(plain)))
     }
 
     async fn draft(

@@ -45,7 +45,11 @@ fn raise_descriptors() {
 pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFailure> {
     raise_descriptors();
     let config = crate::configuration::read_to_serve(file, claim::stays_listened)?;
-    log::begin(format).map_err(CommandFailure::runtime)?;
+    log::begin(format).map_err(|cause| {
+        let what = "the log cannot be begun; raise the limit of open files (ulimit -n), or of \
+                    threads (ulimit -u)";
+        CommandFailure::of(what, cause)
+    })?;
     for warning in crate::configuration::warnings(&config) {
         log::line(Priority::Warning, &warning);
     }
@@ -59,7 +63,7 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
     let mesh = Mesh::new(1);
     listen_to_signals(mesh.clone()).map_err(|cause| match uring::without_descriptor(&cause) {
         Some(refused) => CommandFailure::runtime(refused.on("signals")),
-        None => CommandFailure::runtime(cause),
+        None => CommandFailure::of("signals cannot be waited for", cause),
     })?;
     // The files opened since the host was made may have taken all descriptors.
     Uring::check().map_err(CommandFailure::runtime)?;

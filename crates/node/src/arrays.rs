@@ -30,6 +30,7 @@ use crate::{Later, nanos};
 use block::{BoxDevice, Deadline, Device as _, IoError, IoErrorKind, IoResult, Nanos, Sectors};
 use control::check::domain;
 use control::config::{self, Name};
+use control::meant;
 use filter::Swappable;
 use futures_util::future::join_all;
 use layout::{DeviceIdentity, Fact};
@@ -63,8 +64,10 @@ impl<P: Platform> OpenDevices<P> {
         let running = self.running.borrow();
         let found = running.iter().find(|r| r.config.name.as_str() == name);
         found.cloned().ok_or_else(|| {
+            let meant = meant(name, running.iter().map(|r| r.config.name.as_str()));
             format!(
-                "no array {name} runs; see `hotset array status`, and use it in a volume or a pool"
+                "no array {name} runs{meant}; see `hotset array status`, and use it in a volume or \
+                 a pool"
             )
         })
     }

@@ -46,6 +46,7 @@ use crate::served_volume::ServedVolume;
 use block::{Deadline, Device as _, Env, Extent, Gate, Lba, Nanos, Sectors, Signal};
 use cache::NewPoolDevice;
 use control::config::{Config, Name, VolumeMode};
+use control::meant;
 use job::{Detaching, Jobs};
 use late::Returns;
 use queue::ChangeQueue;
@@ -193,16 +194,23 @@ impl<P: Platform> Node<P> {
 
     fn known(&self, name: &Name) -> Result<DeviceSource, Refusal> {
         self.devices.find(name).ok_or_else(|| {
-            format!("the configuration has no device {name}; give the path of a file or device")
+            let config = self.devices.config();
+            let devices = config.devices.iter().map(|device| &device.name.value);
+            let arrays = config.arrays.iter().map(|array| &array.name.value);
+            let meant = meant(name.as_str(), devices.chain(arrays).map(Name::as_str));
+            format!(
+                "the configuration has no device {name}{meant}; give the path of a file or device"
+            )
         })
     }
 
     fn pool(&self, name: &str) -> Result<Rc<NodePool<P::Driver>>, Refusal> {
         let pools = self.pools.borrow();
         let found = pools.values().find(|pool| pool.name.as_str() == name);
-        found
-            .cloned()
-            .ok_or_else(|| format!("no pool is named {name}; see `hotset pool list`"))
+        found.cloned().ok_or_else(|| {
+            let meant = meant(name, pools.keys().map(Name::as_str));
+            format!("no pool is named {name}{meant}; see `hotset pool list`")
+        })
     }
 
     async fn add_device(&self, pool: &Name, device: &DeviceSource) -> Result<(), Refusal> {
@@ -241,13 +249,16 @@ impl<P: Platform> Node<P> {
         let is_known = known.any(|known| known.devices.value.contains(name));
         let pool = self.pool(pool.as_str())?;
         self.look_for_losses();
-        let id = match pool.devices.borrow_mut().remove(name) {
+        let removed = pool.devices.borrow_mut().remove(name);
+        let id = match removed {
             Some(id) => id,
             // The pool has run without the device since it was opened.
             None if is_known => return Ok(()),
             None => {
+                let devices = pool.devices.borrow();
+                let meant = meant(name.as_str(), devices.keys().map(Name::as_str));
                 return Err(format!(
-                    "the pool has no device {name}; see `hotset pool list`"
+                    "the pool has no device {name}{meant}; see `hotset pool list`"
                 ));
             }
         };
@@ -286,8 +297,16 @@ impl<P: Platform> Node<P> {
         let waiting = waiting.iter().find(|(known, _)| known.as_str() == name);
         found.ok_or_else(|| match waiting {
             Some((_, waiting)) => format!("volume {name} is not served yet: {}", waiting.why),
-            None => format!("no volume is named {name}; see `hotset volume list`"),
+            None => self.no_volume(name),
         })
+    }
+
+    /// The refusal of a change or question about a volume that there is not.
+    pub(crate) fn no_volume(&self, name: &str) -> Refusal {
+        let (volumes, waiting) = (self.volumes.borrow(), self.waiting.borrow());
+        let names = volumes.keys().chain(waiting.keys());
+        let meant = meant(name, names.map(Name::as_str));
+        format!("no volume is named {name}{meant}; see `hotset volume list`")
     }
 
     /// Starts the background tasks of a node, which run until the node is stopped.

@@ -11,8 +11,7 @@ impl<P: Platform> Node<P> {
     pub fn record(&self, volume: &str, session: &mut ReportSession) -> Result<(), String> {
         let volumes = self.volumes.borrow();
         let found = volumes.iter().find(|(name, _)| name.as_str() == volume);
-        let (name, served) = found
-            .ok_or_else(|| format!("no volume is named {volume}; see `hotset volume list`"))?;
+        let (name, served) = found.ok_or_else(|| self.no_volume(volume))?;
         let recording = RecordingSink::begin(name.clone(), served.volume.tap());
         let refused = || format!("volume {volume} is being recorded; end that recording first");
         session.recording = Some(recording.ok_or_else(refused)?);

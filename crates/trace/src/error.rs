@@ -1,5 +1,6 @@
 //! Failures of reading or writing a trace.
 
+use block::plain;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,7 @@ impl Error {
         Error {
             path: path.to_path_buf(),
             line,
-            what: what.into(),
+            what: plain(what.into()),
         }
     }
 

@@ -12,6 +12,7 @@ mod tests;
 pub use params::{Made, Params};
 
 use block::{Extent, Fua, Lba, PAGE_BYTES, Request, SECTOR_BYTES, Sectors};
+use std::fmt;
 
 /// Path of the device that takes control commands.
 pub const CONTROL: &str = "/dev/ublk-control";
@@ -90,6 +91,25 @@ impl UblkCommand {
             UblkCommand::UpdateSize => (READ_WRITE, 0x15),
         };
         ioctl(direction, number, UblkControl::BYTES as u32)
+    }
+}
+
+/// The clause of a command, as it comes after "refused to".
+impl fmt::Display for UblkCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            UblkCommand::GetFeatures => "tell its features",
+            UblkCommand::GetInfo => "tell the state of the device",
+            UblkCommand::Add => "add a device",
+            UblkCommand::Delete | UblkCommand::DeleteAsync => "delete the device",
+            UblkCommand::Start => "start the device",
+            UblkCommand::Stop => "stop the device",
+            UblkCommand::SetParams => "set the parameters of the device",
+            UblkCommand::GetParams => "tell the parameters of the device",
+            UblkCommand::StartRecovery => "start the recovery",
+            UblkCommand::EndRecovery => "end the recovery",
+            UblkCommand::UpdateSize => "update the size of the device",
+        })
     }
 }
 

@@ -16,6 +16,7 @@ pub use mail::Mail;
 pub use webhook::Webhook;
 
 use crate::replace::replace;
+use control::plain;
 use control::status::Status;
 use control::trouble::Trouble;
 use serde::{Deserialize, Serialize};
@@ -133,8 +134,9 @@ impl Notifier {
             };
             if !std::mem::replace(&mut is_failing, true) {
                 let line = format!(
-                    "hotset web: no notice goes out by {}: {why}\n",
-                    channel.name()
+                    "hotset web: no notice goes out by {}: {}\n",
+                    channel.name(),
+                    plain(why)
                 );
                 let _ = std::io::stderr().write_all(line.as_bytes());
             }

@@ -3,6 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use control::client::Error;
+use control::plain;
 use control::protocol::Reply;
 use serde::Serialize;
 
@@ -29,14 +30,14 @@ impl ProblemAnswer {
         ProblemAnswer {
             status: status.as_u16(),
             title: status.canonical_reason().unwrap_or("Error").to_owned(),
-            detail: detail.into(),
+            detail: plain(detail.into()),
             remedy: remedy.into(),
         }
     }
 
     /// An answer to another question.
     pub fn unexpected(reply: &Reply) -> ProblemAnswer {
-        let what = format!("the daemon answered {reply:?} to another question");
+        let what = format!("the daemon answered `{}` to another question", reply.name());
         let remedy = "use hotset and a daemon of the same version";
         ProblemAnswer::new(StatusCode::BAD_GATEWAY, what, remedy)
     }

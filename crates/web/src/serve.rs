@@ -1,6 +1,7 @@
 //! Connections: accepting them, TLS, and limits for each client.
 
 use axum::Router;
+use control::plain;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
@@ -49,7 +50,7 @@ impl Tls {
 
 /// Prints a warning on standard error, which may be a pipe that is full, or closed.
 pub fn warn(why: &str) {
-    let line = format!("hotset web: {why}\n");
+    let line = format!("hotset web: {}\n", plain(why));
     tokio::task::spawn_blocking(move || {
         let _ = std::io::stderr().write_all(line.as_bytes());
     });

@@ -5,6 +5,7 @@ use super::frontends;
 use super::roles;
 use super::write_back;
 use crate::config::{At, Config, Device, Name, Pool, Volume};
+use crate::meant;
 use crate::place::BasePlace;
 use crate::problem::ConfigurationProblem;
 use block::{Nanos, Sectors};
@@ -223,10 +224,10 @@ fn volumes(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     let pools: HashSet<&Name> = config.pools.iter().map(|p| &p.name.value).collect();
     for volume in &config.volumes {
         if !pools.contains(&volume.pool.value) {
-            let what = format!(
-                "volume {} names a pool {} that does not exist",
-                volume.name.value, volume.pool.value
-            );
+            let (name, pool) = (&volume.name.value, &volume.pool.value);
+            let others = config.pools.iter().map(|pool| pool.name.value.as_str());
+            let meant = meant(pool.as_str(), others);
+            let what = format!("volume {name} names a pool {pool} that does not exist{meant}");
             let remedy = "add a [[pool]] of that name, or correct the name";
             problems.push(ConfigurationProblem::new(volume.pool.line, what, remedy));
         }

@@ -2,6 +2,7 @@
 
 use crate::config::{Attach, Config, Listen};
 use crate::frontends::Queues;
+use crate::meant;
 use crate::problem::ConfigurationProblem;
 use std::collections::HashMap;
 
@@ -68,7 +69,8 @@ pub fn frontends_of_volumes(config: &Config, problems: &mut Vec<ConfigurationPro
             line,
         } = frontend;
         let Some(served) = volumes.get(volume.as_str()) else {
-            let what = format!("{section} names a volume {volume} that does not exist");
+            let meant = meant(&volume, config.volumes.iter().map(|v| v.name.as_str()));
+            let what = format!("{section} names a volume {volume} that does not exist{meant}");
             let remedy = "add a [[volume]] of that name, or correct the name";
             problems.push(ConfigurationProblem::new(line, what, remedy));
             continue;

@@ -4,6 +4,7 @@
 //! every change of a running daemon, for the configuration after the change.
 
 use crate::config::{Config, Device, Name};
+use crate::meant;
 use crate::place::{Base, BasePlace};
 use crate::problem::ConfigurationProblem;
 use std::collections::{HashMap, HashSet};
@@ -61,11 +62,13 @@ pub(super) fn agree(
 ) {
     let devices = config.devices.iter().map(|device| &device.name.value);
     let arrays = config.arrays.iter().map(|array| &array.name.value);
-    let known: HashSet<&Name> = devices.chain(arrays).collect();
+    let all: Vec<&Name> = devices.chain(arrays).collect();
+    let known: HashSet<&Name> = all.iter().copied().collect();
     let mut used: HashMap<&Name, String> = HashMap::new();
     for DeviceRole { device, by, line } in roles(config) {
         if !known.contains(device) {
-            let what = format!("{by} names a device {device} that does not exist");
+            let meant = meant(device.as_str(), all.iter().map(|name| name.as_str()));
+            let what = format!("{by} names a device {device} that does not exist{meant}");
             let remedy = "add a [[device]] of that name, or correct the name";
             problems.push(ConfigurationProblem::new(line, what, remedy));
         } else if used.get(device) == Some(&by) {

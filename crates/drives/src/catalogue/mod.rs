@@ -31,9 +31,10 @@ impl Drive {
             .find(|drive| drive.name() == name)
             .ok_or_else(|| {
                 let names: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
+                let names = names.join(", ");
                 IoError::new(
                     IoErrorKind::Invalid,
-                    format!("no drive model is called {name:?}; choose one of {names:?}"),
+                    format!("no drive model is called {name:?}; choose one of: {names}"),
                 )
             })
     }

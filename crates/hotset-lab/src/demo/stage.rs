@@ -47,7 +47,8 @@ impl DemoStage {
         };
         stage.serve(workspace, mode)?;
         stage.mount(&workspace.socket())?;
-        fs::write("/proc/sys/vm/drop_caches", "3").map_err(CommandFailure::runtime)?;
+        let caches = "/proc/sys/vm/drop_caches";
+        fs::write(caches, "3").map_err(|cause| CommandFailure::of(caches, cause))?;
         stage.start_nginx()?;
         Ok(stage)
     }
@@ -115,7 +116,9 @@ impl DemoStage {
         let mut nginx = group.command(nginx);
         nginx.stdout(Stdio::null()).stderr(Stdio::null());
         self.group = Some(group);
-        self.nginx = Some(nginx.spawn().map_err(CommandFailure::runtime)?);
+        let nginx = nginx.spawn();
+        let nginx = nginx.map_err(|cause| CommandFailure::of("nginx cannot be run", cause))?;
+        self.nginx = Some(nginx);
         let at = ("127.0.0.1", self.port);
         let log = self.directory.join("nginx.log");
         wait("nginx", &log, || std::net::TcpStream::connect(at).is_ok())

@@ -31,8 +31,9 @@ pub struct Workspace {
 impl Workspace {
     /// Makes the missing files in `directory`; the pool is under `policy`.
     pub fn prepare(directory: &Path, policy: &str) -> Result<Workspace, CommandFailure> {
-        fs::create_dir_all(directory).map_err(CommandFailure::runtime)?;
-        let directory = directory.canonicalize().map_err(CommandFailure::runtime)?;
+        let made = fs::create_dir_all(directory).and_then(|()| directory.canonicalize());
+        let shown = directory.display().to_string();
+        let directory = made.map_err(|cause| CommandFailure::of(&shown, cause))?;
         let workspace = Workspace {
             directory,
             site: SITE,

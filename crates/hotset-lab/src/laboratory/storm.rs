@@ -50,9 +50,10 @@ fn minutes(text: &str) -> Result<f64, String> {
 fn canary(text: &str) -> Result<StormCanary, String> {
     let mut all = StormCanary::ALL.iter();
     let found = all.find(|(name, _)| *name == text);
-    found
-        .map(|(_, canary)| *canary)
-        .ok_or_else(|| format!("give one of {:?}", StormCanary::ALL.map(|(name, _)| name)))
+    found.map(|(_, canary)| *canary).ok_or_else(|| {
+        let names = StormCanary::ALL.map(|(name, _)| name);
+        format!("give one of: {}", names.join(", "))
+    })
 }
 
 impl Storm {

@@ -12,6 +12,7 @@ use crate::commands::daemon::{ChangeOptions, ControlOption, waits};
 use crate::configuration::ConfigurationPlace;
 use clap::Subcommand;
 use control::client::ControlClient;
+use control::meant;
 use control::protocol::{ControlRequest, NamedOrNew};
 use control::status::ArrayReport as Status;
 use std::time::Duration;
@@ -175,12 +176,16 @@ fn named_or_new(device: &str) -> NamedOrNew {
 /// The arrays of a daemon, or one of them.
 fn ask(client: &mut ControlClient, array: Option<&str>) -> Result<Vec<Status>, CommandFailure> {
     let mut arrays = client.status().map_err(CommandFailure::runtime)?.arrays;
-    arrays.retain(|found| array.is_none_or(|wanted| found.name == wanted));
-    match (arrays.is_empty(), array) {
-        (true, Some(array)) => Err(CommandFailure::Runtime(format!(
-            "no array {array} runs; see `hotset array status`"
+    let Some(wanted) = array else {
+        return Ok(arrays);
+    };
+    let meant = meant(wanted, arrays.iter().map(|found| found.name.as_str()));
+    arrays.retain(|found| found.name == wanted);
+    match arrays.is_empty() {
+        true => Err(CommandFailure::Runtime(format!(
+            "no array {wanted} runs{meant}; see `hotset array status`"
         ))),
-        _ => Ok(arrays),
+        false => Ok(arrays),
     }
 }
 

@@ -6,6 +6,7 @@ use super::daemon::ChangeOptions;
 use super::table::TextTable;
 use crate::CommandFailure;
 use crate::platform::ublk::devices;
+use control::meant;
 use control::protocol::ControlRequest;
 use control::section::SectionText;
 use std::io;
@@ -78,11 +79,12 @@ pub fn list(json: bool) -> Result<(), CommandFailure> {
 
 /// Removes the device of a volume, served or not.
 pub fn detach(volume: &str, force: bool) -> Result<(), CommandFailure> {
-    let found = ours()?;
-    let found = found.iter().find(|(name, _)| name == volume);
+    let all = ours()?;
+    let found = all.iter().find(|(name, _)| name == volume);
     let Some((_, info)) = found else {
+        let meant = meant(volume, all.iter().map(|(name, _)| name.as_str()));
         return Err(CommandFailure::Runtime(format!(
-            "no device of volume {volume} is attached; see `hotset attach`"
+            "no device of volume {volume} is attached{meant}; see `hotset attach`"
         )));
     };
     let path = format!("/dev/{}", block_device(info.id));

@@ -32,7 +32,8 @@ pub fn run(command: &DrillCommand) -> Result<(), CommandFailure> {
         Drives::Nbd => DriveKind::Nbd,
         Drives::Loop => DriveKind::Loop,
     };
-    let program = std::env::current_exe().map_err(CommandFailure::runtime)?;
+    let program = std::env::current_exe()
+        .map_err(|cause| CommandFailure::of("this program's file cannot be found", cause))?;
     let report = |row: &drill::DrillRow| command.asked.report(row);
     let rows = drill::real(&setup, kind, &program, &command.directory, &report);
     command

@@ -7,6 +7,7 @@ use super::elsewhere::renamed;
 use crate::CommandFailure;
 use clap::Args;
 use control::client::{ControlClient, Error};
+use control::meant;
 use node::{Platform, RecoverAction, RecoverTarget};
 use std::cell::RefCell;
 use std::fs::{self, File};
@@ -83,8 +84,10 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), CommandFai
     }
     let mut volumes = config.volumes.iter();
     let Some(found) = volumes.find(|v| v.name.as_str() == volume) else {
-        let what =
-            format!("hotset: the configuration has no [[volume]] {volume}; correct the name");
+        let meant = meant(volume, config.volumes.iter().map(|v| v.name.as_str()));
+        let what = format!(
+            "hotset: the configuration has no [[volume]] {volume}{meant}; correct the name"
+        );
         return Err(CommandFailure::Usage(what));
     };
     let found = found.clone();

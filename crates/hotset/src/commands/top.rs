@@ -28,10 +28,15 @@ pub fn run(command: &Top) -> Result<(), CommandFailure> {
     // A missing daemon is reported as by any command.
     let client =
         ControlClient::connect(&command.control.control).map_err(CommandFailure::runtime)?;
-    let mut terminal = ratatui::try_init().map_err(CommandFailure::runtime)?;
+    let mut terminal = ratatui::try_init().map_err(unusable)?;
     let ended = live(command, client, &mut terminal);
     ratatui::restore();
-    ended.map_err(CommandFailure::runtime)
+    ended.map_err(unusable)
+}
+
+fn unusable(cause: std::io::Error) -> CommandFailure {
+    let what = "the terminal cannot be used; use `hotset status --watch`";
+    CommandFailure::of(what, cause)
 }
 
 fn live(

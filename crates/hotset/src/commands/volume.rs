@@ -303,7 +303,9 @@ fn snapshot(
     // SAFETY: the descriptor is open, and no memory is involved.
     let inherited = unsafe { libc::fcntl(client.connection().as_raw_fd(), libc::F_SETFD, 0) };
     if inherited < 0 {
-        return Err(CommandFailure::runtime(std::io::Error::last_os_error()));
+        let cause = std::io::Error::last_os_error();
+        let what = "the connection to the daemon cannot be passed to COMMAND";
+        return Err(CommandFailure::of(what, cause));
     }
     let (program, arguments) = command.split_first().expect("clap requires one");
     let ran = std::process::Command::new(program).args(arguments).status();

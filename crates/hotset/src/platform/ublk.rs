@@ -18,7 +18,7 @@ pub mod stack;
 
 use block::{
     Device, Gate, Geometry, IoError, IoErrorKind, IoResult, Nanos, PAGE_BYTES, SECTOR_BYTES,
-    Sectors,
+    Sectors, plain,
 };
 use control::config::Config;
 use control::frontends::Queues;
@@ -220,9 +220,9 @@ impl UblkShared {
     /// Follows the machine of a device to its end. Returns the device's number.
     async fn make(&self, plan: &DevicePlan, progress: &mut AttachProgress) -> Result<u32, String> {
         let name = &plan.name;
-        let found = self.host.aside(devices::found).await.map_err(to_message)?;
-        let found = found.map_err(to_message)?;
-        let known = choose(&found, plan.mark, name).map_err(to_message)?;
+        let found = self.host.aside(devices::found).await.map_err(plain)?;
+        let found = found.map_err(plain)?;
+        let known = choose(&found, plan.mark, name).map_err(plain)?;
         let mut machine = Attach::new(WantedDevice {
             mark: plan.mark,
             pid: std::process::id(),
@@ -235,7 +235,7 @@ impl UblkShared {
         loop {
             event = match machine.step(event) {
                 AttachStep::Control(control) => {
-                    AttachEvent::Answer(self.ask(control).await.map_err(to_message)?)
+                    AttachEvent::Answer(self.ask(control).await.map_err(plain)?)
                 }
                 AttachStep::Look(pid) => AttachEvent::Runs(devices::runs(pid)),
                 AttachStep::Pause(span) => {
@@ -245,19 +245,19 @@ impl UblkShared {
                 AttachStep::Begin(info) => {
                     progress.made = Some(info.id);
                     // Before the start: udev reads the name once the block device is there.
-                    devices::record(info.id, name, true).map_err(to_message)?;
+                    devices::record(info.id, name, true).map_err(plain)?;
                     let edges = self.edges(plan).await;
                     let begun = self.host.aside(move || begin::begun(info.id, &edges));
-                    let begun = begun.await.map_err(to_message)?.map_err(to_message)?;
+                    let begun = begun.await.map_err(plain)?.map_err(plain)?;
                     if begun == Ok(false) {
-                        devices::record(info.id, name, false).map_err(to_message)?;
+                        devices::record(info.id, name, false).map_err(plain)?;
                     }
                     AttachEvent::Answer(begun.map(|_| Vec::new()))
                 }
                 AttachStep::Serve(info) => {
                     self.take_name(info.id, name, &found)?;
                     let served = self.serve(&info, plan.gate.clone(), plan.options);
-                    progress.served = Some(served.map_err(to_message)?);
+                    progress.served = Some(served.map_err(plain)?);
                     AttachEvent::Serving
                 }
                 AttachStep::Live(id) => return Ok(id),
@@ -278,7 +278,7 @@ impl UblkShared {
 
     /// Gives a recovered device the present name of its volume.
     fn take_name(&self, id: u32, name: &str, found: &[Found]) -> Result<(), String> {
-        devices::record(id, name, devices::is_unread(id)).map_err(to_message)?;
+        devices::record(id, name, devices::is_unread(id)).map_err(plain)?;
         let former = found.iter().find(|(info, _)| info.id == id);
         let former = former.and_then(|(_, former)| former.as_deref());
         if let Some(former) = former.filter(|former| *former != name) {
@@ -473,8 +473,4 @@ fn refused(id: u32, answer: Result<Vec<u8>, i32>) -> IoResult {
         let error = IoError::new(IoErrorKind::Other, what).on(format!("/dev/{}", block_device(id)));
         error.because(cause)
     })
-}
-
-fn to_message(error: impl ToString) -> String {
-    error.to_string()
 }

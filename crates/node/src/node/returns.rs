@@ -10,6 +10,7 @@ use crate::event::NodeEvent;
 use crate::platform::Platform;
 use cache::{DeviceFault, DeviceReport, DeviceState};
 use control::config::Name;
+use control::meant;
 use std::rc::Rc;
 
 fn is_late(report: &DeviceReport) -> bool {
@@ -69,8 +70,10 @@ impl<P: Platform> Node<P> {
             if pools.any(|known| known.devices.value.contains(device)) {
                 return self.add_device(pool, &self.known(device)?).await;
             }
+            let devices = found.devices.borrow();
+            let meant = meant(device.as_str(), devices.keys().map(Name::as_str));
             return Err(format!(
-                "pool {pool} has no device {device}; see `hotset pool list`"
+                "pool {pool} has no device {device}{meant}; see `hotset pool list`"
             ));
         };
         match report.state {

@@ -261,7 +261,7 @@ impl<P: Platform> Node<P> {
         if self.give_up_waiting(name)? {
             return Ok(());
         }
-        let none = || format!("no volume is named {name}; see `hotset volume list`");
+        let none = || self.no_volume(name.as_str());
         let served = self.volumes.borrow().get(name).cloned();
         let served = served.ok_or_else(none)?;
         self.detach(name).await?;

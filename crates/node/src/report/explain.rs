@@ -65,7 +65,7 @@ impl<P: Platform> Node<P> {
             let pool = served.pool.clone();
             (served.volume.clone(), pool)
         });
-        let none = || format!("no volume is named {name}; see `hotset volume list`");
+        let none = || self.no_volume(name.as_str());
         let (volume, pool_name) = found.ok_or_else(none)?;
         let size_bytes = volume.geometry().sectors.bytes();
         if let Some(range) = range {

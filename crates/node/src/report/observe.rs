@@ -17,7 +17,7 @@ impl<P: Platform> Node<P> {
     pub fn observe(&self, volume: &str) -> Result<Observed, String> {
         let name = Name::new(volume)?;
         let volumes = self.volumes.borrow();
-        let none = || format!("no volume is named {name}; see `hotset volume list`");
+        let none = || self.no_volume(name.as_str());
         let served = volumes.get(&name).ok_or_else(none)?;
         let pools = self.pools.borrow();
         let pool = &pools[&served.pool];

@@ -1,8 +1,9 @@
 //! Causes for which a volume has no device, with their remedies.
 
 use crate::uapi::UblkCommand;
-use block::Nanos;
+use block::{Nanos, plain};
 use std::fmt;
+use std::io;
 
 /// Time limit for a dead server to release its device: an unresponsive disk keeps its I/O.
 pub const RELEASE_MAX: Nanos = Nanos::from_secs(60);
@@ -108,8 +109,9 @@ impl fmt::Display for AttachRefusal {
             ),
             AttachRefusal::Failed(command, number) => write!(
                 f,
-                "the kernel's ublk refused {command:?} with error {number}; see its log (dmesg), or \
-                 reach the volume over NBD"
+                "the kernel's ublk refused to {command} ({}); see its log (dmesg), or reach the \
+                 volume over NBD",
+                plain(io::Error::from_raw_os_error(*number))
             ),
         }
     }

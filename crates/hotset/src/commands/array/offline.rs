@@ -3,6 +3,7 @@
 use crate::CommandFailure;
 use crate::platform::UringPlatform;
 use control::config::{Config, Name};
+use control::meant;
 use control::status::ArrayReport as Status;
 use node::{Before, DeviceSource, OpenDevices, Platform, RawRole};
 use raid::ArrayStart;
@@ -63,8 +64,9 @@ fn named(config: &Config, array: &str) -> Result<Name, CommandFailure> {
     let mut arrays = config.arrays.iter();
     let found = arrays.find(|a| a.name.as_str() == array);
     found.map(|a| a.name.value.clone()).ok_or_else(|| {
+        let meant = meant(array, config.arrays.iter().map(|a| a.name.as_str()));
         CommandFailure::Usage(format!(
-            "hotset: the configuration has no [[array]] {array}; add it, or correct the name"
+            "hotset: the configuration has no [[array]] {array}{meant}; add it, or correct the name"
         ))
     })
 }

@@ -50,7 +50,8 @@ pub fn run(record: &RecordCommand) -> Result<(), CommandFailure> {
     let mut output = TraceOutput::create(&record.file, format, record.force, &OWN)?;
     let mut recording =
         ControlRecording::begin(client, &record.volume).map_err(CommandFailure::runtime)?;
-    let ended = end_on_signals().map_err(CommandFailure::runtime)?;
+    let ended = end_on_signals()
+        .map_err(|cause| CommandFailure::of("signals cannot be waited for", cause))?;
     eprintln!("hotset: recording {}; interrupt to end", record.volume);
     let began = Instant::now();
     let mut requests = 0;

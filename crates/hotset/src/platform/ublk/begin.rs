@@ -227,11 +227,12 @@ impl Starter {
 /// The process that searches a device for partitions.
 pub fn scan(id: u32) -> Result<(), CommandFailure> {
     let path = format!("/dev/{}", block_device(id));
-    let device = fs::File::open(path).map_err(CommandFailure::runtime)?;
+    let device = fs::File::open(&path);
+    let device = device.map_err(|cause| CommandFailure::of(&path, cause))?;
     // SAFETY: no pointers are involved.
     match unsafe { libc::ioctl(device.as_raw_fd(), READ_PARTITIONS as _) } {
         0 => Ok(()),
-        _ => Err(CommandFailure::runtime(io::Error::last_os_error())),
+        _ => Err(CommandFailure::of(&path, io::Error::last_os_error())),
     }
 }
 
