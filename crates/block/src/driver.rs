@@ -13,9 +13,24 @@ use crate::device::Geometry;
 use crate::error::IoResult;
 use crate::pool::Pool;
 use crate::port::{Answer, Request, Tag};
-use crate::stream::Peer;
 use crate::units::{Extent, Fua, Lba, Nanos};
+use std::fmt;
 use std::sync::Arc;
+
+/// The process at the other end of a local stream, when it connected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Number of its user.
+    pub user: u32,
+    /// Number of the process; 0 in another name space.
+    pub process: i32,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "user {}, process {}", self.user, self.process)
+    }
+}
 
 /// Names one operation in flight on one driver; chosen by the submitter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -38,8 +38,8 @@ pub use buf::{Buf, SharedBuf};
 pub use deadline::{Deadline, WithDeadline};
 pub use device::{BoxDevice, Content, Device, Fut, Geometry};
 pub use driver::{
-    Address, Completion, Driver, DriverOp, Host, Payload, ShardId, ShardTurn, TargetId, Token,
-    TurnProgress, Unpark,
+    Address, Completion, Driver, DriverOp, Host, Payload, Peer, ShardId, ShardTurn, TargetId,
+    Token, TurnProgress, Unpark,
 };
 pub use durable::{Durable, Proof, StateImage, Version};
 pub use env::{Env, Executor, Persist, Sleep, Spawn, Timer, TimerKey};
@@ -58,5 +58,5 @@ pub use regions::Regions;
 pub use reserve::{Grant, Reserve};
 pub use semaphore::{Permit, Semaphore};
 pub use signal::Signal;
-pub use stream::{Connector, Listener, Peer, Stream};
+pub use stream::{Connector, Listener, Stream};
 pub use units::{Extent, Fua, Lba, Nanos, SECTOR_BYTES, Sectors};

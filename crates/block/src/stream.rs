@@ -1,24 +1,8 @@
 //! Byte streams, as layers above the seam see them.
 
 use crate::buf::{Buf, SharedBuf};
-use crate::driver::Address;
+use crate::driver::{Address, Peer};
 use crate::error::IoResult;
-use std::fmt;
-
-/// The process at the other end of a local stream, when it connected.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Peer {
-    /// Number of its user.
-    pub user: u32,
-    /// Number of the process; 0 in another name space.
-    pub process: i32,
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "user {}, process {}", self.user, self.process)
-    }
-}
 
 /// One end of a connected byte stream.
 ///

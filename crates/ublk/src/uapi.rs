@@ -98,14 +98,14 @@ impl UblkCommand {
 impl fmt::Display for UblkCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            UblkCommand::GetFeatures => "tell its features",
-            UblkCommand::GetInfo => "tell the state of the device",
+            UblkCommand::GetFeatures => "report its features",
+            UblkCommand::GetInfo => "report the state of the device",
             UblkCommand::Add => "add a device",
             UblkCommand::Delete | UblkCommand::DeleteAsync => "delete the device",
             UblkCommand::Start => "start the device",
             UblkCommand::Stop => "stop the device",
             UblkCommand::SetParams => "set the parameters of the device",
-            UblkCommand::GetParams => "tell the parameters of the device",
+            UblkCommand::GetParams => "report the parameters of the device",
             UblkCommand::StartRecovery => "start the recovery",
             UblkCommand::EndRecovery => "end the recovery",
             UblkCommand::UpdateSize => "update the size of the device",
