@@ -28,6 +28,31 @@ impl CommandFailure {
     }
 }
 
+/// Exit status of a command that failed.
+pub const FAILED: u8 = 1;
+/// Exit status of a wrong command line or configuration.
+pub const MISUSED: u8 = 2;
+/// Exit status of a trouble that `status` was to find, and of a difference that `check` found.
+pub const FOUND: u8 = 3;
+/// Exit status of a difference for which the daemon has to be restarted.
+pub const NEEDS_RESTART: u8 = 4;
+
+/// Exit statuses and their meanings; the first three are those of every command.
+pub const EXIT_STATUSES: [(u8, &str); 5] = [
+    (0, "the command succeeded"),
+    (FAILED, "the command failed"),
+    (MISUSED, "the command line or the configuration is wrong"),
+    (
+        FOUND,
+        "`status --exit-code` found a trouble; `check --against-running` found a difference that \
+         `hotset reload` applies",
+    ),
+    (
+        NEEDS_RESTART,
+        "`check --against-running` found a difference that needs a restart",
+    ),
+];
+
 /// Prints to standard output. A pipe that its reader has closed is no failure.
 pub fn print(text: impl AsRef<[u8]>) -> Result<(), CommandFailure> {
     let mut out = io::stdout().lock();
@@ -44,7 +69,7 @@ pub fn exit(program: &str, ended: Result<(), CommandFailure>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(CommandFailure::Usage(what)) => {
             let _ = writeln!(std::io::stderr(), "{}", plain(what));
-            ExitCode::from(2)
+            ExitCode::from(MISUSED)
         }
         Err(CommandFailure::Runtime(what)) => {
             let _ = writeln!(std::io::stderr(), "{program}: {}", plain(what));

@@ -12,4 +12,6 @@ pub mod manual;
 pub mod table;
 pub mod traces;
 
-pub use failure::{CommandFailure, exit, print};
+pub use failure::{
+    CommandFailure, EXIT_STATUSES, FAILED, FOUND, MISUSED, NEEDS_RESTART, exit, print,
+};

@@ -5,7 +5,7 @@
 
 mod roff;
 
-use crate::CommandFailure;
+use crate::{CommandFailure, EXIT_STATUSES};
 use clap::builder::ValueRange;
 use clap::{Arg, ArgAction, Command};
 pub use roff::RoffPage;
@@ -100,10 +100,10 @@ impl Manual {
         }
         options.for_each(|arg| page.item(&spelled(arg), &meaning(arg)));
         page.heading("EXIT STATUS");
-        page.text(
-            "0 if the command succeeded, 1 if it failed, 2 if the command line or the configuration is wrong. \
-             The description names any other.",
-        );
+        for (status, meaning) in &EXIT_STATUSES[..3] {
+            page.item(&status.to_string(), meaning);
+        }
+        page.text("The description names any other.");
         if let Some(example) = self.example(path) {
             page.heading("EXAMPLES");
             page.code(example);

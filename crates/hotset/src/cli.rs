@@ -207,7 +207,7 @@ impl HotsetCommand {
                 let count = if watch { count } else { Some(1) };
                 let troubles = commands::status::run(&control.control, json, interval, count)?;
                 match troubles > 0 && exit_code {
-                    true => Err(CommandFailure::Answered(commands::status::TROUBLED)),
+                    true => Err(CommandFailure::Answered(command::FOUND)),
                     false => Ok(()),
                 }
             }

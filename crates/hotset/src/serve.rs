@@ -95,7 +95,7 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
     });
     match *outcome.lock().expect("no panic under this lock") {
         true => Ok(()),
-        false => Err(CommandFailure::Answered(1)),
+        false => Err(CommandFailure::Answered(command::FAILED)),
     }
 }
 

@@ -28,11 +28,6 @@ pub struct Check {
     control: ControlOption,
 }
 
-/// The exit status if `hotset reload` would make a running daemon run the file.
-const DIFFERS: u8 = 3;
-/// The exit status if that needs a restart.
-const NEEDS_RESTART: u8 = 4;
-
 pub fn run(command: &Check) -> Result<(), CommandFailure> {
     let file = &command.file;
     if command.against_running {
@@ -96,8 +91,8 @@ fn against_running(file: &Path, control: &Path) -> Result<(), CommandFailure> {
     }
     match verdict {
         PlanVerdict::Same => Ok(()),
-        PlanVerdict::Possible => Err(CommandFailure::Answered(DIFFERS)),
-        PlanVerdict::NeedsRestart(_) => Err(CommandFailure::Answered(NEEDS_RESTART)),
+        PlanVerdict::Possible => Err(CommandFailure::Answered(command::FOUND)),
+        PlanVerdict::NeedsRestart(_) => Err(CommandFailure::Answered(command::NEEDS_RESTART)),
     }
 }
 

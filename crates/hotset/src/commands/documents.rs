@@ -6,7 +6,7 @@ use clap::Command;
 use clap_complete::Shell;
 use clap_complete::env::Shells;
 use command::manual::{Manual, RoffPage, write_page};
-use command::print;
+use command::{EXIT_STATUSES, print};
 use control::config;
 use control::status::NamedCounters;
 use std::path::Path;
@@ -17,6 +17,7 @@ pub fn reference(words: &[String], mut program: Command) -> Result<(), CommandFa
     match words {
         [] => print(config::reference()),
         [word] if word == "counters" => print(counters()),
+        [word] if word == "exit-statuses" => print(exit_statuses()),
         words => {
             let words = words.join(" ");
             let synopses = Manual::synopses(&program, &words);
@@ -29,6 +30,14 @@ fn counters() -> String {
     let mut out = "| Counter | Meaning |\n|---|---|\n".to_owned();
     for (name, help) in NamedCounters::described() {
         out += &format!("| `{name}` | {} |\n", help.replace('|', "\\|"));
+    }
+    out
+}
+
+fn exit_statuses() -> String {
+    let mut out = "| Exit status | Meaning |\n|---|---|\n".to_owned();
+    for (status, meaning) in EXIT_STATUSES {
+        out += &format!("| {status} | {meaning} |\n");
     }
     out
 }

@@ -15,9 +15,6 @@ use std::time::Duration;
 /// Clears the screen and goes to its top (ECMA-48: ED 2, CUP).
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// The exit status for a daemon with troubles.
-pub const TROUBLED: u8 = 3;
-
 /// The age from which rates of a daemon are shown.
 const UPTIME_MIN_S: f64 = 1.0;
 

@@ -407,12 +407,18 @@ fn the_first_pages_run_as_they_stand() {
 }
 
 #[test]
-fn counters_and_requests_are_listed() {
+fn counters_requests_and_exit_statuses_are_listed() {
     let counters = run(hotset().args(["reference", "counters"]));
     let page = fs::read_to_string(docs("counters.md")).unwrap();
     assert!(
         page.ends_with(&counters),
         "renew it with `hotset reference counters`"
+    );
+    let statuses = run(hotset().args(["reference", "exit-statuses"]));
+    let page = fs::read_to_string(docs("guide/messages.md")).unwrap();
+    assert!(
+        page.contains(&statuses),
+        "renew it with `hotset reference exit-statuses`"
     );
     let page = fs::read_to_string(docs("commands/control.md")).unwrap();
     let wrong = serde_json::from_str::<control::protocol::ControlRequest>("{\"request\":\"?\"}");
