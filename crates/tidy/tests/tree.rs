@@ -52,18 +52,62 @@ fn git(arguments: &[&str], input: &str) -> Option<String> {
     output.status.success().then_some(text)
 }
 
+/// True in a repository with its whole history; says otherwise that the test is skipped.
+fn has_history() -> bool {
+    let shallow = git(&["rev-parse", "--is-shallow-repository"], "");
+    let has = shallow.is_some_and(|shallow| shallow.trim() == "false");
+    if !has {
+        eprintln!("skipped: no repository, or one without its history: `git fetch --unshallow`");
+    }
+    has
+}
+
+/// The code that serves.
+const SERVING: [&str; 16] = [
+    "block", "cache", "filter", "hotset", "layout", "nbd", "node", "origin", "policy", "port",
+    "raid", "shard", "ublk", "uring", "virtio", "writelog",
+];
+/// The mark of a page with a figure of earlier code.
+const STALE: &str =
+    "> **Stale.** Code that serves has changed since the commits of some figures below";
+
+/// True if code that serves has changed since `commit`.
+fn is_of_earlier_code(commit: &str) -> bool {
+    let paths = SERVING.map(|name| format!("crates/{name}/src"));
+    let since = format!("{commit}..HEAD");
+    let mut arguments = vec!["rev-list", "--max-count=1", &since, "--"];
+    arguments.extend(paths.iter().map(String::as_str));
+    !git(&arguments, "").expect("the commit exists").is_empty()
+}
+
+/// A page without the mark that it needs, or with one that it does not need.
+fn is_marked_wrongly(text: &str) -> bool {
+    commits(text).any(is_of_earlier_code) != text.contains(STALE)
+}
+
+#[test]
+fn pages_with_figures_of_earlier_code_are_marked() {
+    if !has_history() {
+        return;
+    }
+    let tree = Tree::read(&root()).expect("the tree is readable");
+    let pages = tree
+        .ending(".md")
+        .filter(|(path, _)| path.starts_with("docs/"));
+    let wrong: Vec<_> = pages.filter(|(_, text)| is_marked_wrongly(text)).collect();
+    let wrong: Vec<_> = wrong.iter().map(|(path, _)| *path).collect();
+    assert!(
+        wrong.is_empty(),
+        "begin them with \"{STALE}\", or remove that: {wrong:?}"
+    );
+    let canary = "Measured at commit eabade05d825.";
+    assert!(is_marked_wrongly(canary) && is_marked_wrongly(STALE));
+}
+
 #[test]
 fn every_commit_that_a_page_cites_exists() {
-    match git(&["rev-parse", "--is-shallow-repository"], "")
-        .as_deref()
-        .map(str::trim)
-    {
-        Some("false") => (),
-        _ => {
-            return eprintln!(
-                "skipped: no repository, or one without its history: `git fetch --unshallow`"
-            );
-        }
+    if !has_history() {
+        return;
     }
     let tree = Tree::read(&root()).expect("the tree is readable");
     let absent = "0a00000";
