@@ -13,6 +13,7 @@ pub mod dialect;
 pub mod documents;
 pub mod layers;
 pub mod length;
+pub mod messages;
 pub mod mutations;
 pub mod names;
 pub mod papers;
@@ -30,7 +31,7 @@ pub use tree::{Finding, Tree};
 pub type Check = fn(&Tree) -> Vec<Finding>;
 
 /// Every check, by name.
-pub const CHECKS: [(&str, Check); 15] = [
+pub const CHECKS: [(&str, Check); 16] = [
     ("book", book::check),
     ("comments", comments::check),
     ("cycles", cycles::check),
@@ -38,6 +39,7 @@ pub const CHECKS: [(&str, Check); 15] = [
     ("documents", documents::check),
     ("layers", layers::check),
     ("length", length::check),
+    ("messages", messages::check),
     ("mutations", mutations::check),
     ("names", names::check),
     ("papers", papers::check),
