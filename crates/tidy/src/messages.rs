@@ -15,22 +15,22 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     let pages = tree.ending(".md").filter(|(path, _)| *path == PAGE);
     let (mut findings, mut seen) = (Vec::new(), Vec::<&str>::new());
     for (line, number) in pages.flat_map(|(_, text)| text.lines().zip(1..)) {
-        let Some((words, _)) = line.strip_prefix("| `").and_then(|row| row.split_once('`')) else {
-            continue;
-        };
-        let what = match sources.iter().any(|text| text.contains(words)) {
-            false => "is printed by no program: quote the words as they are printed",
-            true if seen
-                .iter()
-                .any(|other| other.contains(words) || words.contains(other)) =>
-            {
-                "is in a row above: make one row of both"
+        let row = line
+            .strip_prefix("| `")
+            .and_then(|row| row.split_once(" | "));
+        let cell = row.map_or("", |(cell, _)| cell);
+        for words in cell.split('`').step_by(2).filter(|words| !words.is_empty()) {
+            let what = match sources.iter().any(|text| text.contains(words)) {
+                false => "is printed by no program: quote the words as they are printed",
+                true if seen.iter().any(|o| o.contains(words) || words.contains(o)) => {
+                    "is in a row above: make one row of both"
+                }
+                true => "",
+            };
+            seen.push(words);
+            if !what.is_empty() {
+                findings.push(Finding::new(PAGE, number, format!("`{words}` {what}")));
             }
-            true => "",
-        };
-        seen.push(words);
-        if !what.is_empty() {
-            findings.push(Finding::new(PAGE, number, format!("`{words}` {what}")));
         }
     }
     findings
@@ -50,11 +50,11 @@ mod tests {
     #[test]
     fn canary_words_that_no_program_prints_and_words_quoted_twice_are_found() {
         let code = "fn f() { print(\"the device is \\\n            mounted on {place}\"); }";
-        let page = "| Message | Cause |\n|---|---|\n| `device is mounted` | a |\n| `is gone` | b |\n\
+        let page = "| Message | Cause |\n|---|---|\n| `device is mounted`, `is gone` | a |\n\
                     | `the device is mounted on` | c |\n";
         let tree = Tree::from_texts(&[("crates/a/src/lib.rs", code), (PAGE, page)]);
         let found: Vec<_> = check(&tree).iter().map(|f| f.to_string()).collect();
         assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found[0].contains(":4: `is gone`") && found[1].contains("row above"));
+        assert!(found[0].contains(":3: `is gone`") && found[1].contains("row above"));
     }
 }
