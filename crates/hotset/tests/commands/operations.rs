@@ -4,6 +4,7 @@ use crate::common::client::Client;
 use crate::common::{Place, USUAL, copy_out, faultless, fio, hotset, noise, refused, run, tool};
 use std::fs;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 
 /// Runs fio in the background while `work` runs.
 fn under_load(place: &Place, uri: &str, work: impl FnOnce()) -> f64 {
@@ -396,7 +397,8 @@ fn a_change_is_logged_with_its_client_and_a_log_may_be_json() {
     let client = format!("(asked by user {}, process ", unsafe { libc::getuid() });
     let changes = log.lines().filter(|line| line.contains(&client));
     assert_eq!(changes.count(), 2, "{log}");
-    fs::create_dir(place.path("control")).unwrap();
+    let pool = fs::File::options().write(true).open(place.path("pool"));
+    pool.unwrap().write_all_at(&noise(2, 1 << 20), 0).unwrap();
     let config = place.text("hotset.toml");
     let mut serve = hotset();
     serve.args(["serve", "--config", &config, "--log-format", "json"]);
