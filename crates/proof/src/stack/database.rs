@@ -9,8 +9,11 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 use testbed::tools::{outcome, run, tool};
 
+/// The lock file of a server, beside its socket.
+const LOCK: &str = ".s.PGSQL.5432.lock";
 const ACCOUNTS: u64 = 50;
 /// Numbers of one client's transactions are below those of the next.
 pub(super) const CLIENT: u64 = 1 << 32;
@@ -91,6 +94,7 @@ impl DatabaseServer {
     /// Starts a server and waits until the server has recovered.
     pub(super) fn start(data: &Path, sockets: &Path) -> Result<DatabaseServer, String> {
         let log = sockets.join("log");
+        until_ended(&sockets.join(LOCK))?;
         // The file names a process of before the cut. Another process may have that number now.
         let _ = std::fs::remove_file(data.join("postmaster.pid"));
         let mut start = as_postgres(&postgresql()?.join("pg_ctl"));
@@ -171,6 +175,27 @@ impl Drop for DatabaseServer {
     fn drop(&mut self) {
         let _ = self.stop_now("immediate");
     }
+}
+
+/// Waits for the end of the server that a lock file names. A server whose volume is gone ends by
+/// itself, which takes a while on a busy machine.
+fn until_ended(lock: &Path) -> Result<(), String> {
+    let Ok(text) = std::fs::read_to_string(lock) else {
+        return Ok(());
+    };
+    let process = text.lines().next().unwrap_or_default();
+    // A number that is in use again is of another command.
+    let command = format!("/proc/{process}/comm");
+    for _ in 0..600 {
+        let runs = std::fs::read_to_string(&command).unwrap_or_default();
+        if !runs.starts_with("postgres") {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Err(format!(
+        "the database server before, process {process}, does not end"
+    ))
 }
 
 /// A client that commits one transaction after the other.
