@@ -38,8 +38,8 @@ fn agrees(files: &ConfigurationFiles, at: usize, after: &str) -> Result<(), Stri
     match new_problems_of(files, &changed).first() {
         None => Ok(()),
         Some(problem) => Err(format!(
-            "would be wrong after it: {}; {}. Nothing was changed",
-            problem.what, problem.remedy
+            "would be wrong after it: {}. Nothing was changed",
+            problem.text()
         )),
     }
 }

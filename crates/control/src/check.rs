@@ -19,7 +19,6 @@ pub use roles::{DeviceRole, roles};
 
 use crate::config::{Config, Device};
 use crate::files::ConfigurationFiles;
-use crate::near::unasked;
 use crate::place::BasePlace;
 use crate::problem::ConfigurationProblem;
 use std::path::Path;
@@ -87,7 +86,7 @@ pub fn new_problems(
     // Lines are not compared: a line may have moved.
     let is_old = |new: &ConfigurationProblem| {
         old.iter()
-            .any(|o| unasked(&o.what) == unasked(&new.what) && o.remedy == new.remedy)
+            .any(|o| o.what == new.what && o.remedy == new.remedy)
     };
     let new = all(after).into_iter().filter(|new| !is_old(new));
     new.collect()

@@ -352,7 +352,7 @@ fn alone<T>(
     let ends = LineEnds::of(text);
     let section = read(reader(&ends, title, table.get_ref(), 1, &mut problems));
     let messages = || {
-        let messages = problems.iter().map(|p| format!("{}; {}", p.what, p.remedy));
+        let messages = problems.iter().map(ConfigurationProblem::text);
         messages.collect::<Vec<_>>().join("; ")
     };
     section.ok_or_else(messages)

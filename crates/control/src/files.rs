@@ -139,8 +139,7 @@ impl ConfigurationFiles {
 
     /// A problem with its file and line.
     pub fn show(&self, problem: &ConfigurationProblem) -> String {
-        let ConfigurationProblem { line, what, remedy } = problem;
-        format!("{}: {what}; {remedy}", self.place(*line))
+        format!("{}: {}", self.place(problem.line), problem.text())
     }
 }
 

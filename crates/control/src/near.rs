@@ -3,9 +3,6 @@
 /// The likeness from which on a name counts as near, as for options of the command line.
 const LIKENESS_MIN: f64 = 0.7;
 
-/// Beginning of a question.
-const QUESTION: &str = " (did you mean ";
-
 /// A question for the one of `names` that is nearest to `wanted`, to append to a clause. Empty if
 /// none is near.
 pub fn meant<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> String {
@@ -13,18 +10,9 @@ pub fn meant<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Stri
     let others = names.into_iter().filter(|name| *name != wanted);
     let near = others.map(likeness).filter(|near| near.0 > LIKENESS_MIN);
     match near.max_by(|a, b| a.0.total_cmp(&b.0)) {
-        Some((_, name)) => format!("{QUESTION}{name}?)"),
+        Some((_, name)) => format!(" (did you mean {name}?)"),
         None => String::new(),
     }
-}
-
-/// `text` without its question: the question depends on the other names.
-pub(crate) fn unasked(text: &str) -> String {
-    let Some((before, rest)) = text.split_once(QUESTION) else {
-        return text.into();
-    };
-    let after = rest.split_once("?)").map_or("", |(_, after)| after);
-    format!("{before}{after}")
 }
 
 #[cfg(test)]
@@ -42,10 +30,6 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(meant(wanted, names), expected, "{wanted}");
-            assert_eq!(
-                unasked(&format!("no {wanted}{expected}, go")),
-                format!("no {wanted}, go")
-            );
         }
         assert_eq!(meant("db", ["db"]), "");
         assert_eq!(meant("db", []), "");

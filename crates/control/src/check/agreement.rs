@@ -5,7 +5,6 @@ use super::frontends;
 use super::roles;
 use super::write_back;
 use crate::config::{At, Config, Device, Name, Pool, Volume};
-use crate::meant;
 use crate::place::BasePlace;
 use crate::problem::ConfigurationProblem;
 use block::{Nanos, Sectors};
@@ -224,12 +223,11 @@ fn volumes(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     let pools: HashSet<&Name> = config.pools.iter().map(|p| &p.name.value).collect();
     for volume in &config.volumes {
         if !pools.contains(&volume.pool.value) {
-            let (name, pool) = (&volume.name.value, &volume.pool.value);
+            let by = format!("volume {}", volume.name.value);
+            let pool = ("pool", volume.pool.value.as_str());
             let others = config.pools.iter().map(|pool| pool.name.value.as_str());
-            let meant = meant(pool.as_str(), others);
-            let what = format!("volume {name} names a pool {pool} that does not exist{meant}");
-            let remedy = "add a [[pool]] of that name, or correct the name";
-            problems.push(ConfigurationProblem::new(volume.pool.line, what, remedy));
+            let line = volume.pool.line;
+            problems.push(ConfigurationProblem::absent(line, &by, pool, others));
         }
         if let Some(size) = &volume.size
             && (size.value.0 == 0 || Sectors::from_bytes(size.value.0).is_none())

@@ -2,7 +2,6 @@
 
 use crate::config::{Attach, Config, Listen};
 use crate::frontends::Queues;
-use crate::meant;
 use crate::problem::ConfigurationProblem;
 use std::collections::HashMap;
 
@@ -69,10 +68,9 @@ pub fn frontends_of_volumes(config: &Config, problems: &mut Vec<ConfigurationPro
             line,
         } = frontend;
         let Some(served) = volumes.get(volume.as_str()) else {
-            let meant = meant(&volume, config.volumes.iter().map(|v| v.name.as_str()));
-            let what = format!("{section} names a volume {volume} that does not exist{meant}");
-            let remedy = "add a [[volume]] of that name, or correct the name";
-            problems.push(ConfigurationProblem::new(line, what, remedy));
+            let (named, others) = (("volume", &*volume), config.volumes.iter());
+            let others = others.map(|v| v.name.as_str());
+            problems.push(ConfigurationProblem::absent(line, section, named, others));
             continue;
         };
         match first.get(&volume) {

@@ -4,7 +4,6 @@
 //! every change of a running daemon, for the configuration after the change.
 
 use crate::config::{Config, Device, Name};
-use crate::meant;
 use crate::place::{Base, BasePlace};
 use crate::problem::ConfigurationProblem;
 use std::collections::{HashMap, HashSet};
@@ -67,10 +66,9 @@ pub(super) fn agree(
     let mut used: HashMap<&Name, String> = HashMap::new();
     for DeviceRole { device, by, line } in roles(config) {
         if !known.contains(device) {
-            let meant = meant(device.as_str(), all.iter().map(|name| name.as_str()));
-            let what = format!("{by} names a device {device} that does not exist{meant}");
-            let remedy = "add a [[device]] of that name, or correct the name";
-            problems.push(ConfigurationProblem::new(line, what, remedy));
+            let (named, others) = (("device", device.as_str()), all.iter());
+            let others = others.map(|name| name.as_str());
+            problems.push(ConfigurationProblem::absent(line, &by, named, others));
         } else if used.get(device) == Some(&by) {
             let what = format!("{by} names device {device} twice");
             problems.push(ConfigurationProblem::new(line, what, "leave it out once"));

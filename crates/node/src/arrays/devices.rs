@@ -97,7 +97,7 @@ impl<P: Platform> OpenDevices<P> {
         let needs = [memory::tables(pool, bytes)];
         match memory::shortage(&needs, self.platform.room(promised)) {
             None => Ok(()),
-            Some(problem) => Err(format!("{}; {}", problem.what, problem.remedy)),
+            Some(problem) => Err(problem.text()),
         }
     }
 

@@ -62,7 +62,7 @@ impl<P: Platform> Node<P> {
         };
         let models: Vec<&str> = Drive::all().map(|drive| drive.name()).collect();
         match check::new_problems(&before, &after, &models, &at).first() {
-            Some(problem) => Err(format!("{}; {}", problem.what, problem.remedy)),
+            Some(problem) => Err(problem.text()),
             None => Ok(()),
         }
     }
@@ -134,7 +134,7 @@ impl<P: Platform> Node<P> {
         let mut problems = Vec::new();
         check::frontends_of_volumes(&after, &mut problems);
         match problems.first() {
-            Some(problem) => Err(format!("{}; {}", problem.what, problem.remedy)),
+            Some(problem) => Err(problem.text()),
             None => self.apply(&change).await,
         }
     }
