@@ -129,7 +129,9 @@ impl<P: Device> Cache<P> {
         if store.as_ref().is_some_and(|store| !store.warm.get()) {
             state.policy.retire(slots.clone());
         }
-        Ok(state.devices.add(device, slots, self.0.shape, store))
+        let id = state.devices.add(device, slots, self.0.shape, store);
+        state.share();
+        Ok(id)
     }
 
     /// Takes a device out of the pool, in any state. From the first poll no operation begins on the

@@ -4,15 +4,14 @@
 //!     slot ranges of members and vacant ranges are disjoint and cover `..total`
 //!     a range is vacant ⟹ no operation on its former device is in flight
 //!
-//! Slots are numbered through all devices, a contiguous range for each, so a
-//! new pool fills its devices one after the other.
+//! Slots are numbered through all devices, a contiguous range for each.
 
 use crate::durable::MemberStore;
 use crate::health::{DeviceFault, DeviceHealth};
 use crate::lines::{BLOCK_SECTORS, LineShape};
 use crate::pool_device::{NewPoolDevice, SLOTS_MAX};
 use block::{Device, InFlight, Lba, Sectors};
-use policy::SlotNumber;
+use policy::{SlotNumber, SlotPart};
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -195,6 +194,18 @@ impl<P: Device> PoolDevices<P> {
             cold && m.state.get() == DeviceState::Online
         };
         self.members.iter().filter(cold).count()
+    }
+
+    /// The slots of the devices that serve, with the share of their turns that they use.
+    pub(crate) fn parts(&self) -> Vec<SlotPart> {
+        let serving = |m: &&Rc<PoolMember<P>>| m.state.get() == DeviceState::Online;
+        let serving = self.members.iter().filter(serving);
+        let fastest = serving.clone().filter_map(|m| m.health.write_mean()).min();
+        let part = |member: &Rc<PoolMember<P>>| SlotPart {
+            slots: member.slots.clone(),
+            service: member.health.service(fastest),
+        };
+        serving.map(part).collect()
     }
 
     /// Takes a device out of the list; its range is vacated later.

@@ -12,6 +12,9 @@
 //! admits more of them on a fast, busy device. With every hit stalling for the default limit of 100
 //! ms, one client at depth 1 waits through 16 hits, 2 s, before the device is out; at depth 16, 0.1
 //! s.
+//!
+//! The mean time of a write shows the service of a device: while slots are free, one that is over
+//! [`SLOW`] times as slow as the fastest gets that much fewer new lines.
 
 use block::{IoErrorKind, Nanos};
 use std::cell::Cell;
@@ -22,6 +25,14 @@ pub(crate) const WINDOW: Nanos = Nanos::from_secs(10);
 pub(crate) const FAULTS_MAX: u32 = 16;
 /// Operations for each fault above which a device is kept.
 pub(crate) const OPERATIONS_PER_FAULT: u64 = 100;
+
+/// Times of the fastest device's mean write that are no less service: equal devices differ as much
+/// by chance.
+const SLOW: f32 = 2.0;
+/// The least share of its turns that a slow device uses, so that its recovery is seen.
+const SERVICE_MIN: f32 = 0.125;
+/// Writes that the mean time goes back over.
+const WRITES_MEAN: u64 = 16;
 
 /// The fault of a pool device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -65,6 +76,8 @@ pub(crate) struct DeviceHealth {
     /// Pool writes that the device has answered, well or not.
     answered: Cell<u64>,
     faults_ever: Cell<u64>,
+    /// Faded mean of the time of a pool write; zero before the first.
+    write_mean: Cell<Nanos>,
 }
 
 impl DeviceHealth {
@@ -81,6 +94,28 @@ impl DeviceHealth {
         self.answered.get()
     }
 
+    /// Records the time of a pool write.
+    pub(crate) fn wrote(&self, time: Nanos) {
+        let mean = match self.write_mean.get() {
+            Nanos::ZERO => time.0,
+            mean => (mean.0 * (WRITES_MEAN - 1) + time.0) / WRITES_MEAN,
+        };
+        self.write_mean.set(Nanos(mean.max(1)));
+    }
+
+    /// The faded mean of the time of a pool write; `None` before the first.
+    pub(crate) fn write_mean(&self) -> Option<Nanos> {
+        Some(self.write_mean.get()).filter(|mean| *mean != Nanos::ZERO)
+    }
+
+    /// The share of its turns that the device uses beside one whose mean write takes `fastest`.
+    pub(crate) fn service(&self, fastest: Option<Nanos>) -> f32 {
+        let (Some(own), Some(fastest)) = (self.write_mean(), fastest) else {
+            return 1.0;
+        };
+        (SLOW * fastest.0 as f32 / own.0 as f32).clamp(SERVICE_MIN, 1.0)
+    }
+
     pub(crate) fn faults_ever(&self) -> u64 {
         self.faults_ever.get()
     }
@@ -89,6 +124,7 @@ impl DeviceHealth {
     pub(crate) fn forget(&self) {
         self.faults.set(0);
         self.operations.set(0);
+        self.write_mean.set(Nanos::ZERO);
     }
 
     /// Records a fault; true if the device is to be ejected.
@@ -120,6 +156,24 @@ mod tests {
         }
         assert!(health.fault(DeviceFault::Late, Nanos::ZERO));
         assert_eq!(health.faults_ever(), u64::from(FAULTS_MAX));
+    }
+
+    #[test]
+    fn a_device_as_slow_as_chance_uses_all_its_turns_and_a_slow_one_its_share() {
+        let device = |times: &[u64]| {
+            let health = DeviceHealth::default();
+            times
+                .iter()
+                .for_each(|us| health.wrote(Nanos::from_micros(*us)));
+            health
+        };
+        let fastest = device(&[100; 9]).write_mean();
+        assert_eq!(device(&[]).service(fastest), 1.0);
+        assert_eq!(device(&[199; 9]).service(fastest), 1.0);
+        assert_eq!(device(&[800; 9]).service(fastest), 0.25);
+        assert_eq!(device(&[90_000; 9]).service(fastest), SERVICE_MIN);
+        let recovered = [[800; 99], [100; 99]].concat();
+        assert_eq!(device(&recovered).service(fastest), 1.0);
     }
 
     #[test]

@@ -56,16 +56,18 @@ impl<P: Device> PoolWrite<P> {
     pub(crate) async fn write(&self, data: SharedBuf) -> bool {
         self.record_checksums(&data);
         let at = self.member.at(self.slot, self.run.first);
+        let begun = self.core.env.timer.now();
         let result = self.member.device.write(at, data, Fua::No).await;
+        let now = self.core.env.timer.now();
         self.core.state.borrow_mut().busy.answered(self.id);
         self.member.health.answer();
         match result {
             Ok(()) => {
                 self.member.health.operation();
+                self.member.health.wrote(now.since(begun));
                 true
             }
             Err(error) => {
-                let now = self.core.env.timer.now();
                 let mut state = self.core.state.borrow_mut();
                 state.fault(&self.member, DeviceFault::of(error.kind()), now);
                 false

@@ -258,6 +258,12 @@ impl<P: Device> CacheState<P> {
         }
     }
 
+    /// Lets the devices that serve take turns at new lines, by size and by the service shown.
+    pub(crate) fn share(&mut self) {
+        let passed_on = self.policy.share(&self.devices.parts());
+        self.counters.add(Counter::LinesPassedOn, passed_on);
+    }
+
     /// Ends a period of the watchdog, with faults for late operations.
     pub(crate) fn tick(&mut self, now: Nanos) {
         let (mut hits, mut writes) = (Vec::new(), Vec::new());

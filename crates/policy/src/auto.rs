@@ -9,7 +9,7 @@
 //! of rule hands nothing over and costs nothing.
 //!
 //! Invariants:
-//!     lines[s].line is vacant, or there is none ⟺ slot s holds no line
+//!     lines[s] is vacant ⟺ slot s holds no line
 //!     the index holds exactly the resident keys
 
 mod class;
@@ -26,7 +26,7 @@ mod state;
 use crate::index::mix;
 use crate::{
     BypassReason, Explanation, Heat, Index, Instruction, LineKey, LineParts, Policy, PolicyRequest,
-    SlotNumber, SlotStates, VictimVeto,
+    SlotNumber, SlotPart, SlotStates, VictimVeto,
 };
 use block::Nanos;
 use class::{COUNT_MAX, LineClass, bucket, bucket_start};
@@ -52,31 +52,32 @@ const HYSTERESIS: f32 = 0.01;
 /// Number of times that every class is recomputed in as many accesses as the pool has lines.
 const ROUNDS_PER_POOL: u32 = 4;
 
-/// The content of a slot: together, so that a hit touches one line of the processor's
-/// caches.
-#[derive(Clone, Copy, Debug)]
-struct HeldLine {
-    key: LineKey,
-    line: PackedLine,
+/// The content of a slot, key and record: together, so that a hit touches one line of the
+/// processor's caches. Zeroes are no line: a fresh table is memory that nobody has touched.
+type SlotWords = [u64; 2];
+
+#[inline]
+fn key_of(words: &SlotWords) -> LineKey {
+    LineKey(words[0])
 }
 
-impl HeldLine {
-    const NOTHING: HeldLine = HeldLine {
-        key: LineKey(0),
-        line: PackedLine::VACANT,
-    };
+#[inline]
+fn line_of(words: &SlotWords) -> PackedLine {
+    PackedLine::unpacked(words[1])
+}
 
-    fn is_vacant(&self) -> bool {
-        self.line.is_vacant()
-    }
+/// The slots of `lines` that hold a line, with the line.
+fn resident(lines: &[SlotWords]) -> impl Iterator<Item = (SlotNumber, LineKey, PackedLine)> {
+    let all = (0..).zip(lines);
+    let all = all.map(|(slot, words)| (SlotNumber(slot), key_of(words), line_of(words)));
+    all.filter(|(_, _, line)| !line.is_vacant())
 }
 
 /// Self-tuning replacement and admission.
 #[derive(Clone, Debug)]
 pub struct Auto<I> {
     index: I,
-    /// Lines of the slots up to the last that was ever used: the others' memory is not touched.
-    lines: Vec<HeldLine>,
+    lines: Vec<SlotWords>,
     slots: SlotStates,
     ghosts: Ghosts,
     hazards: Hazards,
@@ -105,7 +106,7 @@ impl<I: Index> Auto<I> {
     pub fn new(universe: I::Universe, slots: u32, chance_min: f32) -> Auto<I> {
         Auto {
             index: I::new(universe, slots),
-            lines: Vec::with_capacity(slots as usize),
+            lines: vec![[0; 2]; slots as usize],
             slots: SlotStates::new(slots),
             ghosts: Ghosts::new(slots.saturating_mul(GHOSTS_PER_SLOT)),
             hazards: Hazards::new(),
@@ -141,7 +142,8 @@ impl<I: Index> Auto<I> {
 
     #[inline]
     fn find(&self, key: LineKey) -> Option<u32> {
-        self.index.get(key, |slot| self.lines[slot as usize].key)
+        self.index
+            .get(key, |slot| key_of(&self.lines[slot as usize]))
     }
 
     #[inline]
@@ -154,8 +156,10 @@ impl<I: Index> Auto<I> {
     #[inline]
     fn use_line(&mut self, slot: u32, request: &PolicyRequest) {
         let now = self.now();
-        let line = &mut self.lines[slot as usize].line;
+        let words = &mut self.lines[slot as usize];
+        let mut line = line_of(words);
         line.touch(now, request, &self.scale);
+        words[1] = line.packed();
     }
 
     /// The work of every access, a hit of the line in `resident` or a miss.
@@ -176,7 +180,7 @@ impl<I: Index> Auto<I> {
     fn learn(&mut self, key: LineKey, request: &PolicyRequest, resident: Option<u32>) {
         let now = self.now();
         if let Some(slot) = resident {
-            self.hazards.again(self.lines[slot as usize].line);
+            self.hazards.again(line_of(&self.lines[slot as usize]));
         }
         let missed = self
             .monitor
@@ -227,9 +231,8 @@ impl<I: Index> Auto<I> {
         let mut random = self.random.clone();
         for _ in 0..SAMPLES {
             let draws = (0..TRIES).map(|_| random.below(self.lines.len() as u32));
-            let mut held = draws.map(|slot| (slot, self.lines[slot as usize]));
-            let Some((slot, HeldLine { line, .. })) = held.find(|(_, held)| !held.is_vacant())
-            else {
+            let mut held = draws.map(|slot| (slot, line_of(&self.lines[slot as usize])));
+            let Some((slot, line)) = held.find(|(_, line)| !line.is_vacant()) else {
                 continue;
             };
             let worth = score(rule, &self.hazards, &self.scale, line, now);
@@ -244,17 +247,13 @@ impl<I: Index> Auto<I> {
     }
 
     fn vacate(&mut self, slot: u32) {
-        let held = &mut self.lines[slot as usize];
-        held.line = PackedLine::VACANT;
-        self.index.remove(held.key, slot);
+        let words = &mut self.lines[slot as usize];
+        words[1] = PackedLine::VACANT.packed();
+        self.index.remove(key_of(words), slot);
     }
 
     fn occupy(&mut self, slot: SlotNumber, key: LineKey, line: PackedLine) {
-        let at = slot.0 as usize;
-        if at >= self.lines.len() {
-            self.lines.resize(at + 1, HeldLine::NOTHING);
-        }
-        self.lines[at] = HeldLine { key, line };
+        self.lines[slot.0 as usize] = [key.0, line.packed()];
         self.index.insert(key, slot.0);
     }
 
@@ -280,10 +279,12 @@ impl<I: Index> Auto<I> {
         let new = self.scale.shift;
         if new != old {
             let then = self.now();
-            for HeldLine { line, .. } in &mut self.lines {
+            for words in self.lines.iter_mut().filter(|w| !line_of(w).is_vacant()) {
+                let mut line = line_of(words);
                 let accesses = u64::from(now.wrapping_sub(line.last)) << old;
                 let ticks = (accesses >> new).min(u64::from(u32::MAX));
                 line.last = then.wrapping_sub(ticks as u32);
+                words[1] = line.packed();
             }
             self.hazards = self.hazards.rescaled(old, new);
         }
@@ -310,7 +311,9 @@ impl<I: Index> Policy for Auto<I> {
             return None;
         }
         let lines = &self.lines;
-        let slot = self.index.get_near(key, |slot| lines[slot as usize].key)?;
+        let slot = self
+            .index
+            .get_near(key, |slot| key_of(&lines[slot as usize]))?;
         self.accesses = accesses;
         self.use_line(slot, request);
         Some(SlotNumber(slot))
@@ -342,18 +345,15 @@ impl<I: Index> Policy for Auto<I> {
             self.ghosts.put(key, line.count(), now, now);
             return Instruction::Bypass(BypassReason::ColderThanVictim);
         }
-        let old = self.lines[slot.0 as usize];
-        if self.sampled(old.key) {
-            self.hazards.evicted(old.line);
+        let words = &self.lines[slot.0 as usize];
+        let (victim, old) = (key_of(words), line_of(words));
+        if self.sampled(victim) {
+            self.hazards.evicted(old);
         }
         self.vacate(slot.0);
-        self.ghosts
-            .put(old.key, old.line.count(), old.line.last, now);
+        self.ghosts.put(victim, old.count(), old.last, now);
         self.occupy(slot, key, line);
-        Instruction::Replace {
-            slot,
-            victim: old.key,
-        }
+        Instruction::Replace { slot, victim }
     }
 
     fn peek(&self, key: LineKey) -> Option<SlotNumber> {
@@ -381,13 +381,10 @@ impl<I: Index> Policy for Auto<I> {
 
     fn export(&self, visit: &mut dyn FnMut(LineKey, SlotNumber, Heat)) {
         let now = self.now();
-        for (slot, held) in self.lines.iter().enumerate() {
-            if !held.is_vacant() {
-                let line = held.line;
-                let age = bucket(now.wrapping_sub(line.last)) as u8;
-                let heat = Heat::new(line.count().saturating_sub(1), age, line.class().kind());
-                visit(held.key, SlotNumber(slot as u32), heat);
-            }
+        for (slot, key, line) in resident(&self.lines) {
+            let age = bucket(now.wrapping_sub(line.last)) as u8;
+            let heat = Heat::new(line.count().saturating_sub(1), age, line.class().kind());
+            visit(key, slot, heat);
         }
     }
 
@@ -396,16 +393,17 @@ impl<I: Index> Policy for Auto<I> {
             return;
         }
         self.slots.grow(total);
-        self.lines.reserve_exact(total as usize - self.lines.len());
+        let mut lines = vec![[0; 2]; total as usize];
+        lines[..self.lines.len()].copy_from_slice(&self.lines);
+        self.lines = lines;
         let lines = &self.lines;
-        self.index.grow(total, |slot| lines[slot as usize].key);
+        self.index.grow(total, |slot| key_of(&lines[slot as usize]));
         self.resized();
     }
 
     fn retire(&mut self, slots: Range<u32>) {
         for slot in slots.start..slots.end.min(self.slots.total()) {
-            let held = self.lines.get(slot as usize);
-            if held.is_some_and(|held| !held.is_vacant()) {
+            if !line_of(&self.lines[slot as usize]).is_vacant() {
                 self.vacate(slot);
                 self.slots.release(SlotNumber(slot));
             }
@@ -425,15 +423,17 @@ impl<I: Index> Policy for Auto<I> {
         self.resized();
     }
 
+    fn share(&mut self, parts: &[SlotPart]) -> u64 {
+        self.slots.share(parts)
+    }
+
     fn slots(&self) -> &SlotStates {
         &self.slots
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(LineKey, SlotNumber)) {
-        for (slot, held) in self.lines.iter().enumerate() {
-            if !held.is_vacant() {
-                visit(held.key, SlotNumber(slot as u32));
-            }
+        for (slot, key, _) in resident(&self.lines) {
+            visit(key, slot);
         }
     }
 
@@ -476,13 +476,11 @@ impl<I: Index> Policy for Auto<I> {
     }
 
     fn check(&self) {
-        for (slot, held) in self.lines.iter().enumerate() {
-            let slot = slot as u32;
-            assert_eq!(!held.is_vacant(), self.slots.is_used(SlotNumber(slot)));
-            if !held.is_vacant() {
-                assert_eq!(self.find(held.key), Some(slot));
-            }
+        for (slot, key, _) in resident(&self.lines) {
+            assert!(self.slots.is_used(slot));
+            assert_eq!(self.find(key), Some(slot.0));
         }
+        assert_eq!(resident(&self.lines).count() as u32, self.slots.used());
         self.monitor.check();
     }
 }

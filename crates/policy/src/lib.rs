@@ -41,7 +41,7 @@ pub use heat::Heat;
 pub use index::{HashIndex, Index, mix};
 pub use lru::Lru;
 pub use parts::LineParts;
-pub use slots::{SlotNumber, SlotStates};
+pub use slots::{SlotNumber, SlotPart, SlotStates};
 
 use block::Nanos;
 use std::ops::Range;
@@ -207,6 +207,11 @@ pub trait Policy {
     /// Puts retired slots back in use, free. Each call rebuilds all that depends on their number:
     /// revive many at once.
     fn revive(&mut self, slots: &[Range<u32>]);
+
+    /// Spreads lines over `parts` as far as slots are free: in proportion to slots, and less to
+    /// slow parts. Without parts, lines go to the lowest free slot. Returns the lines that slow parts
+    /// passed on since the last call.
+    fn share(&mut self, parts: &[SlotPart]) -> u64;
 
     /// The slots: existing, free and retired ones.
     fn slots(&self) -> &SlotStates;

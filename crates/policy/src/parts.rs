@@ -5,7 +5,7 @@
 
 /// A bit for each sixteenth of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct LineParts(u16);
+pub struct LineParts(pub(crate) u16);
 
 /// The binary logarithm of how many parts a line has.
 const LOG: u32 = u16::BITS.trailing_zeros();

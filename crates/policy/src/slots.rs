@@ -2,17 +2,40 @@
 //!
 //! Invariants:
 //!     a slot is in exactly one of: free, used, retired
-//!     `take` returns the lowest free slot, so that an empty pool fills in order
+//!     `take` returns the lowest free slot of the part in turn, so that parts fill side by side
 //!     a summary bit is set ⟺ its word below is not zero
 //!
 //! Two bits a slot and a summary of 1/64 per level above; `take` costs one
-//! step a level, five levels at the most.
+//! step a level, five levels at the most, for each part.
+//!
+//! Parts take turns in proportion to their slots, by the smooth weighted round robin of nginx
+//! (`ngx_http_upstream_round_robin.c`): each part gains its weight, the richest has the turn and
+//! pays all weights. A slow part passes its turn on in a share of its turns.
 
 use std::ops::Range;
 
 /// A place for one line in the pool; dense from zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SlotNumber(pub u32);
+
+/// Slots of one device, as a share of new lines.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SlotPart {
+    /// The slots; ranges of parts are disjoint.
+    pub slots: Range<u32>,
+    /// The share of its turns that the part uses, above 0 and at most 1.
+    pub service: f32,
+}
+
+/// A part and its turns.
+#[derive(Clone, Debug)]
+struct PartTurns {
+    part: SlotPart,
+    /// Weights gained and not yet paid, in slots.
+    credit: i64,
+    /// Turns to pass on, in parts of a turn.
+    slack: f32,
+}
 
 /// The state of every slot.
 #[derive(Clone, Debug)]
@@ -24,6 +47,9 @@ pub struct SlotStates {
     /// word of `levels[n]`; the last level is one word.
     levels: Vec<Vec<u64>>,
     retired_bits: Vec<u64>,
+    parts: Vec<PartTurns>,
+    /// Turns that slow parts passed on since `share` was last called.
+    passed_on: u64,
 }
 
 impl SlotStates {
@@ -35,6 +61,8 @@ impl SlotStates {
             retired: 0,
             levels: vec![vec![0]],
             retired_bits: Vec::new(),
+            parts: Vec::new(),
+            passed_on: 0,
         };
         slots.grow(total);
         slots
@@ -75,16 +103,82 @@ impl SlotStates {
         slot.0 < self.total && !self.is_free(slot) && !self.is_retired(slot)
     }
 
-    /// Takes the lowest free slot.
-    pub(crate) fn take(&mut self) -> Option<SlotNumber> {
-        if self.free == 0 {
-            return None;
-        }
-        let word = self.levels.iter().rev().fold(0usize, |word, level| {
-            word * 64 + level[word].trailing_zeros() as usize
+    /// Lets `parts` take turns from now on. Returns the turns that slow parts have passed on since
+    /// the last call.
+    pub(crate) fn share(&mut self, parts: &[SlotPart]) -> u64 {
+        let turns = parts.iter().map(|part| {
+            let same = |turns: &&PartTurns| turns.part.slots == part.slots;
+            let before = self.parts.iter().find(same);
+            PartTurns {
+                part: part.clone(),
+                credit: before.map_or(0, |before| before.credit),
+                slack: before.map_or(0.0, |before| before.slack),
+            }
         });
-        self.set_free(word as u32, false);
-        Some(SlotNumber(word as u32))
+        self.parts = turns.collect();
+        std::mem::take(&mut self.passed_on)
+    }
+
+    /// Takes the lowest free slot of the part in turn.
+    pub(crate) fn take(&mut self) -> Option<SlotNumber> {
+        let slot = match self.parts.len() {
+            0 | 1 => None,
+            _ => self.next_of_turn(),
+        };
+        let slot = slot.or_else(|| self.next_free(0))?;
+        self.set_free(slot, false);
+        Some(SlotNumber(slot))
+    }
+
+    /// The lowest free slot of the part in turn; `None` if no part has one.
+    fn next_of_turn(&mut self) -> Option<u32> {
+        let mut weights = 0;
+        // The parts with the greatest credit and the next one, with a free slot of each.
+        let (mut first, mut second) = (None, None);
+        for at in 0..self.parts.len() {
+            let slots = &self.parts[at].part.slots;
+            let (weight, end) = (i64::from(slots.end - slots.start), slots.end);
+            let Some(slot) = self.next_free(slots.start).filter(|slot| *slot < end) else {
+                continue;
+            };
+            self.parts[at].credit += weight;
+            weights += weight;
+            let rank = Some((self.parts[at].credit, std::cmp::Reverse(at), slot));
+            second = second.max(rank.min(first));
+            first = first.max(rank);
+        }
+        let (_, std::cmp::Reverse(turn), slot) = first?;
+        let turns = &mut self.parts[turn];
+        turns.credit -= weights;
+        turns.slack += 1.0 - turns.part.service;
+        if let Some((_, _, another)) = second
+            && turns.slack >= 1.0
+        {
+            turns.slack -= 1.0;
+            self.passed_on += 1;
+            return Some(another);
+        }
+        turns.slack = turns.slack.min(1.0);
+        Some(slot)
+    }
+
+    /// The lowest free slot from `from` on.
+    fn next_free(&self, from: u32) -> Option<u32> {
+        let mut at = from as usize;
+        for (height, level) in self.levels.iter().enumerate() {
+            let (word, bit) = (at / 64, at % 64);
+            let rest = level.get(word)? & (u64::MAX << bit);
+            if rest != 0 {
+                let found = word * 64 + rest.trailing_zeros() as usize;
+                let below = self.levels[..height].iter().rev();
+                let slot = below.fold(found, |word, level| {
+                    word * 64 + level[word].trailing_zeros() as usize
+                });
+                return Some(slot as u32);
+            }
+            at = word + 1;
+        }
+        None
     }
 
     /// Takes `slot` if it is free.
@@ -211,6 +305,52 @@ mod tests {
         assert_eq!(slots.take(), Some(SlotNumber(200)));
         assert!(!slots.take_this(SlotNumber(50)));
         assert!(slots.take_this(SlotNumber(299)));
+    }
+
+    fn parts(services: [f32; 2]) -> [SlotPart; 2] {
+        let part = |slots, service| SlotPart { slots, service };
+        [part(0..300, services[0]), part(300..400, services[1])]
+    }
+
+    /// Slots of the second part among the next `count`.
+    fn of_the_second(slots: &mut SlotStates, count: usize) -> usize {
+        let taken = std::iter::from_fn(|| slots.take()).take(count);
+        taken.filter(|slot| slot.0 >= 300).count()
+    }
+
+    #[test]
+    fn parts_fill_side_by_side_in_proportion_to_their_slots() {
+        let mut slots = SlotStates::new(400);
+        slots.share(&parts([1.0, 1.0]));
+        for _ in 0..10 {
+            assert_eq!(of_the_second(&mut slots, 40), 10);
+        }
+        assert_eq!((slots.take(), slots.share(&[])), (None, 0));
+        (0..100).for_each(|slot| slots.release(SlotNumber(slot)));
+        assert_eq!(of_the_second(&mut slots, 100), 0);
+    }
+
+    #[test]
+    fn a_slow_part_gets_its_share_of_its_turns_until_it_alone_has_room() {
+        let mut slots = SlotStates::new(400);
+        slots.share(&parts([0.25, 1.0]));
+        assert_eq!(of_the_second(&mut slots, 80), 65);
+        assert_eq!(slots.share(&parts([0.25, 1.0])), 45);
+        assert_eq!(of_the_second(&mut slots, 320), 35);
+        assert_eq!(slots.free(), 0);
+    }
+
+    #[test]
+    fn the_next_free_slot_is_found_over_all_levels() {
+        for total in [1, 64, 65, 5000, 300_000] {
+            let mut slots = SlotStates::new(total);
+            slots.retire(0..total - 1);
+            assert_eq!(slots.next_free(0), Some(total - 1));
+            assert_eq!(slots.next_free(total - 1), Some(total - 1));
+            assert_eq!(slots.next_free(total), None);
+            assert_eq!(slots.take(), Some(SlotNumber(total - 1)));
+            assert_eq!(slots.next_free(0), None);
+        }
     }
 
     #[test]

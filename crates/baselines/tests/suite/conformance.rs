@@ -4,7 +4,7 @@
 use baselines::registry;
 use policy::{
     BypassReason, Heat, Instruction, LineKey, LineParts, Policy, PolicyOp, PolicyRequest,
-    SlotNumber, SlotStates, Unpinned, VictimVeto,
+    SlotNumber, SlotPart, SlotStates, Unpinned, VictimVeto,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeSet, HashMap};
@@ -322,6 +322,9 @@ impl Policy for Forgetful {
     }
     fn revive(&mut self, slots: &[Range<u32>]) {
         self.0.revive(slots);
+    }
+    fn share(&mut self, parts: &[SlotPart]) -> u64 {
+        self.0.share(parts)
     }
     fn slots(&self) -> &SlotStates {
         self.0.slots()

@@ -31,6 +31,7 @@ pub(crate) async fn watch<P: Device>(core: Weak<CacheCore<P>>, timer: Timer, per
         state.tick(now);
         if now.since(policy_ticked) >= POLICY_TICK {
             state.policy.tick(now);
+            state.share();
             policy_ticked = now;
         }
         if !state.busy.is_idle() {

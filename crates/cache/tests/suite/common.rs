@@ -5,6 +5,7 @@ use block::{
     Sectors, ShardId, TargetId,
 };
 use cache::{Cache, CacheMode, Config, Counter, DeviceId, NewPoolDevice, Volume, VolumeConfig};
+use drives::{SsdModel, SsdParameters, SsdWear};
 use shard::{Config as ShardConfig, Local, Mesh, Shard, ShardDisk};
 use sim::{
     DiskSpec, FaultPlan, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimWorld,
@@ -30,6 +31,8 @@ pub struct Setup {
     pub block: Sectors,
     /// Sizes of the pool's devices.
     pub pool: Vec<Sectors>,
+    /// The model of the pool's devices; without one, each operation takes [`POOL_TIME`].
+    pub drive: Option<SsdParameters>,
     pub plan: fn(origin: TargetId, pool: &[TargetId]) -> FaultPlan,
 }
 
@@ -43,6 +46,7 @@ impl Default for Setup {
             origin: Sectors::from_mib(64),
             block: Sectors(1),
             pool: vec![Sectors::from_mib(8)],
+            drive: None,
             plan: |_, _| FaultPlan::default(),
         }
     }
@@ -79,7 +83,11 @@ where
         .iter()
         .enumerate()
         .map(|(i, sectors)| {
-            let spec = disk(&format!("pool-{i}"), *sectors, Sectors(8), POOL_TIME);
+            let mut spec = disk(&format!("pool-{i}"), *sectors, Sectors(8), POOL_TIME);
+            if let Some(drive) = &setup.drive {
+                let model = world.add_model(SsdModel::new(drive, SsdWear::Fresh).unwrap());
+                spec.service = ServiceTime::Model { model, unit: 0 };
+            }
             world.add_disk(spec).unwrap()
         })
         .collect();

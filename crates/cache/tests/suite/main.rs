@@ -16,5 +16,6 @@ mod place;
 mod properties;
 mod readmitted;
 mod reopened;
+mod side_by_side;
 mod standstill;
 mod untrusted;

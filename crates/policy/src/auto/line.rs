@@ -12,7 +12,7 @@ const USES_BITS: u32 = 3;
 
 /// ```text
 /// word: bits 15..7  class
-///             6..4  uses since it came, the first one too
+///             6..4  uses since it came, the first one too; 0 of no line
 ///             3..0  accesses remembered, faded
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,11 +26,23 @@ pub(crate) struct PackedLine {
 
 impl PackedLine {
     /// No line.
-    pub(crate) const VACANT: PackedLine = PackedLine {
-        last: 0,
-        word: u16::MAX,
-        held: LineParts::NONE,
-    };
+    pub(crate) const VACANT: PackedLine = PackedLine::unpacked(0);
+
+    /// The record of [`PackedLine::packed`].
+    #[inline]
+    pub(crate) const fn unpacked(packed: u64) -> PackedLine {
+        PackedLine {
+            last: packed as u32,
+            word: (packed >> 32) as u16,
+            held: LineParts((packed >> 48) as u16),
+        }
+    }
+
+    /// The record as one number; 0 is no line.
+    #[inline]
+    pub(crate) const fn packed(self) -> u64 {
+        self.last as u64 | (self.word as u64) << 32 | (self.held.0 as u64) << 48
+    }
 
     /// A line that comes `now`.
     pub(crate) fn new(now: u32, class: LineClass, count: u8, touched: LineParts) -> PackedLine {
@@ -52,7 +64,7 @@ impl PackedLine {
 
     #[inline]
     pub(crate) fn is_vacant(self) -> bool {
-        self.word == u16::MAX
+        self.uses() == 0
     }
 
     #[inline]
@@ -117,13 +129,14 @@ mod tests {
 
     #[test]
     fn what_goes_in_comes_out() {
-        assert_eq!(size_of::<PackedLine>(), 8);
+        assert!(PackedLine::VACANT.is_vacant() && PackedLine::VACANT.packed() == 0);
         for class in 0..CLASSES as u16 {
             for count in 1..=COUNT_MAX {
                 let line = PackedLine::adopted(9, LineClass(class), count, LineParts::WHOLE);
                 let out = (line.class(), line.count(), line.uses());
                 assert_eq!(out, (LineClass(class), count, count.min(USES_MAX)));
                 assert!(!line.is_vacant());
+                assert_eq!(PackedLine::unpacked(line.packed()), line);
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::{LineArena, NONE};
 use crate::{
     BypassReason, Heat, Index, Instruction, LineKey, LineParts, Policy, PolicyRequest, SlotNumber,
-    SlotStates, VictimVeto,
+    SlotPart, SlotStates, VictimVeto,
 };
 use std::ops::Range;
 
@@ -186,6 +186,10 @@ impl<P: ListPolicy> Policy for P {
             self.lines_mut().slots.revive(range.clone());
         }
         self.resized();
+    }
+
+    fn share(&mut self, parts: &[SlotPart]) -> u64 {
+        self.lines_mut().slots.share(parts)
     }
 
     fn slots(&self) -> &SlotStates {
