@@ -70,7 +70,7 @@ unit-commands:
 	cargo test --workspace --test commands --no-fail-fast --quiet -- --test-threads $$((2 * $$(nproc)))
 
 unit-others:
-	cargo test --workspace --test '[!cs]*' --test 's[!u]*' --no-fail-fast --quiet
+	cargo test --workspace --test '[!cs]*' --no-fail-fast --quiet
 
 # With the features of the whole workspace, so that after `unit` nothing is left to build.
 guest:
@@ -96,7 +96,7 @@ soak:
 	cargo run --release --quiet -p hotset-lab -- flips --flips 10000
 	cargo run --release --quiet -p hotset-lab -- kill --rounds 200
 	cargo run --release --quiet -p hotset-lab -- storm --minutes 240 --threads 4 --json
-	cargo test --release --quiet -p hotset-lab --test storm -- --ignored
+	cargo test --release --quiet -p hotset-lab --test commands storm:: -- --ignored
 	tools/install $(PACKAGES_STACK)
 	cargo run --release --quiet -p hotset-lab -- stack
 	cargo run --release --quiet -p hotset-lab -- stack --kills 200

@@ -1,8 +1,6 @@
 //! `hotset-lab sim`: from traces to a table, JSON, CSV and a chart.
 
-mod common;
-
-use common::{Place, all, lab, refused, run};
+use crate::common::{Place, all, lab, refused, run};
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;

@@ -1,8 +1,6 @@
 //! `hotset-lab trace`: from and to Parquet.
 
-mod common;
-
-use common::{Place, lab, refused, run};
+use crate::common::{Place, lab, refused, run};
 use std::fmt::Write;
 use std::fs;
 

@@ -1,14 +1,13 @@
 //! Long traces take no more memory than short ones over the same blocks.
 
-mod common;
-
+use crate::common::{Place, hotset, lab};
 use block::Nanos;
-use common::{Place, hotset, lab};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
+use testbed::alone::runs_alone;
 use trace::{Format, RecordOp, TraceRecord, Writer};
 
 /// Blocks of 4 KiB, all of which every trace touches.
@@ -50,7 +49,8 @@ fn write(path: &Path, requests: u64) {
     writer.finish().unwrap();
 }
 
-/// The most memory that a command had resident.
+/// The most memory that a command had resident, or its parent as the command started. So each test
+/// here has a process of its own.
 #[expect(
     clippy::zombie_processes,
     reason = "wait4 waits for it, and reports more"
@@ -90,6 +90,10 @@ fn peaks(requests: u64) -> Vec<f64> {
 
 #[test]
 fn memory_does_not_grow_with_requests() {
+    let name = "bounded_memory::memory_does_not_grow_with_requests";
+    if !runs_alone(name, |_| ()).unwrap() {
+        return;
+    }
     let (short, long) = (peaks(100_000), peaks(1_000_000));
     for ((command, short), long) in COMMANDS.iter().zip(short).zip(long) {
         // Simulations keep short traces in memory.
@@ -101,10 +105,14 @@ fn memory_does_not_grow_with_requests() {
     }
 }
 
-/// `cargo test --release -p hotset-lab --test bounded_memory -- --ignored --nocapture`
+/// `cargo test --release -p hotset-lab --test commands bounded_memory:: -- --ignored --nocapture`
 #[test]
 #[ignore = "takes many minutes"]
 fn memory_is_bounded_over_a_hundred_million_requests() {
+    let name = "bounded_memory::memory_is_bounded_over_a_hundred_million_requests";
+    if !runs_alone(name, |_| ()).unwrap() {
+        return;
+    }
     let (short, long) = (peaks(1_000_000), peaks(100_000_000));
     for ((command, short), long) in COMMANDS.iter().zip(short).zip(long) {
         let kept = if command.contains(" sim ") {

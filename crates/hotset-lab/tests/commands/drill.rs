@@ -1,8 +1,6 @@
 //! The availability drills in the simulator.
 
-mod common;
-
-use common::{Place, lab, run};
+use crate::common::{Place, lab, run};
 use serde_json::Value;
 use std::fs;
 

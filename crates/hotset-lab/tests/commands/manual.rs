@@ -1,8 +1,6 @@
 //! The manual pages of the laboratory.
 
-mod common;
-
-use common::{Place, faultless_pages, lab, run};
+use crate::common::{Place, faultless_pages, lab, run};
 use std::fs;
 use std::path::PathBuf;
 

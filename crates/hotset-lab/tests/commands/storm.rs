@@ -1,8 +1,6 @@
 //! Storms on real daemons.
 
-mod common;
-
-use common::{Place, all, lab};
+use crate::common::{Place, all, lab};
 use serde_json::Value;
 use std::process::Output;
 

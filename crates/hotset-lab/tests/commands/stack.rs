@@ -1,8 +1,6 @@
 //! A few cuts, and a few kills, below a database on a file system on a volume.
 
-mod common;
-
-use common::{Place, lab, run};
+use crate::common::{Place, lab, run};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,8 +1,6 @@
 //! A few rounds of the laboratory that kills real daemons.
 
-mod common;
-
-use common::{Place, lab, run};
+use crate::common::{Place, lab, run};
 
 #[test]
 fn killed_daemons_lose_nothing() {

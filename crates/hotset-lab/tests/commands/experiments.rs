@@ -1,8 +1,6 @@
 //! `hotset-lab run`, in its quick forms.
 
-mod common;
-
-use common::{Place, all, hotset, lab, run};
+use crate::common::{Place, all, hotset, lab, run, tool};
 use experiment::finished::Finished;
 use serde_json::Value;
 use std::fs::File;
@@ -330,7 +328,7 @@ fn a_full_disk_leaves_nothing_half_written() {
     let place = Place::new();
     let out = place.path("full");
     std::fs::create_dir(&out).unwrap();
-    let mount = run(common::tool("mount", "mount")
+    let mount = run(tool("mount", "mount")
         .args(["-t", "tmpfs", "-o", "size=8k", "none"])
         .arg(&out));
     assert_eq!(mount, "");
@@ -344,7 +342,7 @@ fn a_full_disk_leaves_nothing_half_written() {
     refused(&quick);
     assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0);
     // With room for the results, and none for their report.
-    let mut remount = common::tool("mount", "mount");
+    let mut remount = tool("mount", "mount");
     run(remount.args(["-o", "remount,size=8m"]).arg(&out));
     assert!(keep(&quick, &out).status.success());
     let rest = std::fs::write(out.join("rest"), vec![1; 16 << 20]);
@@ -354,5 +352,5 @@ fn a_full_disk_leaves_nothing_half_written() {
     left.sort_by_key(|entry| entry.as_ref().unwrap().file_name());
     let left = left.into_iter().map(|entry| entry.unwrap().file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["maxiq.json", "rest"]);
-    run(common::tool("umount", "mount").arg(&out));
+    run(tool("umount", "mount").arg(&out));
 }
