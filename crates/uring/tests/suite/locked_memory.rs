@@ -1,38 +1,29 @@
 //! Where locked memory is capped the driver runs without registered buffers.
 
-mod common;
-
+use crate::common::{directory, file, host};
 use block::conformance::{self, DriverRig};
-use common::{directory, file, host};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use testbed::alone::runs_alone;
 use uring::{DiskOptions, Options, Uring};
 
-const CAPPED: &str = "URING_TEST_CAPPED";
 /// Less than the pool and less than the ring that is asked for, since newer
 /// kernels count rings too.
 const CAP_BYTES: libc::rlim_t = 256 << 10;
 const ENTRIES: u32 = 8192;
 const CAP_IPC_LOCK: libc::c_ulong = 14;
 
-/// Runs itself again without the privilege to lock memory.
 #[test]
 fn capped_memory_is_done_without() {
-    if std::env::var_os(CAPPED).is_some() {
-        return conforms_unregistered();
+    let capped = runs_alone("locked_memory::capped_memory_is_done_without", |alone| {
+        // SAFETY: only system calls are made between fork and exec.
+        unsafe { alone.pre_exec(cap_locked_memory) };
+    });
+    if capped.unwrap() {
+        conforms_unregistered();
     }
-    let mut again = Command::new(std::env::current_exe().unwrap());
-    again.args(["--exact", "capped_memory_is_done_without", "--nocapture"]);
-    again.env(CAPPED, "1");
-    // SAFETY: only system calls are made between fork and exec.
-    unsafe { again.pre_exec(cap_locked_memory) };
-    let output = again.output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}{errors}");
-    assert!(text.contains("1 passed"), "{text}");
 }
 
+/// Takes the privilege to lock memory from a process.
 fn cap_locked_memory() -> std::io::Result<()> {
     let limit = libc::rlimit {
         rlim_cur: CAP_BYTES,

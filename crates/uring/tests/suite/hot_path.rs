@@ -1,34 +1,14 @@
 //! The cost of a small transfer: no allocation, and system calls in batches.
 
-mod common;
-
+use crate::common::{directory, file, filled, host, wait};
 use block::{Completion, Driver, DriverOp, Fua, Lba, Nanos, Payload, TargetId, Token};
-use common::{directory, file, filled, host, wait};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use testbed::counting::{Counting, allocations};
 use uring::{DiskOptions, UringDriver};
 
 const BLOCK: usize = 4096;
 
-struct Counting;
-
-thread_local!(static ALLOCATIONS: Cell<u64> = const { Cell::new(0) });
-
-// SAFETY: each call is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-}
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: Counting = Counting;
 
 /// A disk with data, and its driver.
 fn disk_with_data() -> (tempfile::TempDir, UringDriver, TargetId) {
@@ -78,12 +58,12 @@ fn small_transfers_allocate_nothing() {
     let (_dir, mut driver, disk) = disk_with_data();
     let mut done = Vec::with_capacity(64);
     traffic(&mut driver, disk, &mut done, 200);
-    let before = ALLOCATIONS.get();
+    let before = allocations();
     traffic(&mut driver, disk, &mut done, 1000);
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(allocations() - before, 0);
     // The counter counts.
     drop(std::hint::black_box(Box::new(1)));
-    assert_eq!(ALLOCATIONS.get() - before, 1);
+    assert_eq!(allocations() - before, 1);
 }
 
 #[test]

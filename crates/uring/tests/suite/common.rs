@@ -1,7 +1,5 @@
 //! Real objects to test on: files, loop devices, mounts, and a plain driver.
 
-#![allow(dead_code, reason = "each test binary uses a part of it")]
-
 use block::{Buf, Completion, Driver, DriverOp, IoResult, Nanos, Payload, TargetId, Token};
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -5,11 +5,9 @@
 //!     URING_TEST_DOOMED     a path, which is overwritten
 //!     URING_TEST_DOOM       a shell command that makes that device fail or go
 
-mod common;
-
+use crate::common::{filled, host, perform, wait};
 use block::conformance::{self, DriverRig};
 use block::{Completion, Driver, DriverOp, Fua, IoError, IoErrorKind, Lba, Nanos, Payload, Token};
-use common::{filled, host, perform, wait};
 use std::process::Command;
 use uring::DiskOptions;
 
