@@ -7,34 +7,12 @@ use block::{
     Pool, Sectors, SharedBuf, TimerKey,
 };
 use cache::{Cache, CacheMode, Config, Counter, NewPoolDevice, VolumeConfig};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    static LIVE_BYTES: Cell<i64> = const { Cell::new(0) };
-}
-
-// SAFETY: forwards every call unchanged to the system allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        LIVE_BYTES.set(LIVE_BYTES.get() + layout.size() as i64);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        LIVE_BYTES.set(LIVE_BYTES.get() - layout.size() as i64);
-        // SAFETY: as above; `at` came from `System.alloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
+use testbed::counting::{Counting, allocations, live_bytes};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -164,14 +142,14 @@ fn a_hit_allocates_nothing() {
             still.run();
         }
         read(0, 4096);
-        let before = ALLOCATIONS.get();
+        let before = allocations();
         for i in 0..10_000u64 {
             let at = i * 37 % 100 * 256;
             read(at, 65536);
             read(at + i % 16 * 8, 4096);
             read(at + i % 127, 512);
         }
-        assert_eq!(ALLOCATIONS.get() - before, 0, "{policy}");
+        assert_eq!(allocations() - before, 0, "{policy}");
         assert_eq!(cache.counters().get(Counter::ReadsHit), 30_001);
     }
 }
@@ -180,12 +158,12 @@ fn a_hit_allocates_nothing() {
 fn a_pool_costs_at_most_eight_bytes_a_block() {
     for policy in ["lru", "auto"] {
         let (cache, _still, _pool) = cache(policy, Config::default());
-        let before = LIVE_BYTES.get();
+        let before = live_bytes();
         cache
             .add_device(NewPoolDevice::whole(zeroes(64), "controller"))
             .unwrap();
         let blocks = (64u64 << 30) / 4096;
-        let per_block = (LIVE_BYTES.get() - before) as f64 / blocks as f64;
+        let per_block = (live_bytes() - before) as f64 / blocks as f64;
         println!("{policy}: {per_block:.2} bytes for each 4 KiB at 64 KiB a line");
         assert!(per_block <= 8.0, "{policy}: {per_block}");
         let own = cache.memory_bytes() as f64 / blocks as f64;

@@ -1,10 +1,11 @@
 //! The memory of a dirty block of a log.
 
-use super::{LIVE_BYTES, Still, Zeroes, finish, zeroes};
+use super::{Still, Zeroes, finish, zeroes};
 use block::{BoxDevice, Device, Env, Fua, Lba, Nanos, Pool};
 use layout::Uuid;
 use std::pin::Pin;
 use std::rc::Rc;
+use testbed::counting::live_bytes;
 use writelog::{
     Cleaning, Config, CopyArea, LogStanding, Members, NotRecorded, Scrutiny, WriteBack,
 };
@@ -73,12 +74,12 @@ fn log(still: &Rc<Still>, pool: &Pool) -> WriteBack<Zeroes> {
 fn bytes_a_block(blocks: impl Iterator<Item = u64>) -> f64 {
     let (still, pool) = (Rc::new(Still::default()), Pool::new(16 << 20));
     let log = log(&still, &pool);
-    let before = LIVE_BYTES.get();
+    let before = live_bytes();
     for block in blocks {
         let data = pool.try_get(4096).unwrap().share();
         finish(log.write(Lba(block * 8), data, Fua::No)).unwrap();
     }
-    let live = LIVE_BYTES.get() - before;
+    let live = live_bytes() - before;
     assert!(still.0.borrow().is_empty(), "a task is begun");
     let dirty = log.status().dirty_bytes / 4096;
     assert!(dirty > WRITES * 9 / 10, "{dirty}");
