@@ -1,7 +1,7 @@
 //! The duties of every policy, whatever its choice of victims: one model of residency, fed with
 //! random accesses, removals, losses and growth.
 
-use baselines::registry;
+use crate::registry;
 use policy::{
     BypassReason, Heat, Instruction, LineKey, LineParts, Policy, PolicyOp, PolicyRequest,
     SlotNumber, SlotStates, Unpinned, VictimVeto,

@@ -1,7 +1,7 @@
 //! The loss by a restart: under three points of hit ratio, if lines and learned state are carried
 //! over. A pool that starts empty shows that the load can distinguish them.
 
-use baselines::registry;
+use crate::registry;
 use policy::{
     Heat, Instruction, LineKey, LineParts, Policy, PolicyOp, PolicyRequest, SlotNumber, Unpinned,
 };

@@ -1,28 +1,8 @@
 //! No access allocates once a policy is built.
 
-use baselines::registry;
+use crate::registry;
 use policy::{LineKey, PolicyOp, PolicyRequest, Unpinned};
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
-struct Counting;
-
-thread_local! {
-    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-}
-
-// SAFETY: forwards every call unchanged to the system allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: as above; `at` came from `System.alloc`.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
+use testbed::counting::{Counting, allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -31,7 +11,7 @@ static ALLOCATOR: Counting = Counting;
 fn no_access_allocates() {
     for name in registry::POLICIES.iter().chain(registry::RULES) {
         let mut policy = registry::build(name, 1000, 1).expect("registered");
-        let before = ALLOCATIONS.get();
+        let before = allocations();
         let mut x = 1u64;
         for i in 0..100_000u64 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -50,6 +30,6 @@ fn no_access_allocates() {
                 policy.remove(LineKey(key));
             }
         }
-        assert_eq!(ALLOCATIONS.get(), before, "{name} allocated");
+        assert_eq!(allocations(), before, "{name} allocated");
     }
 }
