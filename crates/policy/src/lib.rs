@@ -34,6 +34,8 @@ pub mod profile;
 pub mod regions;
 pub mod registry;
 mod slots;
+#[cfg(test)]
+mod tests;
 pub mod written;
 
 pub use auto::{Auto, Expert};

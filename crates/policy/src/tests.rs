@@ -1,7 +1,7 @@
 //! The promises of the default beyond the invariants: scans do not flush the hot set, a working set
 //! that moves is followed, and lines have the time to fill.
 
-use policy::{Instruction, LineKey, LineParts, Policy, PolicyRequest, Unpinned, registry};
+use crate::{Instruction, LineKey, LineParts, Policy, PolicyRequest, Unpinned, registry};
 
 const POOL: u32 = 4000;
 
