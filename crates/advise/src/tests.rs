@@ -1,8 +1,8 @@
 //! The recommendation for recorded traces, by replay, where `HOTSET_SHARED` names the folder with
 //! the traces.
 
-use advise::sizing::replay::{ModelledDevices, hits, replay};
-use advise::sizing::{profile, sizes};
+use crate::sizing::replay::{ModelledDevices, hits, replay};
+use crate::sizing::{profile, sizes};
 use block::IoError;
 use drives::catalogue::Drive;
 use std::path::Path;
