@@ -1,7 +1,7 @@
 //! The printed figures of the shipped data files against their source collection, where
 //! `HOTSET_SHARED` names the folder with the collection.
 
-use experiment::registry::named;
+use crate::registry::named;
 use serde_json::Value;
 
 /// The evaluations of the collection, and the experiments that have their figures.
