@@ -1,6 +1,6 @@
 //! The published stress evaluation in its quick form: expected effects are visible.
 
-use lab::perc::{self, PercReport};
+use crate::perc::{self, PercReport};
 
 fn quick(seed: u64) -> PercReport {
     perc::run(seed, true, &|_| ()).expect("the simulation ends")
