@@ -1,11 +1,11 @@
 //! The executor over a driver that the test works by hand.
 
+use crate::{Config, Local, Mesh, Shard};
 use block::{
     Address, Completion, Connector, Device, Driver, DriverOp, Fua, Gate, Geometry, IoError,
     IoErrorKind, Lba, Nanos, Payload, Pool, Sectors, ShardId, ShardTurn, Stream, TargetId, Token,
     TurnProgress, Unpark,
 };
-use shard::{Config, Local, Mesh, Shard};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
