@@ -1,9 +1,9 @@
 //! Parquet is known by its name and its first bytes, and refused with the command that reads such a
 //! file.
 
+use crate::{Format, PARQUET_MAGIC, Strictness, TraceReader, Writer};
 use std::io::Cursor;
 use std::path::Path;
-use trace::{Format, PARQUET_MAGIC, Strictness, TraceReader, Writer};
 
 #[test]
 fn parquet_is_refused_with_the_command_that_converts_it() {
