@@ -1,16 +1,16 @@
 //! The controller and link models, in front of drives, against first principles.
 
-use crate::common::{derived, near, varied};
-use block::{Extent, Fua, Lba, Nanos, Sectors};
-use drives::catalogue::controller::{DRIVE_CACHE, H710P, WRITE_THROUGH};
-use drives::catalogue::hdd::SAS10K_146;
-use drives::catalogue::link::{GIGABIT, TEN_GIGABIT};
-use drives::catalogue::ssd::{NYTRO_400, X25_E};
-use drives::measure::{ClosedLoop, random, request, sequential};
-use drives::{
+use super::common::{derived, near, varied};
+use crate::catalogue::controller::{DRIVE_CACHE, H710P, WRITE_THROUGH};
+use crate::catalogue::hdd::SAS10K_146;
+use crate::catalogue::link::{GIGABIT, TEN_GIGABIT};
+use crate::catalogue::ssd::{NYTRO_400, X25_E};
+use crate::measure::{ClosedLoop, random, request, sequential};
+use crate::{
     Completed, Controller, ControllerParameters, DriveModel, DriveOp, DriveRequest, Hdd,
     LinkParameters, ModelledLink, SsdModel, SsdWear,
 };
+use block::{Extent, Fua, Lba, Nanos, Sectors};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! The catalogue: its devices can be built, and its numbers agree with the project's reference
 //! parameters where `HOTSET_SHARED` names their folder.
 
-use drives::catalogue::{Drive, controller, hdd, link, ssd};
-use drives::{Basis, Controller, Figure, Hdd, ModelledLink, SsdWear};
+use crate::catalogue::{Drive, controller, hdd, link, ssd};
+use crate::{Basis, Controller, Figure, Hdd, ModelledLink, SsdWear};
 use serde_json::Value;
 use std::collections::HashSet;
 

@@ -1,6 +1,6 @@
 //! Comparisons of a model's results with figures of a known basis.
 
-use drives::Figure;
+use crate::Figure;
 
 /// `Err` with the difference and the figure's source if `got` is further from
 /// `expected` than the share `tolerance`.

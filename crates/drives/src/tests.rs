@@ -1,6 +1,5 @@
 //! The models of drives and of ways to them.
 
-#[path = "../common/mod.rs"]
 mod common;
 mod hdd_model;
 mod model_catalogue;

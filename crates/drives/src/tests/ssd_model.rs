@@ -1,10 +1,10 @@
 //! The flash-drive model against first principles and the makers' figures.
 
-use crate::common::{derived, near, varied};
+use super::common::{derived, near, varied};
+use crate::catalogue::ssd::{self, X25_E, X25_M};
+use crate::measure::{ClosedLoop, DriveMeasured, random, request, sequential};
+use crate::{DriveModel, DriveOp, Figure, SsdModel, SsdParameters, SsdWear};
 use block::{Extent, Lba, Nanos, Sectors};
-use drives::catalogue::ssd::{self, X25_E, X25_M};
-use drives::measure::{ClosedLoop, DriveMeasured, random, request, sequential};
-use drives::{DriveModel, DriveOp, Figure, SsdModel, SsdParameters, SsdWear};
 
 const PAGE: Sectors = Sectors(8);
 const READ_IOPS: Figure =

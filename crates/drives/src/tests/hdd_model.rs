@@ -3,11 +3,11 @@
 //! Expected values come from the parameters, and from integrals computed here. Every failure prints
 //! the basis of its parameter (datasheet or estimate).
 
-use crate::common::{derived, near, varied};
+use super::common::{derived, near, varied};
+use crate::catalogue::hdd;
+use crate::measure::{ClosedLoop, DriveMeasured, random, request, sequential};
+use crate::{DriveModel, DriveOp, Hdd, HddFirmware, HddParameters, SeekCurve};
 use block::{Extent, Lba, Nanos, Sectors};
-use drives::catalogue::hdd;
-use drives::measure::{ClosedLoop, DriveMeasured, random, request, sequential};
-use drives::{DriveModel, DriveOp, Hdd, HddFirmware, HddParameters, SeekCurve};
 
 const MIB: Sectors = Sectors::from_mib(1);
 const PAGE: Sectors = Sectors(8);

@@ -1,12 +1,12 @@
 //! The promises of every service-time model, checked on each model and on nested ones with random
 //! requests. Canaries show that each check can fail.
 
-use block::{Extent, Fua, Lba, Nanos, Sectors};
-use drives::catalogue::{Drive, controller, hdd, link, ssd};
-use drives::{
+use crate::catalogue::{Drive, controller, hdd, link, ssd};
+use crate::{
     Completed, Controller, ControllerParameters, DriveModel, DriveOp, DrivePacer, DriveRequest,
     Hdd, ModelledLink, SsdModel, SsdWear,
 };
+use block::{Extent, Fua, Lba, Nanos, Sectors};
 use std::collections::HashMap;
 
 const REQUESTS: u64 = 2_000;
