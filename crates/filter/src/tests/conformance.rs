@@ -1,10 +1,10 @@
 //! Every filter is still a device.
 
-use crate::common::on_disk;
-use crate::contract::Checked;
+use super::common::on_disk;
+use super::contract::Checked;
+use crate::{DelayPacer, Delayed, Metered, ObservedDevice, Profiling, RawAccess, Swappable};
 use block::conformance::{device, gate};
 use block::{BoxDevice, Device, Env, Nanos};
-use filter::{DelayPacer, Delayed, Metered, ObservedDevice, Profiling, RawAccess, Swappable};
 use shard::ShardDisk;
 use sim::SimDriver;
 

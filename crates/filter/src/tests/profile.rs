@@ -1,8 +1,8 @@
 //! The profile that `Profiling` makes of known traffic.
 
-use crate::common::on_disk;
+use super::common::on_disk;
+use crate::{ObservedDevice, Profiling};
 use block::{Device, Env, Extent, Fua, Lba, Nanos, Sectors};
-use filter::{ObservedDevice, Profiling};
 
 const LINE_BYTES: u32 = 65536;
 

@@ -1,8 +1,8 @@
 //! Clients' view of a swap of their device.
 
-use crate::common::{on_disks, on_exact_disk};
+use super::common::{on_disks, on_exact_disk};
+use crate::Swappable;
 use block::{BoxDevice, Buf, Device, Env, Extent, Fua, IoErrorKind, IoResult, Lba, Nanos, Sectors};
-use filter::Swappable;
 use futures_util::future::join;
 use std::cell::Cell;
 use std::rc::Rc;

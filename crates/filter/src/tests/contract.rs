@@ -13,11 +13,11 @@
 //! Not here: requests with dropped futures. They may still be in flight below; here they have
 //! ended.
 
+use crate::AccessVerb;
 use block::{
     Buf, Content, Device, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, SECTOR_BYTES, Sectors,
     SharedBuf,
 };
-use filter::AccessVerb;
 use std::cell::RefCell;
 
 /// A device with a checked contract.

@@ -1,7 +1,7 @@
 //! `Checked` notices each breach that it names.
 
-use crate::common::on_disk;
-use crate::contract::Checked;
+use super::common::on_disk;
+use super::contract::Checked;
 use block::{
     Buf, Content, Device, Env, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, Sectors,
     SharedBuf,

@@ -1,10 +1,10 @@
 //! `Delayed` takes the longer of the device's time and the model's.
 
-use crate::common::on_exact_disk;
+use super::common::on_exact_disk;
+use crate::{AccessVerb, DelayPacer, Delayed, RawAccess};
 use block::{Device, Env, Extent, Fua, Lba, Nanos, Sectors};
 use drives::catalogue::hdd;
 use drives::{DriveModel, Hdd};
-use filter::{AccessVerb, DelayPacer, Delayed, RawAccess};
 use std::cell::RefCell;
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
 //! Reports of `Metered` and `Latencies` on known traffic.
 
-use crate::common::on_exact_disk;
+use super::common::on_exact_disk;
+use crate::{AccessVerb, Latencies, Metered, ObservedDevice};
 use block::{Device, Env, Extent, Lba, Nanos, Sectors};
-use filter::{AccessVerb, Latencies, Metered, ObservedDevice};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::Poll;
