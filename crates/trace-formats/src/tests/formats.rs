@@ -7,7 +7,7 @@ use std::path::Path;
 use trace::{Format, RecordOp, Strictness, TraceReader, TraceRecord};
 
 fn read(bytes: Vec<u8>, format: Option<Format>, strictness: Strictness) -> TraceReader {
-    trace_formats::read(Path::new("t"), Cursor::new(bytes), format, strictness).expect("opens")
+    crate::read(Path::new("t"), Cursor::new(bytes), format, strictness).expect("opens")
 }
 
 fn all(bytes: Vec<u8>, format: Format) -> Result<Vec<TraceRecord>, trace::Error> {
@@ -16,7 +16,7 @@ fn all(bytes: Vec<u8>, format: Format) -> Result<Vec<TraceRecord>, trace::Error>
 }
 
 fn written(records: &[TraceRecord], format: Format) -> Vec<u8> {
-    let mut writer = trace_formats::write(Path::new("t"), Vec::new(), format).expect("starts");
+    let mut writer = crate::write(Path::new("t"), Vec::new(), format).expect("starts");
     for record in records {
         writer.write(record).expect("writes");
     }
@@ -104,7 +104,7 @@ proptest! {
                 }
                 let path = Path::new("t");
                 for strictness in [Strictness::Strict, Strictness::Lenient] {
-                    if let Ok(reader) = trace_formats::read(path, Cursor::new(strict.clone()), Some(format), strictness) {
+                    if let Ok(reader) = crate::read(path, Cursor::new(strict.clone()), Some(format), strictness) {
                         for record in reader.flatten() {
                             prop_assert!(record.len_bytes > 0);
                             prop_assert!(record.blocks(4096).count() > 0);
@@ -213,7 +213,7 @@ fn a_file_without_newlines_does_not_fill_memory() {
 #[test]
 fn an_unknown_format_asks_for_its_name() {
     let garbage = Cursor::new(b"what is this\n".to_vec());
-    let result = trace_formats::read(Path::new("t"), garbage, None, Strictness::Strict);
+    let result = crate::read(Path::new("t"), garbage, None, Strictness::Strict);
     let error = result.err().expect("refused").to_string();
     assert!(error.contains("oracle-general"), "{error}");
 }
@@ -233,5 +233,5 @@ fn oracle_general_round_trips_by_blocks() {
     .unwrap();
     let offsets: Vec<u64> = back.iter().map(|r| r.offset_bytes).collect();
     assert_eq!(offsets, [4096, 8192]);
-    assert!(trace_formats::write(Path::new("t"), Vec::new(), Format::Msr).is_err());
+    assert!(crate::write(Path::new("t"), Vec::new(), Format::Msr).is_err());
 }
