@@ -1,11 +1,11 @@
 //! The policies against measured baselines. Needs the traces: set HOTSET_SHARED
 //! to the directory that holds `traces/`. The quick test runs a few small cells;
-//! `cargo test --release -p tracesim --test suite baselines:: -- --ignored` runs all.
+//! `cargo test --release -p tracesim --lib baselines:: -- --ignored` runs all.
 
+use crate::{BELADY, PoolSize, SimulationPlan, TraceSource};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use trace::Strictness;
-use tracesim::{BELADY, PoolSize, SimulationPlan, TraceSource};
 
 /// Differences up to this mean that definitions agree.
 const AGREEMENT: f64 = 0.005;

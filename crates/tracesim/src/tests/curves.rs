@@ -1,10 +1,10 @@
 //! Sampled miss-ratio curves against the exact ones, on traces of
 //! HOTSET_SHARED: the mean error stays within 0.01 in less than a mebibyte.
 
+use crate::{PoolSize, SimulationPlan, TraceSource};
 use policy::profile::{MissRatioCurve, STATE_BYTES_MAX};
 use std::path::PathBuf;
 use trace::Strictness;
-use tracesim::{PoolSize, SimulationPlan, TraceSource};
 
 const MEAN_ERROR_MAX: f64 = 0.01;
 const SHARES: [f64; 6] = [0.003, 0.01, 0.03, 0.1, 0.3, 0.6];
@@ -19,7 +19,7 @@ fn sampled_curves_agree_with_simulated_lru() {
         let path = PathBuf::from(&shared).join(format!("traces/{name}.csv.zst"));
         let source = TraceSource::open(&path, None, Strictness::Strict, 4096).expect("the trace");
         let mut curve = MissRatioCurve::new(1);
-        let each = |chunk: &tracesim::RequestChunk| {
+        let each = |chunk: &crate::RequestChunk| {
             chunk
                 .lines
                 .iter()
@@ -33,9 +33,8 @@ fn sampled_curves_agree_with_simulated_lru() {
             threads: 1,
         };
         let rows = plan.run(&source, &|| ()).expect("lru runs");
-        let off = |row: &tracesim::ResultRow| {
-            (curve.at(row.cache_blocks).miss_ratio - row.miss_ratio).abs()
-        };
+        let off =
+            |row: &crate::ResultRow| (curve.at(row.cache_blocks).miss_ratio - row.miss_ratio).abs();
         let error = rows.iter().map(off).sum::<f64>() / rows.len() as f64;
         assert!(
             error <= MEAN_ERROR_MAX,
