@@ -5,11 +5,11 @@
     reason = "it reads the images that mkfs made"
 )]
 
+use crate::{DeviceIdentity, DoubtReason, OriginRecord, OriginVerdict, What, again, judge, take};
 use block::{
     Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba, Pool,
     Sectors, SharedBuf,
 };
-use origin::{DeviceIdentity, DoubtReason, OriginRecord, OriginVerdict, What, again, judge, take};
 use std::fs::File;
 use std::future::Future;
 use std::os::unix::fs::FileExt;
@@ -89,7 +89,9 @@ fn verdict(image: &Path, record: &OriginRecord) -> OriginVerdict {
 
 /// A directory that is removed at the end, with a sparse image in it.
 fn image(mib: u64) -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    // Beside the test itself, for `/tmp` may have no direct I/O, which some tools use.
+    let here = std::env::current_exe().unwrap();
+    let dir = tempfile::tempdir_in(here.parent().unwrap()).unwrap();
     let path = dir.path().join("image");
     File::create(&path).unwrap().set_len(mib << 20).unwrap();
     (dir, path)

@@ -1,15 +1,15 @@
 //! A guarded origin that loses its power again and again: writes of hotset are never taken for
 //! changes by others, and changes by others are seen.
 
+use crate::{
+    DeviceIdentity, DoubtReason, Guarded, Keep, OriginRecord, OriginVerdict, again, judge, take,
+    take_with,
+};
 use block::{
     Device, Env, Extent, Fua, Geometry, IoErrorKind, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId,
     TargetId,
 };
 use futures_util::future::{join, select};
-use origin::{
-    DeviceIdentity, DoubtReason, Guarded, Keep, OriginRecord, OriginVerdict, again, judge, take,
-    take_with,
-};
 use shard::{Config, Local, Mesh, Shard, ShardDisk};
 use sim::{
     DiskSpec, FaultPlan, PowerCut, RunMoment, SimDriver, SimHost, SimRng, SimWorld, Survival,
