@@ -1,12 +1,12 @@
 //! Each class of disk fault strikes at its place, is seen, and is counted.
 
-use crate::hand::{Hand, one_disk, small_disk};
-use block::{
-    DriverOp, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, Nanos, Sectors, TargetId,
-};
-use sim::{
+use super::hand::{Hand, one_disk, small_disk};
+use crate::{
     FaultClass, FaultEffect, FaultPlan, FaultRule, OpFilter, Outage, RunMoment, ServiceSpan,
     ServiceTime, SimHost, Survival, When,
+};
+use block::{
+    DriverOp, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, Nanos, Sectors, TargetId,
 };
 
 fn rule(disk: TargetId, ops: OpFilter, when: When, effect: FaultEffect) -> FaultPlan {
@@ -287,7 +287,7 @@ fn a_disk_that_goes_fails_everything_and_comes_back_with_what_was_durable() {
             gone: RunMoment::At(Nanos::from_secs(1)),
             back: Some(RunMoment::At(Nanos::from_secs(2))),
         }],
-        survival: Some(sim::Survival {
+        survival: Some(crate::Survival {
             kept: 0.0,
             torn: 0.0,
         }),
@@ -392,8 +392,8 @@ fn a_read_beside_a_write_sees_old_or_new_sectors() {
 fn a_disk_without_contents_reads_zeroes_and_keeps_its_faults() {
     let (mut world, _) = one_disk(1);
     let shape = Geometry::new("huge", Sectors::from_mib(1 << 24), Sectors(8));
-    let mut spec = sim::DiskSpec::new(shape);
-    spec.keep = sim::Keep::Nothing;
+    let mut spec = crate::DiskSpec::new(shape);
+    spec.keep = crate::Keep::Nothing;
     let disk = world.add_disk(spec).unwrap();
     let far = Extent::new(Lba(1 << 34), Sectors(8));
     world

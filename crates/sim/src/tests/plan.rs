@@ -1,12 +1,12 @@
 //! An impossible plan is one clear error, and changes nothing.
 
-use crate::hand::{Hand, one_disk};
-use block::{Address, Extent, Geometry, IoErrorKind, IoResult, Lba, Nanos, Sectors, TargetId};
-use sim::{
+use super::hand::{Hand, one_disk};
+use crate::{
     Direction, DiskSpec, Domain, FaultEffect, FaultPlan, FaultRule, Keep, LinkSpec, OpFilter,
     Outage, PowerCut, RunMoment, ServiceSpan, ServiceTime, SimHost, SimWorld, StreamEffect,
     StreamRule, Survival, When,
 };
+use block::{Address, Extent, Geometry, IoErrorKind, IoResult, Lba, Nanos, Sectors, TargetId};
 
 #[track_caller]
 fn refused(result: IoResult, parts: &[&str]) {
@@ -173,7 +173,7 @@ fn a_refused_plan_leaves_the_one_before_it() {
 #[test]
 fn impossible_disks_and_links() {
     let mut world = SimWorld::new(1);
-    let mut spec = crate::hand::small_disk("odd");
+    let mut spec = super::hand::small_disk("odd");
     spec.service = ServiceTime::uniform(ServiceSpan {
         min: Nanos(2),
         max: Nanos(1),

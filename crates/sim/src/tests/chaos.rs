@@ -1,15 +1,15 @@
 //! Everything at once: random operations of several shards under random plans. Under every plan,
 //! each operation of a shard with power completes once, with its own buffers, and a seed repeats.
 
-use crate::hand::small_disk;
-use block::{
-    Address, Completion, Driver, DriverOp, Extent, Fua, IoErrorKind, IoResult, Lba, Nanos, Payload,
-    Sectors, ShardId, ShardTurn, TargetId, Token, TurnProgress,
-};
-use sim::{
+use super::hand::small_disk;
+use crate::{
     Direction, Domain, FaultClass, FaultEffect, FaultPlan, FaultRule, LinkSpec, OpFilter, Outage,
     PowerCut, RunBudget, RunMoment, RunOutcome, SimDriver, SimHost, SimRng, SimWorld, StreamEffect,
     StreamRule, When, WorldControl,
+};
+use block::{
+    Address, Completion, Driver, DriverOp, Extent, Fua, IoErrorKind, IoResult, Lba, Nanos, Payload,
+    Sectors, ShardId, ShardTurn, TargetId, Token, TurnProgress,
 };
 use std::collections::HashMap;
 

@@ -1,14 +1,14 @@
 //! Allowed outcomes of a power cut, against a reference that knows only the contract: each sector
 //! holds its durable stamp, or one written since.
 
-use crate::hand::Hand;
+use super::hand::Hand;
+use crate::{
+    DiskSpec, FaultClass, FaultEffect, FaultPlan, FaultRule, OpFilter, PowerCut, RunMoment,
+    SimHost, SimRng, SimWorld, When,
+};
 use block::{
     Completion, Driver, DriverOp, Extent, Fua, Geometry, Lba, Nanos, Payload, Sectors, SharedBuf,
     TargetId, Token,
-};
-use sim::{
-    DiskSpec, FaultClass, FaultEffect, FaultPlan, FaultRule, OpFilter, PowerCut, RunMoment,
-    SimHost, SimRng, SimWorld, When,
 };
 use std::collections::HashMap;
 

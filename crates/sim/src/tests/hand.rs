@@ -1,11 +1,10 @@
 //! Operations one by one, on a driver without a host.
-#![allow(dead_code, reason = "each test uses a part")]
 
+use crate::{DiskSpec, SimDriver, SimHost, SimWorld};
 use block::{
     Buf, Completion, Driver, DriverOp, Fua, Geometry, IoResult, Lba, Nanos, Payload, Sectors,
     SharedBuf, TargetId, Token,
 };
-use sim::{DiskSpec, SimDriver, SimHost, SimWorld};
 
 /// A disk of 1 MiB with sectors of 512 bytes.
 pub fn small_disk(name: &str) -> DiskSpec {

@@ -1,9 +1,9 @@
 //! Disks that lose writes and continue, that hang, with failed writes that land later, and with
 //! bytes changed behind their driver.
 
-use crate::hand::{Hand, one_disk};
+use super::hand::{Hand, one_disk};
+use crate::{FaultClass, FaultEffect, FaultPlan, FaultRule, OpFilter, SimHost, Survival, When};
 use block::{Driver as _, DriverOp, IoErrorKind, Lba, Nanos};
-use sim::{FaultClass, FaultEffect, FaultPlan, FaultRule, OpFilter, SimHost, Survival, When};
 
 const NOTHING_SURVIVES: Survival = Survival {
     kept: 0.0,

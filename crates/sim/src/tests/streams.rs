@@ -1,11 +1,11 @@
 //! Links, and streams that are cut, stalled and split.
 
-use crate::hand::Hand;
-use block::{Address, Driver, DriverOp, IoErrorKind, IoResult, Nanos, TargetId};
-use sim::{
+use super::hand::Hand;
+use crate::{
     Direction, FaultClass, FaultPlan, LinkSpec, ServiceSpan, SimHost, SimWorld, StreamEffect,
     StreamRule,
 };
+use block::{Address, Driver, DriverOp, IoErrorKind, IoResult, Nanos, TargetId};
 
 const LATENCY: Nanos = Nanos::from_micros(100);
 

@@ -1,8 +1,8 @@
 //! The driver contract.
 
+use crate::{DiskSpec, LinkSpec, RunOutcome, ServiceSpan, ServiceTime, SimHost, SimWorld};
 use block::conformance::{self, DriverRig};
 use block::{Address, Driver, Geometry, Host, Nanos, Sectors};
-use sim::{DiskSpec, LinkSpec, RunOutcome, ServiceSpan, ServiceTime, SimHost, SimWorld};
 
 fn rig(seed: u64, block: Sectors) -> (SimHost, DriverRig) {
     let mut world = SimWorld::new(seed);

@@ -1,9 +1,9 @@
 //! Ports of the simulated world: the contract, and the requests left by a dead server.
 
+use crate::{PortClient, PortRequest, PortSpec, ServiceSpan, SimDriver, SimHost, SimWorld};
 use block::conformance::{self, PortClients};
 use block::{Extent, Fua, IoErrorKind, Lba, Nanos, Port, Request, Sectors, Tag, TargetId};
 use shard::{Local, run_alone};
-use sim::{PortClient, PortRequest, PortSpec, ServiceSpan, SimDriver, SimHost, SimWorld};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;

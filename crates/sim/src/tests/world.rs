@@ -1,17 +1,17 @@
 //! Shards in one world: determinism, power domains, stalls and budgets.
 
-use crate::hand::{Hand, one_disk, small_disk};
+use super::hand::{Hand, one_disk, small_disk};
+use crate::{
+    DiskSpec, Domain, FaultClass, FaultEffect, FaultPlan, FaultRule, LinkSpec, OpFilter, PowerCut,
+    RunBudget, RunMoment, RunOutcome, ServiceTime, SimDriver, SimHost, SimRng, SimWorld, Survival,
+    When,
+};
 use block::{
     Address, Completion, Driver, DriverOp, Extent, Fua, Geometry, Host, IoErrorKind, Lba, Nanos,
     Sectors, ShardId, ShardTurn, TargetId, Token, TurnProgress,
 };
 use drives::catalogue::{controller::WRITE_THROUGH, hdd::SAS15K};
 use drives::{Controller, Hdd};
-use sim::{
-    DiskSpec, Domain, FaultClass, FaultEffect, FaultPlan, FaultRule, LinkSpec, OpFilter, PowerCut,
-    RunBudget, RunMoment, RunOutcome, ServiceTime, SimDriver, SimHost, SimRng, SimWorld, Survival,
-    When,
-};
 use std::sync::{Arc, Mutex};
 
 /// A shard made of a function of its driver and of the completed operations.

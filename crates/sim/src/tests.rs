@@ -4,7 +4,6 @@ mod chaos;
 mod conformance;
 mod durability;
 mod faults;
-#[path = "../hand/mod.rs"]
 mod hand;
 mod losses;
 mod plan;
