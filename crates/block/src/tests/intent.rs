@@ -1,7 +1,7 @@
 //! A write-intent bitmap against holders that may have any of the images that are under way, and
 //! against a count of the writes in each region.
 
-use block::{Intent, Regions, StateImage};
+use crate::{Intent, Regions, StateImage};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 

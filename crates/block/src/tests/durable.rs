@@ -6,7 +6,7 @@
 //! After a cut a holder has the newest that is whole. A fact with a proof at the time of the cut
 //! must hold on each, with any of the writes in flight landed or torn.
 
-use block::{Durable, StateImage, Version};
+use crate::{Durable, StateImage, Version};
 
 const HOLDERS: usize = 2;
 /// Steps of the longest story.
