@@ -27,3 +27,22 @@ pub fn runs_alone(name: &str, prepare: impl FnOnce(&mut Command)) -> Result<bool
         false => Err(format!("no test is called {name}: {output}")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::runs_alone;
+
+    #[test]
+    fn a_test_has_a_process_of_its_own_and_an_unknown_test_is_refused() {
+        let name = "alone::tests::a_test_has_a_process_of_its_own_and_an_unknown_test_is_refused";
+        let (parent, id) = ("TESTBED_PARENT", std::process::id().to_string());
+        let alone = runs_alone(name, |alone| {
+            alone.env(parent, &id);
+        });
+        if alone.unwrap() {
+            assert_ne!(std::env::var(parent).unwrap(), id);
+            return;
+        }
+        assert!(runs_alone("alone::tests::no_test", |_| ()).is_err());
+    }
+}
