@@ -23,7 +23,7 @@ PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
 SHELL_SCRIPTS := tools/install tools/deb tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
-.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands unit-others guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb test-deb notices book
+.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb test-deb notices book
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -61,16 +61,13 @@ shellcheck:
 # Most tests of the command wait more than they work: more of them at once than processors.
 unit:
 	cargo test --workspace --lib --bins --tests --no-run --quiet
-	$(MAKE) --jobs 3 --keep-going --output-sync unit-parts unit-commands unit-others
+	$(MAKE) --jobs 2 --keep-going --output-sync unit-parts unit-commands
 
 unit-parts:
 	cargo test --workspace --lib --bins --test suite --no-fail-fast --quiet
 
 unit-commands:
 	cargo test --workspace --test commands --no-fail-fast --quiet -- --test-threads $$((2 * $$(nproc)))
-
-unit-others:
-	cargo test --workspace --test '[!cs]*' --test 's[!u]*' --no-fail-fast --quiet
 
 # With the features of the whole workspace, so that after `unit` nothing is left to build.
 guest:
@@ -96,7 +93,7 @@ soak:
 	cargo run --release --quiet -p hotset-lab -- flips --flips 10000
 	cargo run --release --quiet -p hotset-lab -- kill --rounds 200
 	cargo run --release --quiet -p hotset-lab -- storm --minutes 240 --threads 4 --json
-	cargo test --release --quiet -p hotset-lab --test storm -- --ignored
+	cargo test --release --quiet -p hotset-lab --test commands storm:: -- --ignored
 	tools/install $(PACKAGES_STACK)
 	cargo run --release --quiet -p hotset-lab -- stack
 	cargo run --release --quiet -p hotset-lab -- stack --kills 200

@@ -10,4 +10,6 @@ pub mod heatmap;
 pub mod page;
 pub mod replay;
 pub mod sizing;
+#[cfg(test)]
+mod tests;
 pub mod writeback;

@@ -2,7 +2,7 @@
 //! rivals of `auto`. They run by the same trait as the engine's own, and over the same
 //! lists.
 //!
-//! Every policy here and in `policy` runs one suite (`tests/suite/conformance.rs`). A new
+//! Every policy here and in `policy` runs one suite (`tests/conformance.rs`). A new
 //! policy is one file that implements [`policy::Policy`] (or, if made of linked lists,
 //! [`policy::lines::ListPolicy`]) and one line in [`registry`].
 
@@ -16,6 +16,8 @@ pub mod registry;
 mod s3fifo;
 mod sieve;
 mod sketch;
+#[cfg(test)]
+mod tests;
 mod tinylfu;
 mod twoq;
 

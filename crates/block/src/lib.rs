@@ -32,6 +32,8 @@ mod reserve;
 mod semaphore;
 mod signal;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod units;
 
 pub use buf::{Buf, SharedBuf};

@@ -21,6 +21,8 @@ pub mod measure;
 mod pacer;
 mod parameter;
 mod ssd;
+#[cfg(test)]
+mod tests;
 
 pub use controller::{Controller, ControllerParameters};
 pub use hdd::{Hdd, HddFirmware, HddParameters, SeekCurve, Surface};

@@ -42,6 +42,8 @@ mod replay;
 pub mod rig;
 mod site;
 pub mod spread;
+#[cfg(test)]
+mod tests;
 mod turnstile;
 pub mod verdict;
 pub mod visitors;

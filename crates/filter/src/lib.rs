@@ -20,6 +20,8 @@ mod profile;
 mod stats;
 mod swap;
 mod tap;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 pub use access::{AccessVerb, RawAccess};

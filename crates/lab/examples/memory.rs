@@ -2,11 +2,11 @@
 //! run by `bench`.
 
 use block::Sectors;
-use lab::bench::counting::Counting;
 use lab::bench::memory::{MemoryPlan, measure};
+use testbed::counting::{Counting, live_bytes};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting::new();
+static ALLOCATOR: Counting = Counting;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         warming: if quick { 100_000 } else { 12_000_000 },
         counted: if quick { 50_000 } else { 2_000_000 },
     };
-    let measured = measure(plan, || ALLOCATOR.live_bytes());
+    let measured = measure(plan, live_bytes);
     println!("{}", serde_json::to_string(&measured)?);
     Ok(())
 }

@@ -2,11 +2,11 @@
 //! under an instruction counter; or the bytes of a line, counted by this program's allocator. Run
 //! by `bench`.
 
-use lab::bench::counting::Counting;
 use lab::bench::policy::{PolicySubject, bytes_per_line};
+use testbed::counting::{Counting, live_bytes};
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting::new();
+static ALLOCATOR: Counting = Counting;
 
 /// Accesses that are counted, and before those as many that are not.
 const ACCESSES: u64 = 100_000;
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             println!("{}", serde_json::to_string(&cost)?);
         }
         ["memory", policy] => {
-            println!("{}", bytes_per_line(policy, || ALLOCATOR.live_bytes()));
+            println!("{}", bytes_per_line(policy, live_bytes));
         }
         _ => return Err("usage: policy_cost accesses|memory POLICY".into()),
     }

@@ -10,4 +10,6 @@ pub mod choices;
 mod ownership;
 pub mod perc;
 pub mod report;
+#[cfg(test)]
+mod tests;
 pub mod timeline;

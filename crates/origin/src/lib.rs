@@ -22,6 +22,8 @@ mod formats;
 mod guard;
 mod record;
 mod survey;
+#[cfg(test)]
+mod tests;
 mod verdict;
 mod watch;
 

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants, checked by one suite that every policy runs
-//! (`crates/baselines/tests/suite/conformance.rs`):
+//! (`crates/baselines/src/tests/conformance.rs`):
 //!     a key occupies at most one slot, a slot holds at most one key
 //!     Hit(s)            ⟹ the key held s before the access
 //!     Replace{s, v}     ⟹ v held s, s was not pinned, no slot was free
@@ -34,6 +34,8 @@ pub mod profile;
 pub mod regions;
 pub mod registry;
 mod slots;
+#[cfg(test)]
+mod tests;
 pub mod written;
 
 pub use auto::{Auto, Expert};

@@ -18,6 +18,8 @@ mod perform;
 mod queue;
 mod stream;
 mod task;
+#[cfg(test)]
+mod tests;
 mod timers;
 
 pub use alone::run_alone;

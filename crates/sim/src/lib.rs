@@ -25,6 +25,8 @@ mod power;
 mod rng;
 mod service;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod trace_hash;
 mod verb;
 mod world;

@@ -21,6 +21,8 @@ pub mod prose;
 pub mod reach;
 pub mod sizes;
 mod source;
+#[cfg(test)]
+mod tests;
 mod tree;
 pub mod waits;
 pub mod words;

@@ -4,6 +4,8 @@
 //! formats of `trace`; `hotset-lab` reads, writes and converts it.
 
 mod parquet;
+#[cfg(test)]
+mod tests;
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};

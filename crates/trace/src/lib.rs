@@ -22,6 +22,8 @@ mod format;
 mod info;
 mod reader;
 mod tape;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use error::Error;

@@ -17,6 +17,8 @@ mod engine;
 mod linear;
 mod plan;
 mod source;
+#[cfg(test)]
+mod tests;
 
 pub use cell::CellTally;
 pub use curve::{MissCurve, MissRatio, Rank, curves, ranks};

@@ -2,7 +2,7 @@
 //! Every decoder of the write-back log, its journal and arrays, on blocks that claim to be of its
 //! kind.
 
-#[path = "../../../crates/layout/tests/sealed/decoders.rs"]
+#[path = "../../../crates/layout/tests/suite/sealed/decoders.rs"]
 mod decoders;
 
 use decoders::{Kind, is_taken, seal};

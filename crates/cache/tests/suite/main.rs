@@ -1,6 +1,7 @@
 //! The engine on simulated disks. One program, since each would compile the engine again.
 
 mod absent;
+mod allocation;
 mod common;
 mod durable;
 mod engine;

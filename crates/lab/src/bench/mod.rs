@@ -6,7 +6,6 @@
 //! single absolute time.
 
 pub mod arrays;
-pub mod counting;
 pub mod engine;
 pub mod fio;
 pub mod guest;

@@ -1,0 +1,12 @@
+//! The laboratory's commands, in their quick forms.
+
+mod bounded_memory;
+mod common;
+mod drill;
+mod experiments;
+mod kill;
+mod manual;
+mod sim;
+mod stack;
+mod storm;
+mod trace;
