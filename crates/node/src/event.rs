@@ -209,7 +209,7 @@ impl fmt::Display for NodeEvent {
             NodeEvent::PoolDeviceAbsent { pool, device, why } => write!(
                 f,
                 "pool {pool} starts without {device}, whose lines are not used again: {why}; once \
-                 it is back, add it with `hotset pool add-device`"
+                 it can be used, `hotset pool readmit {pool} {device}`"
             ),
             NodeEvent::PoolDeviceUnusable { pool, device, why } => {
                 write!(f, "pool {pool} starts without the lines of {device}: {why}")
