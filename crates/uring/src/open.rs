@@ -192,7 +192,7 @@ fn cannot_open(cause: io::Error, path: &Path, options: &DiskOptions) -> IoError 
             "does not exist; check the path, or attach the device"
         }
         Some(libc::ENOENT | libc::ENOTDIR) => {
-            "does not exist; check the path, or create it with `truncate -s SIZE FILE`"
+            "does not exist; check the path, or mount its file system"
         }
         Some(libc::EACCES | libc::EPERM) => {
             "access is denied; give this user read and write permission"
@@ -205,7 +205,7 @@ fn cannot_open(cause: io::Error, path: &Path, options: &DiskOptions) -> IoError 
             return IoError::new(IoErrorKind::Unsupported, what).because(cause);
         }
         Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM) => NO_DEVICE,
-        _ => "cannot be opened",
+        _ => "cannot be opened; see that it is attached and works",
     };
     errno::error(cause, what)
 }

@@ -303,7 +303,7 @@ pub fn openable(device: &Device) -> Result<u64, (String, &'static str)> {
             ErrorKind::NotFound if path.starts_with("/dev") => {
                 "correct the path, or attach the device"
             }
-            ErrorKind::NotFound => "correct the path, or create it with `truncate -s SIZE FILE`",
+            ErrorKind::NotFound => "correct the path, or mount its file system",
             ErrorKind::PermissionDenied => "let this user read and write it",
             ErrorKind::ReadOnlyFilesystem => "mount its file system for writing",
             _ => "see that the device is attached and works",
@@ -473,7 +473,10 @@ mod tests {
         let volume = "[[volume]]\nname = \"v\"\norigin = \"d\"\npool = \"p\"\nsize = \"1MiB\"\n";
         let directory = dir.path().display().to_string();
         for (text, expected) in [
-            (device(&at("missing")), "3: "),
+            (
+                device(&at("missing")),
+                "correct the path, or mount its file system",
+            ),
             (device(&directory), "is neither a file"),
             (
                 device(&file) + volume,
