@@ -175,11 +175,14 @@ fn map(explained: &Explained, coloured: bool) -> String {
         .max()
         .unwrap_or(0);
     let estimated = if explained.sampled { ", estimated" } else { "" };
+    let cell = |shade| cells(&[shade], 1, coloured);
     let mut out = format!(
-        "\none cell is {}; left: accesses of the last minutes, right: share in the pool{estimated}; from none `{}` to most `{}`\n",
+        "\none cell is {}; left: accesses of the last minutes, right: share in the pool{estimated}; \
+         none `{}`, least `{}`, most `{}`\n",
         bytes(explained.region_bytes),
-        SHADES[1],
-        SHADES[9],
+        cell(0),
+        cell(1),
+        cell(9),
     );
     let width = COLUMNS.min(regions.len());
     for (n, row) in regions.chunks(COLUMNS).enumerate() {
