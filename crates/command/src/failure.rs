@@ -63,6 +63,11 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), CommandFailure> {
     })
 }
 
+/// Prints a line, as [`print`] prints text.
+pub fn print_line(line: impl fmt::Display) -> Result<(), CommandFailure> {
+    print(format!("{line}\n"))
+}
+
 /// Prints the cause of a failure, and returns the exit status of `program`.
 pub fn exit(program: &str, ended: Result<(), CommandFailure>) -> ExitCode {
     match ended {

@@ -371,7 +371,7 @@ fn bench_stack(request: &stack::BenchRequest) -> Result<(), CommandFailure> {
 /// Prints a report; an error if `wrong` is not zero.
 fn print(report: &impl serde::Serialize, wrong: usize, what: &str) -> Result<(), CommandFailure> {
     let text = serde_json::to_string_pretty(report).expect("plain data");
-    println!("{text}");
+    command::print_line(text)?;
     match wrong {
         0 => Ok(()),
         _ => Err(CommandFailure::Runtime(format!("{wrong} {what}"))),

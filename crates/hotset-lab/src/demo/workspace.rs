@@ -3,6 +3,7 @@
 
 use super::site::DemoSite;
 use crate::CommandFailure;
+use command::print_line;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -69,7 +70,9 @@ impl Workspace {
             return Ok(());
         }
         let (pages, images) = (self.site.pages, self.site.images);
-        println!("making a site of {pages} pages and {images} images, once");
+        print_line(format!(
+            "making a site of {pages} pages and {images} images, once"
+        ))?;
         let root = self.directory.join("site");
         match fs::remove_dir_all(&root) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -78,7 +81,7 @@ impl Workspace {
             _ => {}
         }
         let bytes = self.site.write(&root).map_err(CommandFailure::runtime)?;
-        println!("  {} MB", bytes / 1_000_000);
+        print_line(format!("  {} MB", bytes / 1_000_000))?;
         let draft = self.directory.join("site.ext4.new");
         let file = fs::File::create(&draft).map_err(CommandFailure::runtime)?;
         file.set_len(IMAGE_BYTES).map_err(CommandFailure::runtime)?;
