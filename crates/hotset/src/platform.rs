@@ -246,7 +246,8 @@ impl Platform for UringPlatform {
     }
 
     async fn configuration(&self) -> Result<Config, String> {
-        let file = self.file.as_ref().ok_or("no file has this configuration")?;
+        let none = "no file has this configuration; start the daemon with `--config`";
+        let file = self.file.as_ref().ok_or(none)?;
         let file = file.to_path_buf();
         let reading = self.host.aside(move || read_again(&file)).await;
         reading.map_err(plain)?

@@ -112,7 +112,8 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<OpenDi
         return Err(invalid("is a directory; name a file or a block device"));
     }
     if !meta.is_file() && !is_block_device {
-        return Err(invalid("is neither a file nor a block device"));
+        let what = "is neither a file nor a block device; name one of these";
+        return Err(invalid(what));
     }
     let mut flags = 0;
     if !options.buffered {

@@ -31,7 +31,10 @@ impl InspectedImage {
             CommandFailure::Runtime(format!("{name}: {what}: {cause}"))
         };
         let opened = File::options().read(true).write(write).open(path);
-        let mut file = opened.map_err(|cause| failure("cannot be opened", cause))?;
+        let mut file = opened.map_err(|cause| {
+            let remedy = "correct the path, or let this user read and write it";
+            CommandFailure::Runtime(format!("{name}: cannot be opened ({cause}); {remedy}"))
+        })?;
         let claimed = claim::wait(|| uring::claim(&file));
         claimed.map_err(|error| CommandFailure::Runtime(error.on(name.clone()).to_string()))?;
         let end = file.seek(SeekFrom::End(0));
