@@ -4,7 +4,7 @@ use super::arrays;
 use crate::config::{At, ByteCount, Config, Device, Listen, Name, Volume, VolumeMode};
 use crate::memory::{self, LOG_BLOCK_BYTES};
 use crate::problem::ConfigurationProblem;
-use crate::users;
+use crate::users::{self, FileUsers};
 use nbd::tls::{Acceptor, TlsIdentity, valid_between};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Appends the problems of the devices on this machine. Their users wait, or run without them.
 pub fn devices(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
-    let volumes = volumes_by_device(config);
+    let (volumes, users) = (volumes_by_device(config), FileUsers::read());
     for device in &config.devices {
         readable(&device.tls_ca, problems);
         let Some(path) = &device.path else { continue };
@@ -39,7 +39,7 @@ pub fn devices(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
                 continue;
             }
         };
-        if let Some(by) = users::listed(&users::of_file(&path.value)) {
+        if let Some(by) = users::listed(&users.of(&path.value)) {
             let what = format!("{} is in use by {by}", path.display());
             let remedy = "stop that, perhaps another hotset, or choose another device";
             problems.push(ConfigurationProblem::new(path.line, what, remedy));
