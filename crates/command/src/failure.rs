@@ -19,12 +19,12 @@ pub enum CommandFailure {
 impl CommandFailure {
     /// An error while the command ran, from its cause.
     pub fn runtime(cause: impl fmt::Display) -> CommandFailure {
-        CommandFailure::Runtime(plain(cause))
+        CommandFailure::Runtime(cause.to_string())
     }
 
     /// An error of what was tried: a clause, before its cause.
     pub fn of(what: &str, cause: impl fmt::Display) -> CommandFailure {
-        CommandFailure::Runtime(format!("{what}: {}", plain(cause)))
+        CommandFailure::Runtime(format!("{what}: {cause}"))
     }
 }
 

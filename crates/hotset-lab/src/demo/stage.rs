@@ -7,6 +7,7 @@ use super::workspace::Workspace;
 use crate::CommandFailure;
 use command::print_line;
 use control::client::ControlClient;
+use control::plain;
 use control::status::Status;
 use std::fs;
 use std::net::TcpListener;
@@ -175,7 +176,7 @@ impl DemoStage {
 impl Drop for DemoStage {
     fn drop(&mut self) {
         if let Err(CommandFailure::Runtime(what) | CommandFailure::Usage(what)) = self.take_down() {
-            eprintln!("while taking down: {what}");
+            eprintln!("while taking down: {}", plain(what));
         }
     }
 }

@@ -105,6 +105,22 @@ fn all_errors_are_reported_at_once() {
 }
 
 #[test]
+fn a_failure_of_the_operating_system_has_no_number() {
+    for typed in [
+        "pool inspect /nonexistent",
+        "init --disk /nonexistent --ssd /nonexistent",
+    ] {
+        let output = hotset().args(typed.split(' ')).output().unwrap();
+        let said = all(&output);
+        assert!(
+            !output.status.success() && said.contains("No such file or directory"),
+            "{said}"
+        );
+        assert!(!said.contains("os error"), "{said}");
+    }
+}
+
+#[test]
 fn a_configuration_that_is_not_there() {
     refused(
         hotset().args(["check", "/nonexistent"]),
