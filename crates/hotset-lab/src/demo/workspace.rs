@@ -3,6 +3,7 @@
 
 use super::site::DemoSite;
 use crate::CommandFailure;
+use crate::program::made_directory;
 use command::print_line;
 use std::fs;
 use std::io::ErrorKind;
@@ -32,11 +33,8 @@ pub struct Workspace {
 impl Workspace {
     /// Makes the missing files in `directory`; the pool is under `policy`.
     pub fn prepare(directory: &Path, policy: &str) -> Result<Workspace, CommandFailure> {
-        let made = fs::create_dir_all(directory).and_then(|()| directory.canonicalize());
-        let shown = directory.display().to_string();
-        let directory = made.map_err(|cause| CommandFailure::of(&shown, cause))?;
         let workspace = Workspace {
-            directory,
+            directory: made_directory(directory)?,
             site: SITE,
             policy: policy.to_owned(),
         };

@@ -5,6 +5,7 @@ use super::run::{EVERY, progress};
 use super::side::each;
 use super::store;
 use crate::CommandFailure;
+use crate::program::made_directory;
 use clap::Args;
 use command::print_line;
 use command::table::TextTable;
@@ -66,7 +67,7 @@ fn which(command: &Ablate) -> Result<Vec<&'static Experiment>, CommandFailure> {
 pub fn run(command: &Ablate) -> Result<(), CommandFailure> {
     let chosen = which(command)?;
     if let Some(directory) = &command.out {
-        store::prepare(directory)?;
+        made_directory(directory)?;
     }
     let mut all = Vec::new();
     for experiment in chosen {

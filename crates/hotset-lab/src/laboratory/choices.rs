@@ -5,6 +5,7 @@ use super::run::{EVERY, progress};
 use super::side::each;
 use super::store;
 use crate::CommandFailure;
+use crate::program::made_directory;
 use clap::Args;
 use command::print_line;
 use command::table::TextTable;
@@ -70,7 +71,7 @@ fn which(names: &[String]) -> Result<Vec<&'static Experiment>, CommandFailure> {
 pub fn run(command: &ChoicesCommand) -> Result<(), CommandFailure> {
     let chosen = which(&command.names)?;
     if let Some(directory) = &command.out {
-        store::prepare(directory)?;
+        made_directory(directory)?;
     }
     if !command.only.is_empty() {
         return try_some(command, &chosen);

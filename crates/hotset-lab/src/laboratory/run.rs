@@ -5,6 +5,7 @@ use super::perc::{self, Perc};
 use super::side::by_side;
 use super::store;
 use crate::CommandFailure;
+use crate::program::made_directory;
 use clap::Args;
 use command::print_line;
 use command::table::TextTable;
@@ -130,7 +131,7 @@ pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
         });
     }
     if let Some(directory) = &command.out {
-        store::prepare(directory)?;
+        made_directory(directory)?;
     }
     let mut asked = Vec::new();
     for which in chosen {
