@@ -59,8 +59,8 @@ impl IoErrorKind {
         }
     }
 
-    /// True if a device that cannot be opened or read for this counts as absent, where others have
-    /// its data. A device in use is waited for.
+    /// True if a device of a log that cannot be opened or read for this counts as absent. A device
+    /// in use is waited for: the other copy may be older.
     pub const fn is_absence(self) -> bool {
         !matches!(self, IoErrorKind::Busy)
     }

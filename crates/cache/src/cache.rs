@@ -142,7 +142,7 @@ impl<P: Device> Cache<P> {
         let member = {
             let mut state = core.state.borrow_mut();
             let Some(member) = state.devices.take(id) else {
-                let what = format!("the pool has no device {}", id.0);
+                let what = format!("the pool has no device {}; see `hotset pool list`", id.0);
                 return Err(IoError::new(IoErrorKind::Invalid, what));
             };
             state.retire(&member, DeviceState::Leaving);

@@ -1,8 +1,8 @@
 //! From any format of traces to one that can be written.
 
-use crate::CommandFailure;
 use crate::table::count;
 use crate::traces::{Formats, OnDevice, format};
+use crate::{CommandFailure, print_line};
 use clap::Args;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -51,14 +51,13 @@ pub fn run(convert: &Convert, formats: &Formats) -> Result<(), CommandFailure> {
     }
     output.finish()?;
     convert.input.input.report(&convert.from, &reader.skipped());
-    println!(
+    print_line(format!(
         "{}: {}, {} to {}",
         convert.to.display(),
         count(requests as usize, "request"),
         reader.format().name(),
         format.name()
-    );
-    Ok(())
+    ))
 }
 
 /// Returns the format to write to `path`: the one asked for, or that of the ending.

@@ -1,8 +1,8 @@
 //! Drills: their arguments and their output, for every program that runs them.
 
-use crate::CommandFailure;
 use crate::configuration::read_alone;
 use crate::table::TextTable;
+use crate::{CommandFailure, print, print_line};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use drill::{DrillRow, DrillSetup};
@@ -60,17 +60,17 @@ impl DrillRequest {
 
     /// Shows all cells of `setup`; an error if one was not survived.
     pub fn end(&self, setup: &DrillSetup, rows: &[DrillRow]) -> Result<(), CommandFailure> {
-        if self.json {
-            let text = serde_json::to_string_pretty(rows).map_err(CommandFailure::runtime)?;
-            println!("{text}");
-        } else {
-            print!("{}", table(rows));
-        }
         if let Some(report) = &self.report {
             let page = drill::page(setup, rows).map_err(CommandFailure::runtime)?;
             std::fs::write(report, page).map_err(|cause| {
                 CommandFailure::Runtime(format!("{}: {cause}", report.display()))
             })?;
+        }
+        if self.json {
+            let text = serde_json::to_string_pretty(rows).map_err(CommandFailure::runtime)?;
+            print_line(text)?;
+        } else {
+            print(table(rows).to_string())?;
         }
         let wrong: Vec<&DrillRow> = rows.iter().filter(|row| !row.is_right()).collect();
         match wrong.first() {

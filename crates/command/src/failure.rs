@@ -19,12 +19,12 @@ pub enum CommandFailure {
 impl CommandFailure {
     /// An error while the command ran, from its cause.
     pub fn runtime(cause: impl fmt::Display) -> CommandFailure {
-        CommandFailure::Runtime(plain(cause))
+        CommandFailure::Runtime(cause.to_string())
     }
 
     /// An error of what was tried: a clause, before its cause.
     pub fn of(what: &str, cause: impl fmt::Display) -> CommandFailure {
-        CommandFailure::Runtime(format!("{what}: {}", plain(cause)))
+        CommandFailure::Runtime(format!("{what}: {cause}"))
     }
 }
 
@@ -61,6 +61,11 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), CommandFailure> {
         io::ErrorKind::BrokenPipe => CommandFailure::Answered(0),
         _ => CommandFailure::Runtime(format!("standard output: {cause}")),
     })
+}
+
+/// Prints a line, as [`print`] prints text.
+pub fn print_line(line: impl fmt::Display) -> Result<(), CommandFailure> {
+    print(format!("{line}\n"))
 }
 
 /// Prints the cause of a failure, and returns the exit status of `program`.

@@ -4,6 +4,8 @@
 //!
 //! Not here: commands.
 
+#![deny(clippy::print_stdout)]
+
 pub mod configuration;
 pub mod convert;
 pub mod drill;
@@ -13,5 +15,5 @@ pub mod table;
 pub mod traces;
 
 pub use failure::{
-    CommandFailure, EXIT_STATUSES, FAILED, FOUND, MISUSED, NEEDS_RESTART, exit, print,
+    CommandFailure, EXIT_STATUSES, FAILED, FOUND, MISUSED, NEEDS_RESTART, exit, print, print_line,
 };

@@ -40,27 +40,45 @@ pub fn of_socket(path: &Path) -> Vec<String> {
     with_sockets(&inodes.collect::<Vec<_>>())
 }
 
-/// The users of the file or block device at `path`: locks, mounts, swap, devices above it.
-pub fn of_file(path: &Path) -> Vec<String> {
-    let Ok(file) = fs::metadata(path) else {
-        return Vec::new();
-    };
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let place = format!("{}:{}", numbers(file.dev(), true), file.ino());
-    let mut users: Vec<String> = lockers(&locks, &place).iter().map(|p| process(p)).collect();
-    if file.file_type().is_block_device() {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
-        users.extend(swapped(&swaps, path));
-        for folder in with_partitions(&numbers(file.rdev(), false)) {
-            let number = fs::read_to_string(folder.join("dev")).unwrap_or_default();
-            users.extend(mounted(&mounts, number.trim()));
-            users.extend(names(&folder.join("holders")).map(|name| format!("the device {name}")));
+/// The kernel's tables of locks, mounts and swap, as of one reading.
+pub struct FileUsers {
+    locks: String,
+    mounts: String,
+    swaps: String,
+}
+
+impl FileUsers {
+    /// Reads the tables.
+    pub fn read() -> FileUsers {
+        let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
+        FileUsers {
+            locks: read("/proc/locks"),
+            mounts: read("/proc/self/mountinfo"),
+            swaps: read("/proc/swaps"),
         }
     }
-    users.sort();
-    users.dedup();
-    users
+
+    /// The users of the file or block device at `path`: locks, mounts, swap, devices above it.
+    pub fn of(&self, path: &Path) -> Vec<String> {
+        let Ok(file) = fs::metadata(path) else {
+            return Vec::new();
+        };
+        let place = format!("{}:{}", numbers(file.dev(), true), file.ino());
+        let lockers = lockers(&self.locks, &place);
+        let mut users: Vec<String> = lockers.iter().map(|pid| process(pid)).collect();
+        if file.file_type().is_block_device() {
+            users.extend(swapped(&self.swaps, path));
+            for folder in with_partitions(&numbers(file.rdev(), false)) {
+                let number = fs::read_to_string(folder.join("dev")).unwrap_or_default();
+                users.extend(mounted(&self.mounts, number.trim()));
+                let holders = names(&folder.join("holders"));
+                users.extend(holders.map(|name| format!("the device {name}")));
+            }
+        }
+        users.sort();
+        users.dedup();
+        users
+    }
 }
 
 /// The numbers of a device in the kernel's notation.
@@ -205,14 +223,16 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_found_by_its_lock() {
+    fn a_process_is_found_by_its_lock_as_of_one_reading() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let file = fs::File::create(&path).unwrap();
-        assert_eq!(of_file(&path), Vec::<String>::new());
+        let before = FileUsers::read();
         file.lock().unwrap();
-        assert_eq!(of_file(&path), [me()]);
-        assert_eq!(listed(&of_file(&path)), Some(me()));
+        assert_eq!(before.of(&path), Vec::<String>::new());
+        let now = FileUsers::read();
+        assert_eq!(now.of(&path), [me()]);
+        assert_eq!(listed(&now.of(&path)), Some(me()));
     }
 
     #[test]

@@ -16,9 +16,10 @@ mod workspace;
 
 use crate::CommandFailure;
 use chart::DemoSeries;
+use command::{print, print_line};
 use control::status::Status;
 use stage::DemoStage;
-use std::io::{IsTerminal, Write, stdout};
+use std::io::{IsTerminal, stdout};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -48,10 +49,10 @@ pub fn run(directory: &Path, pages: usize, policy: &str) -> Result<(), CommandFa
     namespace::enter().map_err(CommandFailure::Runtime)?;
     let workspace = Workspace::prepare(directory, policy)?;
     let list = visits::pages(&workspace.site, pages, SKEW, SEED);
-    println!(
+    print_line(format!(
         "{pages} page loads by {VISITORS} visitors, each a page and its 11-12 images, \
          twice the same list; policy {policy}"
-    );
+    ))?;
     let without = perform(&workspace, "pass-through", "without", &list)?;
     let with = perform(&workspace, "write-through", "with hotset", &list)?;
     report(&workspace, &without, &with)
@@ -117,17 +118,15 @@ fn watch(
                 now.page_ms_median,
                 now.first_byte_ms_median,
             );
-            print!(
-                "{}{line}{}",
-                if live { "\r" } else { "" },
-                if live { "" } else { "\n" }
-            );
-            stdout().flush().map_err(CommandFailure::runtime)?;
+            match live {
+                true => print(format!("\r{line}"))?,
+                false => print_line(line)?,
+            }
         }
         (shown, fresh) = (Instant::now(), visits.len());
     }
     if live {
-        println!();
+        print_line("")?;
     }
     Ok(visits)
 }
@@ -149,33 +148,33 @@ fn report(workspace: &Workspace, without: &DemoRun, with: &DemoRun) -> Result<()
         VisitSummary::of(last, run.span.saturating_sub(begin))
             .ok_or_else(|| CommandFailure::runtime("no page was loaded"))
     };
-    println!(
+    print_line(format!(
         "\nsimulated HDD in real time: 4 x {}, striped\n",
         workspace::DRIVE
-    );
-    println!(
+    ))?;
+    print_line(format!(
         "{:<28}{:>12}{:>14}{:>9}",
         "", "without", "with hotset", "ratio"
-    );
+    ))?;
     for (part, a, b) in [
         ("all pages", whole(without)?, whole(with)?),
         ("last quarter", warm(without)?, warm(with)?),
     ] {
-        println!("{part}");
-        row("pages/s", a.pages_per_s, b.pages_per_s);
-        row("Mbit/s", a.mbit_per_s, b.mbit_per_s);
-        row("page, median ms", a.page_ms_median, b.page_ms_median);
-        row("page, p99 ms", a.page_ms_p99, b.page_ms_p99);
+        print_line(part)?;
+        row("pages/s", a.pages_per_s, b.pages_per_s)?;
+        row("Mbit/s", a.mbit_per_s, b.mbit_per_s)?;
+        row("page, median ms", a.page_ms_median, b.page_ms_median)?;
+        row("page, p99 ms", a.page_ms_p99, b.page_ms_p99)?;
         row(
             "first byte, median ms",
             a.first_byte_ms_median,
             b.first_byte_ms_median,
-        );
+        )?;
     }
-    println!(
+    print_line(format!(
         "{:<28}{:>11.0}%{:>13.0}%",
         "hit ratio", without.hit_percent, with.hit_percent
-    );
+    ))?;
     let path = workspace.directory.join("warm-up.svg");
     let title = format!(
         "Page time while the cache warms (simulated HDD in real time, 4 x {})",
@@ -187,13 +186,12 @@ fn report(workspace: &Workspace, without: &DemoRun, with: &DemoRun) -> Result<()
         visits: &run.visits,
     });
     chart::draw(&path, &title, &series).map_err(CommandFailure::runtime)?;
-    println!("\nchart: {}", path.display());
-    Ok(())
+    print_line(format!("\nchart: {}", path.display()))
 }
 
-fn row(name: &str, without: f64, with: f64) {
-    println!(
-        "  {name:<26}{without:>12.1}{with:>14.1}{:>8.2}x",
-        with / without
-    );
+fn row(name: &str, without: f64, with: f64) -> Result<(), CommandFailure> {
+    let ratio = with / without;
+    print_line(format!(
+        "  {name:<26}{without:>12.1}{with:>14.1}{ratio:>8.2}x"
+    ))
 }

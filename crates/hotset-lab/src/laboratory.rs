@@ -15,7 +15,7 @@ mod timeline;
 mod workload;
 
 use crate::CommandFailure;
-use crate::program::hotset;
+use crate::program::{hotset, made_directory};
 use clap::{Args, Subcommand};
 use command::convert::{self, Convert};
 use formats::ALL_FORMATS;
@@ -371,7 +371,7 @@ fn bench_stack(request: &stack::BenchRequest) -> Result<(), CommandFailure> {
 /// Prints a report; an error if `wrong` is not zero.
 fn print(report: &impl serde::Serialize, wrong: usize, what: &str) -> Result<(), CommandFailure> {
     let text = serde_json::to_string_pretty(report).expect("plain data");
-    println!("{text}");
+    command::print_line(text)?;
     match wrong {
         0 => Ok(()),
         _ => Err(CommandFailure::Runtime(format!("{wrong} {what}"))),
@@ -379,10 +379,7 @@ fn print(report: &impl serde::Serialize, wrong: usize, what: &str) -> Result<(),
 }
 
 fn kill(rounds: u64, seed: u64, directory: &Path) -> Result<(), CommandFailure> {
-    let program = hotset()?;
-    let made = std::fs::create_dir_all(directory).and_then(|()| directory.canonicalize());
-    let shown = directory.display().to_string();
-    let directory = made.map_err(|cause| CommandFailure::of(&shown, cause))?;
+    let (program, directory) = (hotset()?, made_directory(directory)?);
     let kills =
         kill::rounds(rounds, seed, &directory, &program).map_err(CommandFailure::Runtime)?;
     print(&kills, kills.violations.len(), "answers were wrong")

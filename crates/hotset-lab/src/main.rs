@@ -6,6 +6,8 @@
 //!
 //! Exit status: as of `hotset`.
 
+#![deny(clippy::print_stdout)]
+
 mod demo;
 #[cfg(feature = "laboratory")]
 mod laboratory;

@@ -3,7 +3,7 @@
 //! Exit status: 0 for success, 1 for a failure, 2 if the command line or the configuration is
 //! wrong; some commands have others (`hotset check`).
 
-#![deny(clippy::print_stderr)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod cli;
 #[allow(

@@ -21,7 +21,7 @@ use control::files::ConfigurationFiles;
 use control::place::BasePlace;
 use control::protocol::ControlRequest;
 use control::status::WearReport;
-use control::users;
+use control::users::{self, FileUsers};
 use node::{Later, LogWitness, NodeEvent, Platform, Remembered, Roles, UserProcess};
 use origin::DeviceIdentity;
 use shard::{Local, ShardDisk};
@@ -129,8 +129,8 @@ impl UringPlatform {
             return error;
         }
         let file = path.to_path_buf();
-        let users = self.host.aside(move || users::of_file(&file)).await;
-        let Some(by) = users::listed(&users.unwrap_or_default()) else {
+        let looked = self.host.aside(move || FileUsers::read().of(&file)).await;
+        let Some(by) = users::listed(&looked.unwrap_or_default()) else {
             return error;
         };
         let name = error.device().map_or_else(String::new, str::to_owned);
@@ -246,7 +246,8 @@ impl Platform for UringPlatform {
     }
 
     async fn configuration(&self) -> Result<Config, String> {
-        let file = self.file.as_ref().ok_or("no file has this configuration")?;
+        let none = "no file has this configuration; start the daemon with `--config`";
+        let file = self.file.as_ref().ok_or(none)?;
         let file = file.to_path_buf();
         let reading = self.host.aside(move || read_again(&file)).await;
         reading.map_err(plain)?

@@ -121,13 +121,16 @@ impl Client {
             }
             if ask.once {
                 let what = "the connection was lost during a durable write, which may still \
-                            be carried out and is not asked again";
+                            be carried out and is not asked again; see to the NBD server";
                 let error =
                     IoError::new(IoErrorKind::Gone, what).on(self.geometry.name.to_string());
                 return (ask.buf, Vec::new(), Err(error));
             }
         }
-        let what = format!("the connection was lost {attempts} times during one request");
+        let what = format!(
+            "the connection was lost {attempts} times during one request; see to the NBD server, \
+             or to the network"
+        );
         let error = IoError::new(IoErrorKind::Gone, what).on(self.geometry.name.to_string());
         (ask.buf, Vec::new(), Err(error))
     }
@@ -155,9 +158,9 @@ impl Client {
 
     fn check_writable(&self) -> IoResult {
         if self.has(flag::READ_ONLY) {
-            return Err(self
-                .geometry
-                .error(IoErrorKind::ReadOnly, "the NBD export is read-only"));
+            let what = "the NBD export is read-only; let its server take writes, or give the device \
+                        `read_only = true`";
+            return Err(self.geometry.error(IoErrorKind::ReadOnly, what));
         }
         Ok(())
     }
@@ -227,7 +230,7 @@ fn geometry(name: &str, session: &NbdSession) -> IoResult<Geometry> {
     let odd = |what: String| Err(IoError::new(IoErrorKind::Unsupported, what).on(name.to_owned()));
     let Some(sectors) = Sectors::from_bytes(session.size_bytes) else {
         return odd(format!(
-            "a size of {} bytes, which is no multiple of 512",
+            "a size of {} bytes, which is no multiple of 512; give the export another size",
             session.size_bytes
         ));
     };
@@ -238,7 +241,9 @@ fn geometry(name: &str, session: &NbdSession) -> IoResult<Geometry> {
     };
     if !sectors.0.is_multiple_of(block.0) {
         return odd(format!(
-            "{sectors:?}, which are no whole blocks of 4096 bytes"
+            "a size of {} bytes, which is no multiple of its block of 4096; give the export another \
+             size",
+            sectors.bytes()
         ));
     }
     let mut geometry = Geometry::new(name, sectors, block);

@@ -282,7 +282,7 @@ impl<P: Platform> OpenDevices<P> {
         let deadline = Deadline::new(&env.timer, limit);
         let examined = deadline.bound(raid::examine(&env, device)).await;
         examined.unwrap_or_else(|| {
-            let what = format!("has not answered for {limit}");
+            let what = format!("has not answered for {limit}; see to it or its controller");
             Err(IoError::new(IoErrorKind::Timeout, what).on(device.geometry().name.to_string()))
         })
     }

@@ -209,7 +209,7 @@ impl fmt::Display for NodeEvent {
             NodeEvent::PoolDeviceAbsent { pool, device, why } => write!(
                 f,
                 "pool {pool} starts without {device}, whose lines are not used again: {why}; once \
-                 it is back, add it with `hotset pool add-device`"
+                 it can be used, `hotset pool readmit {pool} {device}`"
             ),
             NodeEvent::PoolDeviceUnusable { pool, device, why } => {
                 write!(f, "pool {pool} starts without the lines of {device}: {why}")
@@ -305,7 +305,7 @@ impl fmt::Display for NodeEvent {
                 f,
                 "the log of volume {volume} goes without {device}: {why}. Dirty data goes to the \
                  origin, which answers later writes. Mend the device: it is taken back then. Or \
-                 give another, and start again."
+                 `hotset volume replace-log {volume} {device} DEVICE`."
             ),
             NodeEvent::LogDeviceLost {
                 volume,
@@ -346,12 +346,13 @@ impl fmt::Display for NodeEvent {
             } => write!(
                 f,
                 "the journal of volume {volume}, {device}, cannot be used: {why}. Dirty data is \
-                 written back in order; the origin is an earlier state once it has what is dirty now"
+                 written back in order; the origin is an earlier state once it has what is dirty \
+                 now. `hotset volume replace-log {volume} {device} DEVICE` gives another journal."
             ),
             NodeEvent::JournalLost { volume } => write!(
                 f,
                 "the journal of volume {volume} is lost: dirty data is written back in order from \
-                 now on. Mend it, and start again"
+                 now on. `hotset volume replace-log {volume} JOURNAL DEVICE` gives another."
             ),
             NodeEvent::Witness {
                 file,
@@ -400,6 +401,51 @@ impl fmt::Display for NodeEvent {
             } => write!(f, "{what} (asked by {peer})"),
             NodeEvent::Array { what } => write!(f, "array {what}"),
             NodeEvent::Frontend { what } => write!(f, "{what}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_absent_or_lost_is_replaced_while_the_daemon_runs() {
+        let name = |text: &str| Name::new(text).unwrap();
+        let why = || "it does not answer".to_owned();
+        let (volume, pool) = (name("db"), name("fast"));
+        for (event, command) in [
+            (
+                NodeEvent::LogDeviceAbsent {
+                    volume: volume.clone(),
+                    device: "log0".into(),
+                    why: why(),
+                },
+                "`hotset volume replace-log db log0 DEVICE`",
+            ),
+            (
+                NodeEvent::JournalAbsent {
+                    volume: volume.clone(),
+                    device: "hdd9".into(),
+                    why: why(),
+                },
+                "`hotset volume replace-log db hdd9 DEVICE`",
+            ),
+            (
+                NodeEvent::JournalLost { volume },
+                "`hotset volume replace-log db JOURNAL DEVICE`",
+            ),
+            (
+                NodeEvent::PoolDeviceAbsent {
+                    pool,
+                    device: name("ssd"),
+                    why: why(),
+                },
+                "`hotset pool readmit fast ssd`",
+            ),
+        ] {
+            let line = event.to_string();
+            assert!(line.contains(command), "{line}");
         }
     }
 }

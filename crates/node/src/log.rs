@@ -229,7 +229,11 @@ impl<D: Driver> OpenLog<D> {
     async fn write_back_all(&self) -> IoResult {
         let lost = self.0.engine.write_back_all().await?;
         if let Some(lost) = lost.first() {
-            let what = format!("block {} of the write-back log cannot be read", lost.start);
+            let what = format!(
+                "block {} of the write-back log cannot be read; attach the device that is absent, \
+                 or write the rest back by `hotset pool recover`",
+                lost.start
+            );
             return Err(IoError::new(IoErrorKind::Corrupt, what));
         }
         self.0.engine.end().await

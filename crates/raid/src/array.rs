@@ -206,7 +206,7 @@ impl Array {
         let core = self.core();
         let Some(meta) = core.meta.as_ref().filter(|_| core.bitmap.is_some()) else {
             let what = format!(
-                "{} has no use for another member",
+                "{} has no use for another member; choose a redundant level",
                 core.shape.level().name()
             );
             return Err(core.error(IoErrorKind::Invalid, what));

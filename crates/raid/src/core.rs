@@ -308,8 +308,18 @@ impl ArrayCore {
     pub fn check_up(&self) -> IoResult {
         match &*self.down.borrow() {
             None => Ok(()),
-            Some(why) => Err(self.error(IoErrorKind::Gone, format!("writes are refused: {why}"))),
+            Some(why) => {
+                let what = format!("writes are refused: {why}; bring its members back");
+                Err(self.error(IoErrorKind::Gone, what))
+            }
         }
+    }
+
+    /// Makes the error for sectors that no member in service holds.
+    pub fn unheld(&self) -> IoError {
+        let what = "no member is left that holds these sectors; bring members back, or restore the \
+                    sectors from a backup";
+        self.error(IoErrorKind::Gone, what)
     }
 
     pub fn entry(&self, role: usize) -> MemberEntry {

@@ -111,8 +111,7 @@ impl ArrayCore {
         let mut legs = self.readable(&piece);
         legs.sort_by_key(|(leg, _)| leg.member != filled.role);
         if legs.is_empty() {
-            let what = "no member is left that holds these sectors";
-            return Err(self.error(IoErrorKind::Gone, what).at(piece.extent));
+            return Err(self.unheld().at(piece.extent));
         }
         for (leg, member) in legs {
             (buf, result) = self.read_of(leg.member, &member, leg.at, buf).await;

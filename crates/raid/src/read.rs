@@ -137,13 +137,8 @@ impl ArrayCore {
                 }
             };
         }
-        let none = || {
-            self.error(
-                IoErrorKind::Gone,
-                "no member is left that holds these sectors",
-            )
-        };
-        (buf, Err(last.unwrap_or_else(none).at(piece.extent)))
+        let error = last.unwrap_or_else(|| self.unheld());
+        (buf, Err(error.at(piece.extent)))
     }
 
     /// Rewrites sectors that some members could not read.

@@ -34,10 +34,7 @@ impl ArrayCore {
 
     async fn resync_piece(self: &Rc<ArrayCore>, piece: LegPiece, fua: Fua) -> IoResult {
         let mut buf = self.env.pool.take(piece.extent.len.bytes() as usize);
-        let mut last = Err(self.error(
-            IoErrorKind::Gone,
-            "no member is left that holds these sectors",
-        ));
+        let mut last = Err(self.unheld());
         let (mut source, mut tried) = (None, 0);
         let legs = self.readable(&piece);
         if legs.len() == 1 {

@@ -112,7 +112,8 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<OpenDi
         return Err(invalid("is a directory; name a file or a block device"));
     }
     if !meta.is_file() && !is_block_device {
-        return Err(invalid("is neither a file nor a block device"));
+        let what = "is neither a file nor a block device; name one of these";
+        return Err(invalid(what));
     }
     let mut flags = 0;
     if !options.buffered {
@@ -192,7 +193,7 @@ fn cannot_open(cause: io::Error, path: &Path, options: &DiskOptions) -> IoError 
             "does not exist; check the path, or attach the device"
         }
         Some(libc::ENOENT | libc::ENOTDIR) => {
-            "does not exist; check the path, or create it with `truncate -s SIZE FILE`"
+            "does not exist; check the path, or mount its file system"
         }
         Some(libc::EACCES | libc::EPERM) => {
             "access is denied; give this user read and write permission"
@@ -205,7 +206,7 @@ fn cannot_open(cause: io::Error, path: &Path, options: &DiskOptions) -> IoError 
             return IoError::new(IoErrorKind::Unsupported, what).because(cause);
         }
         Some(libc::ENXIO | libc::ENODEV | libc::ENOMEDIUM) => NO_DEVICE,
-        _ => "cannot be opened",
+        _ => "cannot be opened; see that it is attached and works",
     };
     errno::error(cause, what)
 }

@@ -19,7 +19,7 @@
 //!
 //! Not here: anything that a daemon does by itself, and the page's source (`web/`).
 
-#![deny(clippy::print_stderr)]
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 
 mod api;
 mod app;
@@ -47,6 +47,7 @@ pub use api::{BlockDevice, block_devices};
 pub use hostile::hostile;
 
 use advise::sizing::PriceBook;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -103,7 +104,10 @@ pub fn run(options: Options) -> Result<(), String> {
         let daemon = daemon::DaemonLink::new(options.control, events, history, notifier);
         let app = app::App::new(daemon, tokens, tls.is_some(), options.prices);
         tokio::spawn(routes::watch(app.clone()));
-        fresh.iter().for_each(|line| println!("{line}"));
+        for line in fresh {
+            // A closed standard output keeps nothing from being served.
+            let _ = writeln!(std::io::stdout(), "{line}");
+        }
         serve::serve(listener, tls, routes::router(app)).await
     })
 }

@@ -2,11 +2,12 @@
 //!
 //! A token has 256 random bits, so that a plain hash cannot be searched.
 
+use crate::replace::replace;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{self, DirBuilder};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 /// The rights of a client.
@@ -124,25 +125,9 @@ impl Tokens {
                 .mode(0o700)
                 .create(directory)?;
         }
-        // A full disk leaves no partial file.
-        let beside = path.with_extension("new");
-        let _ = fs::remove_file(&beside);
-        let written = self.write_new(&beside);
-        let placed = written.and_then(|()| fs::rename(&beside, path));
-        if placed.is_err() {
-            let _ = fs::remove_file(&beside);
-        }
-        placed
-    }
-
-    fn write_new(&self, path: &Path) -> std::io::Result<()> {
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create_new(true).mode(0o600);
-        let mut file = options.open(path)?;
-        for (role, hash) in &self.0 {
-            writeln!(file, "{} {}", role.name(), hex(hash))?;
-        }
-        file.sync_all()
+        let line = |(role, hash): &(TokenRole, Hash)| format!("{} {}\n", role.name(), hex(hash));
+        let lines: String = self.0.iter().map(line).collect();
+        replace(path, lines)
     }
 
     /// The role of a client with this token.

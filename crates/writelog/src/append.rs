@@ -189,7 +189,7 @@ impl<P: Device> WriteBackShared<P> {
         loop {
             let room = self.pressing(|| {
                 if self.sealed.get() {
-                    let what = "the write-back log takes no changes any more";
+                    let what = "the write-back log takes no changes any more; see `hotset status`";
                     return Some(Err(IoError::new(IoErrorKind::Gone, what)));
                 }
                 if !self.copies.are_both() {
@@ -243,7 +243,7 @@ impl<P: Device> WriteBackShared<P> {
         let (segment, is_unflushed) = {
             let state = &mut *self.state.borrow_mut();
             let Some(slot) = state.free.pop_front() else {
-                let what = "the write-back log is full";
+                let what = "the write-back log is full; see to its origin: the log empties then";
                 return Err(IoError::new(IoErrorKind::NoSpace, what));
             };
             state.turning = true;

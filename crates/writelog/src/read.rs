@@ -93,7 +93,8 @@ impl<P: Device> WriteBackShared<P> {
                 return (part, Ok(()));
             }
         }
-        let what = "neither copy of what the origin does not have yet can be read";
+        let what = "neither copy of what the origin does not have yet can be read; attach the \
+                    device that is absent, or restore this from a backup";
         let error = IoError::new(IoErrorKind::Corrupt, what).at(Self::extent(run));
         (part, Err(error))
     }

@@ -106,6 +106,9 @@ fn sound<P: Device>(
 }
 
 fn unreadable(number: u64) -> IoError {
-    let what = format!("neither copy of record {number} of the write-back log can be read");
+    let what = format!(
+        "neither copy of record {number} of the write-back log can be read; attach the device that \
+         is absent, or see `hotset pool recover`"
+    );
     IoError::new(IoErrorKind::Corrupt, what)
 }

@@ -73,7 +73,8 @@ impl<P: Device> WriteBack<P> {
         let missing = std::mem::take(&mut scan.missing);
         if !missing.is_empty() && !config.asked {
             let what = format!(
-                "of the write-back log no device that is here has record {}, which was there",
+                "of the write-back log no device that is here has record {}, which was there; \
+                 attach the device that is absent, or see `hotset pool recover`",
                 listed(&missing)
             );
             return Err(IoError::new(IoErrorKind::Corrupt, what));
@@ -220,7 +221,7 @@ fn check<P: Device>(
 /// Refuses a journal of another log.
 fn fits<P: Device>(journal: Option<&WriteJournal<P>>, config: &Config) -> IoResult {
     if journal.is_some_and(|journal| journal.superblock().log != config.log) {
-        let what = "the journal is of another write-back log";
+        let what = "the journal is of another write-back log; give the journal of this one";
         return Err(IoError::new(IoErrorKind::Invalid, what));
     }
     Ok(())

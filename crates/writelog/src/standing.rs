@@ -244,7 +244,8 @@ impl Standings {
     fn last_error(&self) -> IoError {
         let trouble = self.trouble.borrow();
         let trouble = trouble.as_ref().map(IoError::duplicate);
-        trouble.unwrap_or_else(|| IoError::new(IoErrorKind::Gone, "the write-back log was closed"))
+        let what = "the write-back log was closed; try again once its volume is served";
+        trouble.unwrap_or_else(|| IoError::new(IoErrorKind::Gone, what))
     }
 
     /// Gives the journal up: returns once it will never be replayed, durably. `Err`: no copy is
@@ -362,6 +363,6 @@ impl Standings {
 
 /// Error of a log without a copy.
 pub(super) fn gone() -> IoError {
-    let what = "no copy of the write-back log can be written: its devices are lost";
+    let what = "no copy of the write-back log can be written: its devices are lost; mend one";
     IoError::new(IoErrorKind::Gone, what)
 }

@@ -222,7 +222,6 @@ impl<P: Device> Cache<P> {
                     device,
                     superblock,
                 }),
-                Err(error) if error.kind() == IoErrorKind::Busy => return Err(error),
                 Err(error) => absent.push((at, error.to_string())),
             }
         }

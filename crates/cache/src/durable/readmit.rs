@@ -85,7 +85,8 @@ fn may_return<P: Device>(
 ) -> IoResult {
     let error = |kind, what| Err(member.device.geometry().error(kind, what));
     if member.state.get() != DeviceState::Ejected(DeviceFault::Late) || !member.may_return() {
-        return error(IoErrorKind::Invalid, "was not ejected for being late");
+        let what = "was not ejected for being late; see `hotset pool list`";
+        return error(IoErrorKind::Invalid, what);
     }
     if member.operations.count() > 0 {
         return error(
@@ -94,11 +95,13 @@ fn may_return<P: Device>(
         );
     }
     if durable.closed.get() {
-        return error(IoErrorKind::Invalid, "its pool is closed");
+        let what = "its pool is closed; try again once a daemon serves it";
+        return error(IoErrorKind::Invalid, what);
     }
     let store = member.store.as_ref().expect("it may return");
     if store.plan.volumes() < durable.superblock.now().volumes.len() {
-        let what = "has no room for the volumes that the pool remembers by now";
+        let what = "has no room for the volumes that the pool remembers by now; replace it by a \
+                    larger device";
         return error(IoErrorKind::Invalid, what);
     }
     match core.state.borrow().devices.kept().len() < MEMBERS_MAX {

@@ -126,14 +126,15 @@ pub(super) fn warn(config: &Config, found: &mut Vec<ConfigurationProblem>) {
 
 fn attachments(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     for attach in &config.attachments {
-        if !(1..=ATTACH_DEPTH_MAX).contains(&attach.depth.value) {
-            let what = format!("a `depth` of {} is not possible", attach.depth.value);
+        let Queues { count, depth } = attach.queues();
+        let mut most = QUEUES_MAX;
+        if (1..=ATTACH_DEPTH_MAX).contains(&depth) {
+            most = most.min(TAGS_MAX / depth);
+        } else {
+            let what = format!("a `depth` of {depth} is not possible");
             let remedy = format!("choose from 1 to {ATTACH_DEPTH_MAX}");
             problems.push(ConfigurationProblem::new(attach.depth.line, what, remedy));
-            continue;
         }
-        let Queues { count, depth } = attach.queues();
-        let most = QUEUES_MAX.min(TAGS_MAX / depth);
         if !(1..=most).contains(&count) {
             let what = format!("{count} `queues` of {depth} requests each are not possible");
             let remedy = format!("choose from 1 to {most}");
@@ -281,6 +282,25 @@ mod tests {
                 "{frontends}: {found:#?}"
             );
         }
+    }
+
+    #[test]
+    fn an_impossible_depth_hides_no_impossible_number_of_queues() {
+        for (depth, queues) in [("0", "65"), ("257", "0")] {
+            let found = problems(&format!(
+                "[[attach]]\nublk='a'\ndepth={depth}\nqueues={queues}\n"
+            ));
+            let expected = [
+                format!("11: a `depth` of {depth} is not possible; choose from 1 to 256"),
+                format!(
+                    "12: {queues} `queues` of {depth} requests each are not possible; choose from 1 \
+                     to 64"
+                ),
+            ];
+            assert_eq!(found, expected);
+        }
+        let shallow = "[[attach]]\nublk='a'\ndepth=0\nqueues=64\n";
+        assert_eq!(problems(shallow).len(), 1);
     }
 
     #[test]

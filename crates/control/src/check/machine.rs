@@ -4,7 +4,7 @@ use super::arrays;
 use crate::config::{At, ByteCount, Config, Device, Listen, Name, Volume, VolumeMode};
 use crate::memory::{self, LOG_BLOCK_BYTES};
 use crate::problem::ConfigurationProblem;
-use crate::users;
+use crate::users::{self, FileUsers};
 use nbd::tls::{Acceptor, TlsIdentity, valid_between};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -19,7 +19,7 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Appends the problems of the devices on this machine. Their users wait, or run without them.
 pub fn devices(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
-    let volumes = volumes_by_device(config);
+    let (volumes, users) = (volumes_by_device(config), FileUsers::read());
     for device in &config.devices {
         readable(&device.tls_ca, problems);
         let Some(path) = &device.path else { continue };
@@ -39,13 +39,13 @@ pub fn devices(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
                 continue;
             }
         };
-        if let Some(by) = users::listed(&users::of_file(&path.value)) {
+        if let Some(by) = users::listed(&users.of(&path.value)) {
             let what = format!("{} is in use by {by}", path.display());
             let remedy = "stop that, perhaps another hotset, or choose another device";
             problems.push(ConfigurationProblem::new(path.line, what, remedy));
         }
         if size == 0 || !size.is_multiple_of(block::SECTOR_BYTES) {
-            let what = format!("{} has {size} B", path.display());
+            let what = format!("{} has {}", path.display(), ByteCount(size));
             let remedy = "give it a size that is a multiple of 512 bytes";
             problems.push(ConfigurationProblem::new(path.line, what, remedy));
         }
@@ -55,8 +55,11 @@ pub fn devices(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
                 && wanted.value.0 > size
             {
                 let what = format!(
-                    "volume {} of {} is larger than its origin {} of {size} B",
-                    volume.name.value, wanted.value, device.name.value
+                    "volume {} of {} is larger than its origin {} of {}",
+                    volume.name.value,
+                    wanted.value,
+                    device.name.value,
+                    ByteCount(size)
                 );
                 let remedy = "make the origin larger, or the volume smaller";
                 problems.push(ConfigurationProblem::new(wanted.line, what, remedy));
@@ -142,8 +145,9 @@ fn written_back(
         let mut small = |part: &str, line: u32, least: u64| {
             if size < least {
                 let what = format!(
-                    "the {part} of volume {name} needs {}, and {device} has {size} B",
-                    ByteCount(least)
+                    "the {part} of volume {name} needs {}, and {device} has {}",
+                    ByteCount(least),
+                    ByteCount(size)
                 );
                 problems.push(ConfigurationProblem::new(
                     line,
@@ -160,7 +164,7 @@ fn written_back(
         }
         let served = volume.size.as_ref().map_or(size, |wanted| wanted.value.0);
         if volume.origin.value == *device && !served.is_multiple_of(LOG_BLOCK_BYTES) {
-            let what = format!("volume {name} is write-back and has {served} B");
+            let what = format!("volume {name} is write-back and has {}", ByteCount(served));
             let remedy = "give it a `size` that is a multiple of 4 KiB";
             problems.push(ConfigurationProblem::new(volume.mode.line, what, remedy));
         }
@@ -303,7 +307,7 @@ pub fn openable(device: &Device) -> Result<u64, (String, &'static str)> {
             ErrorKind::NotFound if path.starts_with("/dev") => {
                 "correct the path, or attach the device"
             }
-            ErrorKind::NotFound => "correct the path, or create it with `truncate -s SIZE FILE`",
+            ErrorKind::NotFound => "correct the path, or mount its file system",
             ErrorKind::PermissionDenied => "let this user read and write it",
             ErrorKind::ReadOnlyFilesystem => "mount its file system for writing",
             _ => "see that the device is attached and works",
@@ -402,12 +406,12 @@ mod tests {
             (
                 least - 4096,
                 "origin = \"o\"\nlog = [\"d\"]",
-                "the log of volume v needs 9 MiB",
+                "the log of volume v needs 9 MiB, and d has 9212 KiB",
             ),
             (
                 least - 4096,
                 "origin = \"o\"\njournal = \"d\"",
-                "the journal of volume v needs 9 MiB",
+                "the journal of volume v needs 9 MiB, and d has 9212 KiB",
             ),
             (
                 4608,
@@ -473,11 +477,14 @@ mod tests {
         let volume = "[[volume]]\nname = \"v\"\norigin = \"d\"\npool = \"p\"\nsize = \"1MiB\"\n";
         let directory = dir.path().display().to_string();
         for (text, expected) in [
-            (device(&at("missing")), "3: "),
+            (
+                device(&at("missing")),
+                "correct the path, or mount its file system",
+            ),
             (device(&directory), "is neither a file"),
             (
                 device(&file) + volume,
-                "8: volume v of 1 MiB is larger than its origin",
+                "8: volume v of 1 MiB is larger than its origin d of 4 KiB",
             ),
             (listen(&format!("unix = \"{live}\"")), "4: the socket"),
             (

@@ -5,7 +5,9 @@ use super::host::MemoryGroup;
 use super::site::DemoSite;
 use super::workspace::Workspace;
 use crate::CommandFailure;
+use command::print_line;
 use control::client::ControlClient;
+use control::plain;
 use control::status::Status;
 use std::fs;
 use std::net::TcpListener;
@@ -145,8 +147,8 @@ impl DemoStage {
             let what = format!("the page cache is not cold: {cached} bytes of pages are in it");
             return Err(CommandFailure::Runtime(what));
         }
-        println!("cold: {used} lines in the pool from mounting, no page of the site in memory");
-        Ok(())
+        let what = "lines in the pool from mounting, no page of the site in memory";
+        print_line(format!("cold: {used} {what}"))
     }
 
     /// Takes everything down and reports the parts that could not be.
@@ -174,7 +176,7 @@ impl DemoStage {
 impl Drop for DemoStage {
     fn drop(&mut self) {
         if let Err(CommandFailure::Runtime(what) | CommandFailure::Usage(what)) = self.take_down() {
-            eprintln!("while taking down: {what}");
+            eprintln!("while taking down: {}", plain(what));
         }
     }
 }

@@ -3,6 +3,8 @@
 
 use super::site::DemoSite;
 use crate::CommandFailure;
+use crate::program::made_directory;
+use command::print_line;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -31,11 +33,8 @@ pub struct Workspace {
 impl Workspace {
     /// Makes the missing files in `directory`; the pool is under `policy`.
     pub fn prepare(directory: &Path, policy: &str) -> Result<Workspace, CommandFailure> {
-        let made = fs::create_dir_all(directory).and_then(|()| directory.canonicalize());
-        let shown = directory.display().to_string();
-        let directory = made.map_err(|cause| CommandFailure::of(&shown, cause))?;
         let workspace = Workspace {
-            directory,
+            directory: made_directory(directory)?,
             site: SITE,
             policy: policy.to_owned(),
         };
@@ -69,7 +68,9 @@ impl Workspace {
             return Ok(());
         }
         let (pages, images) = (self.site.pages, self.site.images);
-        println!("making a site of {pages} pages and {images} images, once");
+        print_line(format!(
+            "making a site of {pages} pages and {images} images, once"
+        ))?;
         let root = self.directory.join("site");
         match fs::remove_dir_all(&root) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
@@ -78,7 +79,7 @@ impl Workspace {
             _ => {}
         }
         let bytes = self.site.write(&root).map_err(CommandFailure::runtime)?;
-        println!("  {} MB", bytes / 1_000_000);
+        print_line(format!("  {} MB", bytes / 1_000_000))?;
         let draft = self.directory.join("site.ext4.new");
         let file = fs::File::create(&draft).map_err(CommandFailure::runtime)?;
         file.set_len(IMAGE_BYTES).map_err(CommandFailure::runtime)?;

@@ -5,7 +5,9 @@ use super::run::{EVERY, progress};
 use super::side::each;
 use super::store;
 use crate::CommandFailure;
+use crate::program::made_directory;
 use clap::Args;
+use command::print_line;
 use command::table::TextTable;
 use experiment::registry::{ALL, Experiment, named};
 use lab::ablation::Ablated;
@@ -65,7 +67,7 @@ fn which(command: &Ablate) -> Result<Vec<&'static Experiment>, CommandFailure> {
 pub fn run(command: &Ablate) -> Result<(), CommandFailure> {
     let chosen = which(command)?;
     if let Some(directory) = &command.out {
-        store::prepare(directory)?;
+        made_directory(directory)?;
     }
     let mut all = Vec::new();
     for experiment in chosen {
@@ -87,11 +89,9 @@ pub fn run(command: &Ablate) -> Result<(), CommandFailure> {
     }
     if command.json {
         let text = serde_json::to_string_pretty(&all).map_err(CommandFailure::runtime)?;
-        println!("{text}");
-    } else {
-        all.iter().for_each(|ablated| show(command, ablated));
+        return print_line(text);
     }
-    Ok(())
+    all.iter().try_for_each(|ablated| show(command, ablated))
 }
 
 /// Runs the whole model, and without each part, with every seed; keeps the results.
@@ -128,7 +128,7 @@ fn ablate(command: &Ablate, experiment: &Experiment) -> Result<Ablated, CommandF
     Ok(ablated)
 }
 
-fn show(command: &Ablate, ablated: &Ablated) {
+fn show(command: &Ablate, ablated: &Ablated) -> Result<(), CommandFailure> {
     let places = match command.figure.is_empty() {
         true => ablated.missed(),
         false => {
@@ -138,19 +138,19 @@ fn show(command: &Ablate, ablated: &Ablated) {
         }
     };
     if places.is_empty() {
-        println!(
+        return print_line(format!(
             "{}: no figure is missed; name some with --figure",
             ablated.experiment
-        );
-        return;
+        ));
     }
     let head = ablated.head(&places);
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
     let mut table = TextTable::new(&head);
     let lines = ablated.cells(&places, short);
     lines.into_iter().for_each(|line| table.row(line));
-    println!("{}\n{table}", ablated.experiment);
+    print_line(format!("{}\n{table}", ablated.experiment))?;
     if ablated.quick {
-        println!("the quick form: too few requests to judge by\n");
+        print_line("the quick form: too few requests to judge by\n")?;
     }
+    Ok(())
 }

@@ -5,7 +5,9 @@ use super::run::{EVERY, progress};
 use super::side::each;
 use super::store;
 use crate::CommandFailure;
+use crate::program::made_directory;
 use clap::Args;
+use command::print_line;
 use command::table::TextTable;
 use experiment::choices::{ALL as CHOICES, AUTO, Came, Choice};
 use experiment::registry::{ALL, Experiment, named};
@@ -69,7 +71,7 @@ fn which(names: &[String]) -> Result<Vec<&'static Experiment>, CommandFailure> {
 pub fn run(command: &ChoicesCommand) -> Result<(), CommandFailure> {
     let chosen = which(&command.names)?;
     if let Some(directory) = &command.out {
-        store::prepare(directory)?;
+        made_directory(directory)?;
     }
     if !command.only.is_empty() {
         return try_some(command, &chosen);
@@ -92,18 +94,15 @@ pub fn run(command: &ChoicesCommand) -> Result<(), CommandFailure> {
         };
         all.push(tried);
     }
-    if command.json {
-        print_json(&all)?;
-    } else {
-        all.iter().for_each(show);
+    match command.json {
+        true => print_json(&all),
+        false => all.iter().try_for_each(show),
     }
-    Ok(())
 }
 
 fn print_json(all: &impl Serialize) -> Result<(), CommandFailure> {
     let text = serde_json::to_string_pretty(all).map_err(CommandFailure::runtime)?;
-    println!("{text}");
-    Ok(())
+    print_line(text)
 }
 
 fn table(rows: &[ChoiceRow]) -> TextTable {
@@ -143,17 +142,17 @@ fn try_some(command: &ChoicesCommand, experiments: &[&Experiment]) -> Result<(),
     for experiment in experiments {
         let rows = rows(&choices, &came_to(command, experiment, &choices)?);
         if !command.json {
-            println!("{}\n{}", experiment.name, table(&rows));
+            print_line(format!("{}\n{}", experiment.name, table(&rows)))?;
         }
         all.push(Compared {
             experiment: experiment.name,
             rows,
         });
     }
-    if command.json {
-        print_json(&all)?;
+    match command.json {
+        true => print_json(&all),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Runs every choice with every seed, and keeps the results.
@@ -184,23 +183,24 @@ fn try_all(command: &ChoicesCommand, experiment: &Experiment) -> Result<Tried, C
     Ok(tried)
 }
 
-fn show(tried: &Tried) {
+fn show(tried: &Tried) -> Result<(), CommandFailure> {
     let rows = table(&tried.rows);
-    println!("{}{}\n{rows}", tried.experiment, on_flash(tried));
-    println!(
+    print_line(format!("{}{}\n{rows}", tried.experiment, on_flash(tried)))?;
+    print_line(format!(
         "the default is {:.1} % behind the best fixed choice, {}; within 5 %: {}",
         tried.behind_percent,
         tried.best,
         if tried.met { "yes" } else { "NO" }
-    );
+    ))?;
     let mut table = TextTable::new(&ADVICE_HEAD);
     let advised = tried.advised.iter();
     advised.for_each(|row| table.row(advice_cells(row)));
-    println!("{table}");
+    print_line(table)?;
     for warning in &tried.warnings {
-        println!("the advice warns: {warning}");
+        print_line(format!("the advice warns: {warning}"))?;
     }
     if tried.quick {
-        println!("the quick form: too few requests to judge by\n");
+        print_line("the quick form: too few requests to judge by\n")?;
     }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use super::origin::{again, commit};
 use crate::CommandFailure;
+use command::print_line;
 use command::table::TextTable;
 use experiment::figures::{FigureStatus, Fitted};
 use experiment::finished::{FORMAT, Finished};
@@ -44,10 +45,7 @@ pub fn real(command: &Perc) -> Result<(), CommandFailure> {
     let report = report.map_err(CommandFailure::Runtime)?;
     match command.json {
         true => json(serde_json::to_string_pretty(&report)),
-        false => {
-            print!("{}", table(&report.points));
-            Ok(())
-        }
+        false => command::print(table(&report.points).to_string()),
     }
 }
 
@@ -133,15 +131,13 @@ pub fn keep(report: &PercReport, directory: &Path) -> Result<(), CommandFailure>
 /// Prints all that was measured.
 pub fn show(report: &PercReport, as_json: bool) -> Result<(), CommandFailure> {
     match as_json {
-        true => json(serde_json::to_string_pretty(report))?,
+        true => json(serde_json::to_string_pretty(report)),
         false => print(report),
     }
-    Ok(())
 }
 
 fn json(text: serde_json::Result<String>) -> Result<(), CommandFailure> {
-    println!("{}", text.map_err(CommandFailure::runtime)?);
-    Ok(())
+    print_line(text.map_err(CommandFailure::runtime)?)
 }
 
 fn table(points: &[SweepPoint]) -> TextTable {
@@ -152,25 +148,26 @@ fn table(points: &[SweepPoint]) -> TextTable {
     table
 }
 
-fn print(report: &PercReport) {
-    println!("{}", table(&report.points));
+fn print(report: &PercReport) -> Result<(), CommandFailure> {
+    print_line(table(&report.points))?;
     for fitted in &report.fitted {
-        println!(
+        print_line(format!(
             "fitted: {} = {}, on {}",
             fitted.what, fitted.value, fitted.on
-        );
+        ))?;
     }
     if report.quick {
-        println!("the quick form: too few requests to judge by");
+        print_line("the quick form: too few requests to judge by")?;
     }
     for row in &report.rows {
         let [what, label, published, ours, tolerance, within, note] = perc::cells(row);
-        println!("\n{what} [{label}]");
-        println!("  published  {published}");
-        println!("  ours       {ours}");
-        println!("  within {tolerance}: {within}");
+        print_line(format!("\n{what} [{label}]"))?;
+        print_line(format!("  published  {published}"))?;
+        print_line(format!("  ours       {ours}"))?;
+        print_line(format!("  within {tolerance}: {within}"))?;
         if !note.is_empty() {
-            println!("  note: {note}");
+            print_line(format!("  note: {note}"))?;
         }
     }
+    Ok(())
 }

@@ -5,7 +5,9 @@ use super::perc::{self, Perc};
 use super::side::by_side;
 use super::store;
 use crate::CommandFailure;
+use crate::program::made_directory;
 use clap::Args;
+use command::print_line;
 use command::table::TextTable;
 use experiment::finished::{FORMAT, Finished};
 use experiment::registry::{ALL, Experiment, named};
@@ -66,8 +68,7 @@ pub fn list() -> Result<(), CommandFailure> {
         ]);
     }
     table.row([perc::NAME, perc::SOURCE, perc::NEEDS, "1"].map(String::from));
-    print!("{table}");
-    Ok(())
+    command::print(table.to_string())
 }
 
 /// A named experiment.
@@ -130,7 +131,7 @@ pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
         });
     }
     if let Some(directory) = &command.out {
-        store::prepare(directory)?;
+        made_directory(directory)?;
     }
     let mut asked = Vec::new();
     for which in chosen {
@@ -241,11 +242,11 @@ fn run_one(
         }
         Which::Perc => {
             let (finished, report) = perc::run(command.seed, command.quick, &progress)?;
-            if alone {
-                perc::show(&report, command.json)?;
-            }
             if let Some(directory) = &command.out {
                 perc::keep(&report, directory)?;
+            }
+            if alone {
+                perc::show(&report, command.json)?;
             }
             finished
         }
@@ -301,24 +302,27 @@ fn show(all: &[Finished], json: bool) -> Result<(), CommandFailure> {
     if json {
         let rows: Vec<&FigureRow> = rows().collect();
         let text = serde_json::to_string_pretty(&rows).map_err(CommandFailure::runtime)?;
-        println!("{text}");
-        return Ok(());
+        return print_line(text);
     }
     for finished in all {
-        println!("{}\n{}", finished.experiment, table(&finished.rows));
+        print_line(format!(
+            "{}\n{}",
+            finished.experiment,
+            table(&finished.rows)
+        ))?;
         for fitted in &finished.fitted {
-            println!(
+            print_line(format!(
                 "fitted: {} = {}, to {}",
                 fitted.parameter, fitted.value, fitted.figure
-            );
+            ))?;
         }
         for assumed in &finished.assumed {
-            println!("assumed: {assumed}");
+            print_line(format!("assumed: {assumed}"))?;
         }
         if finished.quick {
-            println!("the quick form: too few requests to judge by");
+            print_line("the quick form: too few requests to judge by")?;
         }
-        println!();
+        print_line("")?;
     }
     Ok(())
 }
@@ -359,6 +363,5 @@ pub fn write_report(command: &RunReport) -> Result<(), CommandFailure> {
         report::page(&finished, &tried, &ablated, &missing).map_err(CommandFailure::runtime)?;
     let path = directory.join("report.html");
     store::replace(&path, page.as_bytes())?;
-    println!("{}", path.display());
-    Ok(())
+    print_line(path.display())
 }

@@ -11,16 +11,6 @@ use std::io::{ErrorKind, Write};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-/// Makes the directory.
-pub fn prepare(directory: &Path) -> Result<(), CommandFailure> {
-    fs::create_dir_all(directory).map_err(|cause| {
-        CommandFailure::Runtime(format!(
-            "{}: {cause}; choose a directory that can be written",
-            directory.display()
-        ))
-    })
-}
-
 /// A note of the names that a run has begun, until its end: the note stays after a kill.
 pub struct RunInProgress(PathBuf);
 

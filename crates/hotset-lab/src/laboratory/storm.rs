@@ -3,6 +3,7 @@
 use crate::CommandFailure;
 use crate::program::hotset;
 use clap::{Args, value_parser};
+use command::print_line;
 use proof::mutants::{Fate, WorkspaceCopy, read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -80,9 +81,9 @@ pub fn run(command: &Storm) -> Result<(), CommandFailure> {
     let report = storm::run(&request, &done).map_err(CommandFailure::Runtime)?;
     if command.json {
         let text = serde_json::to_string_pretty(&report).map_err(CommandFailure::runtime)?;
-        println!("{text}");
+        print_line(text)?;
     } else {
-        show(&report);
+        show(&report)?;
     }
     match report.violations.first() {
         None => Ok(()),
@@ -109,8 +110,9 @@ fn mutate(command: &Storm, set: &Path) -> Result<(), CommandFailure> {
         Ok(first.map(|first| format!("seed {}, life {}: {}", first.seed, first.life, first.what)))
     };
     let fates = copy.try_programs(&mutations, "hotset", &storm, |mutation, fate, seen| {
-        println!("{fate:?}: {}", mutation.name);
-        seen.iter().for_each(|seen| println!("    {seen}"));
+        // A closed pipe ends no set: its result is the exit status.
+        let seen = seen.map_or_else(String::new, |seen| format!("\n    {seen}"));
+        let _ = print_line(format!("{fate:?}: {}{seen}", mutation.name));
     });
     let fates = fates.map_err(CommandFailure::Runtime)?;
     match fates.iter().filter(|fate| **fate != Fate::Caught).count() {
@@ -121,8 +123,8 @@ fn mutate(command: &Storm, set: &Path) -> Result<(), CommandFailure> {
     }
 }
 
-fn show(report: &StormReport) {
-    println!(
+fn show(report: &StormReport) -> Result<(), CommandFailure> {
+    print_line(format!(
         "{} storms, {} lives, {} requests, the longest {:.1} s; reports within {:.2} s; load up to {:.1}",
         report.storms,
         report.lives,
@@ -130,17 +132,17 @@ fn show(report: &StormReport) {
         report.longest_request_s,
         report.longest_status_s,
         report.load_max
-    );
+    ))?;
     for (what, times) in &report.met {
-        println!("{times:>8}  {what}");
+        print_line(format!("{times:>8}  {what}"))?;
     }
-    println!("the rarest class: {}", report.rarest);
-    println!("classes that were not met: {}", report.never.len());
+    print_line(format!("the rarest class: {}", report.rarest))?;
+    print_line(format!("classes that were not met: {}", report.never.len()))?;
     for violation in &report.violations {
-        println!("life {}: {}", violation.life, violation.what);
-        violation
-            .before
-            .iter()
-            .for_each(|what| println!("    {what}"));
+        print_line(format!("life {}: {}", violation.life, violation.what))?;
+        for what in &violation.before {
+            print_line(format!("    {what}"))?;
+        }
     }
+    Ok(())
 }

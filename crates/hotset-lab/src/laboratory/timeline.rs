@@ -3,6 +3,7 @@
 use crate::CommandFailure;
 use clap::Args;
 use command::table::TextTable;
+use command::{print, print_line};
 use lab::timeline::{self, MeasuredTimeline as Measured};
 use std::path::PathBuf;
 
@@ -32,9 +33,9 @@ pub fn run(command: &TimelineCommand) -> Result<(), CommandFailure> {
     }
     if command.json {
         let text = serde_json::to_string_pretty(&measured).map_err(CommandFailure::runtime)?;
-        println!("{text}");
+        print_line(text)?;
     } else {
-        print!("{}", table(&measured));
+        print(table(&measured).to_string())?;
     }
     match measured.violations.as_slice() {
         [] => Ok(()),

@@ -4,6 +4,7 @@ use super::formats::ALL_FORMATS;
 use crate::CommandFailure;
 use clap::Args;
 use command::convert::{TraceOutput, output_format};
+use command::print_line;
 use command::table::count;
 use command::traces::format;
 use experiment::registry::{ALL, named};
@@ -62,10 +63,9 @@ pub fn run(workload: &WorkloadCommand) -> Result<(), CommandFailure> {
     };
     let output = Rc::into_inner(output).expect("the recording has ended");
     output.into_inner().finish()?;
-    println!(
+    print_line(format!(
         "{}: {} in {seconds:.1} simulated s",
         workload.file.display(),
         count(requests.get(), "request")
-    );
-    Ok(())
+    ))
 }

@@ -10,8 +10,8 @@ use advise::sizing::{Advice, AdviceSubject, EXAMPLE_PRICES, PriceBook};
 use advise::sizing::{advise, page, profile, sizes, volume};
 use advise::writeback::{Collector, OriginTakes};
 use clap::Args;
-use command::print;
 use command::traces::format;
+use command::{print, print_line};
 use control::client::ControlClient;
 use control::config::ByteCount;
 use drives::catalogue::Drive;
@@ -158,7 +158,7 @@ pub fn run(command: &Advise) -> Result<(), CommandFailure> {
     }
     if command.json {
         let line = serde_json::to_string(&advice).map_err(CommandFailure::runtime)?;
-        return print(line + "\n");
+        return print_line(line);
     }
     print(text(&advice))
 }

@@ -210,7 +210,6 @@ fn scrub(control: &ControlOption, array: String, repair: bool) -> Result<(), Com
         if scrub.error.is_some() || scrub.mismatches > scrub.repaired {
             return Err(CommandFailure::Runtime(format!("array {name}: {message}")));
         }
-        println!("array {name}: {message}");
-        return Ok(());
+        return command::print_line(format!("array {name}: {message}"));
     }
 }

@@ -6,6 +6,7 @@ use super::daemon::ChangeOptions;
 use super::table::TextTable;
 use crate::CommandFailure;
 use crate::platform::ublk::devices;
+use command::{print, print_line};
 use control::meant;
 use control::protocol::ControlRequest;
 use control::section::SectionText;
@@ -52,8 +53,7 @@ pub fn list(json: bool) -> Result<(), CommandFailure> {
             })
         });
         let rows: Vec<_> = rows.chain(gone).collect();
-        println!("{}", serde_json::Value::from(rows));
-        return Ok(());
+        return print_line(serde_json::Value::from(rows));
     }
     let mut table =
         TextTable::new(&["volume", "device", "state", "pid", "queues", "depth"]).text(&[1, 2]);
@@ -73,8 +73,7 @@ pub fn list(json: bool) -> Result<(), CommandFailure> {
         let none = || "-".to_owned();
         table.row([name.clone(), device, state, none(), none(), none()]);
     }
-    print!("{table}");
-    Ok(())
+    print(table.to_string())
 }
 
 /// Removes the device of a volume, served or not.
@@ -106,13 +105,13 @@ pub fn detach(volume: &str, force: bool) -> Result<(), CommandFailure> {
         CommandFailure::Runtime(format!("{path}: the kernel refused to remove it ({cause})"))
     })?;
     devices::forget(info.id);
-    if let Some(at) = devices::still_mounted(info.id) {
-        let at = at.display();
-        println!(
-            "{path} is removed and still mounted on {at}, where all I/O fails; unmount it now"
-        );
+    match devices::still_mounted(info.id) {
+        None => Ok(()),
+        Some(at) => print_line(format!(
+            "{path} is removed and still mounted on {}, where all I/O fails; unmount it now",
+            at.display()
+        )),
     }
-    Ok(())
 }
 
 /// Has the kernel remove a device; with `force` its users are not waited for.

@@ -7,6 +7,7 @@ use crate::configuration::{USUAL, VARIABLE, read, read_alone, warnings};
 use crate::platform::ublk::stack;
 use crate::platform::{machine, state, steering};
 use clap::Args;
+use command::print_line;
 use control::client::ControlClient;
 use control::config::Config;
 use control::plan::{PlanVerdict, plan, verdict};
@@ -54,17 +55,16 @@ pub fn run(command: &Check) -> Result<(), CommandFailure> {
     };
     let lacking = lacking.iter().map(|problem| config.files.show(problem));
     for warning in lacking.chain(warnings(&config)) {
-        println!("{warning} (a warning)");
+        print_line(format!("{warning} (a warning)"))?;
     }
-    println!(
+    print_line(format!(
         "{}: {}, {}, {}, {}, no problem found",
         file.display(),
         count(config.volumes.len(), "volume"),
         count(config.pools.len(), "pool"),
         count(config.arrays.len(), "array"),
         count(config.devices.len(), "device"),
-    );
-    Ok(())
+    ))
 }
 
 /// Compares a configuration file with the running daemon's configuration.
@@ -74,21 +74,21 @@ fn against_running(file: &Path, control: &Path) -> Result<(), CommandFailure> {
     let running = client.configuration().map_err(CommandFailure::runtime)?;
     let steps = plan(&running, &wanted);
     for step in &steps {
-        println!("{}", step.show(&wanted.files));
+        print_line(step.show(&wanted.files))?;
     }
     let name = file.display();
     let verdict = verdict(&steps);
-    match verdict {
-        PlanVerdict::Same => println!("{name}: the daemon runs this"),
-        PlanVerdict::Possible => println!(
+    print_line(match verdict {
+        PlanVerdict::Same => format!("{name}: the daemon runs this"),
+        PlanVerdict::Possible => format!(
             "{name}: {} to be made while it runs",
             count(steps.len(), "change")
         ),
-        PlanVerdict::NeedsRestart(some) => println!(
+        PlanVerdict::NeedsRestart(some) => format!(
             "{name}: {}, of which {some} cannot be made while the daemon runs",
             count(steps.len(), "change")
         ),
-    }
+    })?;
     match verdict {
         PlanVerdict::Same => Ok(()),
         PlanVerdict::Possible => Err(CommandFailure::Answered(command::FOUND)),

@@ -3,7 +3,7 @@
 
 use crate::CommandFailure;
 use clap::Args;
-use command::print;
+use command::print_line;
 use control::client::ControlClient;
 use control::protocol::{ControlRequest, Reply};
 use std::io::Write;
@@ -67,7 +67,7 @@ impl ChangeOptions {
 /// Prints the outcome of a change.
 pub fn made(reply: &Reply) -> Result<(), CommandFailure> {
     match reply {
-        Reply::Made(line) => print(format!("{line}\n")),
+        Reply::Made(line) => print_line(line),
         _ => Ok(()),
     }
 }

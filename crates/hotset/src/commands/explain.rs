@@ -175,11 +175,14 @@ fn map(explained: &Explained, coloured: bool) -> String {
         .max()
         .unwrap_or(0);
     let estimated = if explained.sampled { ", estimated" } else { "" };
+    let cell = |shade| cells(&[shade], 1, coloured);
     let mut out = format!(
-        "\none cell is {}; left: accesses of the last minutes, right: share in the pool{estimated}; from none `{}` to most `{}`\n",
+        "\none cell is {}; left: accesses of the last minutes, right: share in the pool{estimated}; \
+         none `{}`, least `{}`, most `{}`\n",
         bytes(explained.region_bytes),
-        SHADES[1],
-        SHADES[9],
+        cell(0),
+        cell(1),
+        cell(9),
     );
     let width = COLUMNS.min(regions.len());
     for (n, row) in regions.chunks(COLUMNS).enumerate() {
@@ -246,6 +249,90 @@ fn reasons(explained: &Explained) -> TextTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use control::explained::{PolicyReport, ReasonCount};
+    use control::status::NamedCounters;
+
+    fn two_lines() -> ExplainedRange {
+        let line = |start, decision: &str, ago, why: &str, heat, idle| ExplainedLine {
+            start,
+            len: 64 << 10,
+            valid: Vec::new(),
+            device: (decision == "admitted").then(|| "ssd0".into()),
+            admitted_s: Some(ago),
+            decision: decision.into(),
+            decided_s: Some(ago),
+            why: why.into(),
+            region_heat: heat,
+            region_idle_s: Some(idle),
+        };
+        let (first, refused) = (1 << 30, "lines not admitted: part of a sequential stream");
+        let second = first + (64 << 10);
+        ExplainedRange {
+            start: first,
+            end: second + (64 << 10),
+            lines_in_range: 2,
+            lines: vec![
+                line(first, "admitted", 180.0, "in the pool, whole", 17, 2),
+                line(second, "rejected_sequential", 40.0, refused, 2, 40),
+            ],
+        }
+    }
+
+    fn sample() -> Explained {
+        let rules = [
+            ("reuse", 0.052),
+            ("recency", 0.041),
+            ("frequency", 0.063),
+            ("tenure", 0.07),
+        ];
+        let reason = |name: &str, count| {
+            let described = NamedCounters::described().find(|(known, _)| *known == name);
+            ReasonCount {
+                name: name.into(),
+                count,
+                help: described.expect("a counter of that name").1.into(),
+            }
+        };
+        Explained {
+            volume: "web".into(),
+            size_bytes: 2 << 30,
+            pool: "fast".into(),
+            mode: "write-through".into(),
+            mode_help: "reads are cached, writes go to the origin and to the pool".into(),
+            line_bytes: 64 << 10,
+            lines_used: 312,
+            lines: 1023,
+            lost_devices: Vec::new(),
+            policy: PolicyReport {
+                name: "auto".into(),
+                active: Some("recency".into()),
+                active_for_s: Some(720.0),
+                changes: Some(1),
+                would_miss: rules.map(|(rule, share)| (rule.into(), share)).to_vec(),
+            },
+            reasons: vec![
+                reason("rejected_sequential", 214),
+                reason("lines_evicted", 1205),
+            ],
+            counters: NamedCounters::default(),
+            regions: Vec::new(),
+            region_bytes: 0,
+            sampled: false,
+            range: Some(two_lines()),
+        }
+    }
+
+    #[test]
+    fn the_manual_shows_what_is_printed() {
+        let page = include_str!("../../../../docs/commands/explain.md");
+        let indented = |line: &str| match line {
+            "" => "\n".to_owned(),
+            line => format!("    {line}\n"),
+        };
+        let text = text(&sample(), false);
+        let shown: String = text.lines().map(indented).collect();
+        assert!(page.contains(&shown), "{shown}");
+    }
 
     #[test]
     fn ranges_are_read_in_each_form() {

@@ -58,8 +58,7 @@ pub fn run(command: Init) -> Result<(), CommandFailure> {
     let mut first = chosen(command, found)?;
     let file = &first.0;
     first.1.write(file)?;
-    print!("{}", first.1.done(file));
-    Ok(())
+    command::print(first.1.done(file))
 }
 
 /// The file to write, and the devices that are given or found.

@@ -2,6 +2,7 @@
 
 use crate::CommandFailure;
 use crate::platform::claim;
+use command::{print, print_line};
 use layout::{
     BITMAP_BITS, BITMAP_BLOCKS, BLOCK_BYTES, LINE_BITS, LayoutPlan, LogReader, MapPage, Mask,
     PROBE_BYTES, PoolRole, PoolSuperblock, SUPERBLOCK_BLOCKS, SlotChange, SuperblockError,
@@ -30,7 +31,10 @@ impl InspectedImage {
             CommandFailure::Runtime(format!("{name}: {what}: {cause}"))
         };
         let opened = File::options().read(true).write(write).open(path);
-        let mut file = opened.map_err(|cause| failure("cannot be opened", cause))?;
+        let mut file = opened.map_err(|cause| {
+            let remedy = "correct the path, or let this user read and write it";
+            CommandFailure::Runtime(format!("{name}: cannot be opened ({cause}); {remedy}"))
+        })?;
         let claimed = claim::wait(|| uring::claim(&file));
         claimed.map_err(|error| CommandFailure::Runtime(error.on(name.clone()).to_string()))?;
         let end = file.seek(SeekFrom::End(0));
@@ -162,10 +166,9 @@ pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), CommandFailure
         inspect_member(&image, &superblock, &plan, lines, &mut report, &mut damaged)?;
     }
     report["damaged"] = json!(damaged);
-    if as_json {
-        println!("{report:#}");
-    } else {
-        print(&report, 0);
+    match as_json {
+        true => print_line(format!("{report:#}"))?,
+        false => print(text(&report, 0))?,
     }
     if damaged.is_empty() {
         Ok(())
@@ -347,39 +350,35 @@ fn verify(
     Ok(())
 }
 
-/// Prints a report for a person: a line a value, indented.
-fn print(value: &Value, depth: usize) {
+/// Returns a report for a person: a line a value, indented.
+fn text(value: &Value, depth: usize) -> String {
     let indent = "  ".repeat(depth);
     let plain = |value: &Value| match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    match value {
-        Value::Object(fields) => {
-            for (name, value) in fields {
-                let name = name.replace('_', " ");
-                match value {
-                    Value::Object(_) => {
-                        println!("{indent}{name}:");
-                        print(value, depth + 1);
-                    }
-                    Value::Array(items) if items.is_empty() => println!("{indent}{name}: none"),
-                    Value::Array(items) => {
-                        println!("{indent}{name}:");
-                        items.iter().for_each(|item| print_row(item, &indent));
-                    }
-                    other => println!("{indent}{name}: {}", plain(other)),
-                }
+    let Value::Object(fields) = value else {
+        return format!("{indent}{}\n", plain(value));
+    };
+    let field = |(name, value): (&String, &Value)| {
+        let name = name.replace('_', " ");
+        match value {
+            Value::Object(_) => format!("{indent}{name}:\n{}", text(value, depth + 1)),
+            Value::Array(items) if items.is_empty() => format!("{indent}{name}: none\n"),
+            Value::Array(items) => {
+                let rows = items.iter().map(|item| row(item, &indent));
+                format!("{indent}{name}:\n{}", rows.collect::<String>())
             }
+            other => format!("{indent}{name}: {}\n", plain(other)),
         }
-        other => println!("{indent}{}", plain(other)),
-    }
+    };
+    fields.iter().map(field).collect()
 }
 
-/// A row of a list on one line.
-fn print_row(value: &Value, indent: &str) {
+/// Returns a row of a list, on one line.
+fn row(value: &Value, indent: &str) -> String {
     let Value::Object(fields) = value else {
-        return println!("{indent}  {}", value.as_str().unwrap_or_default());
+        return format!("{indent}  {}\n", value.as_str().unwrap_or_default());
     };
     let field = |(name, value): (&String, &Value)| {
         let text = value
@@ -388,7 +387,7 @@ fn print_row(value: &Value, indent: &str) {
         format!("{} {text}", name.replace('_', " "))
     };
     let fields: Vec<String> = fields.iter().map(field).collect();
-    println!("{indent}  {}", fields.join(", "));
+    format!("{indent}  {}\n", fields.join(", "))
 }
 
 #[cfg(test)]

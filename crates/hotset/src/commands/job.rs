@@ -4,6 +4,7 @@ use super::table::TextTable;
 use crate::CommandFailure;
 use crate::commands::daemon::{ChangeOptions, ControlOption, made, waits};
 use clap::Subcommand;
+use command::{print, print_line};
 use control::client::ControlClient;
 use control::job::Job as Listed;
 use control::protocol::ControlRequest;
@@ -75,14 +76,12 @@ pub fn run(command: JobCommand) -> Result<(), CommandFailure> {
     let jobs = client.status().map_err(CommandFailure::runtime)?.jobs;
     if json {
         let text = serde_json::to_string(&jobs).map_err(CommandFailure::runtime)?;
-        println!("{text}");
-        return Ok(());
+        return print_line(text);
     }
     match jobs.is_empty() {
-        true => println!("nothing goes on"),
-        false => print!("{}", table(&jobs)),
+        true => print_line("nothing goes on"),
+        false => print(table(&jobs).to_string()),
     }
-    Ok(())
 }
 
 /// Jobs in a table.

@@ -6,6 +6,7 @@ use super::array::alone;
 use super::elsewhere::renamed;
 use crate::CommandFailure;
 use clap::Args;
+use command::print_line;
 use control::client::{ControlClient, Error};
 use control::meant;
 use node::{Platform, RecoverAction, RecoverTarget};
@@ -121,9 +122,10 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), CommandFai
             CommandFailure::Runtime(format!("{}: cannot be removed: {cause}", witness.display()))
         })?;
     }
-    println!("{text}");
+    print_line(text)?;
     if discards {
-        println!("volume {volume}: its log is discarded, and has no dirty data any more");
+        let what = "its log is discarded, and has no dirty data any more";
+        print_line(format!("volume {volume}: {what}"))?;
     }
     Ok(())
 }

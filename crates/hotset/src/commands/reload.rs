@@ -2,6 +2,7 @@
 
 use super::table::count;
 use crate::CommandFailure;
+use command::print_line;
 use control::client::ControlClient;
 use std::path::Path;
 
@@ -10,8 +11,7 @@ pub fn run(control: &Path) -> Result<(), CommandFailure> {
     let mut client = ControlClient::connect(control).map_err(CommandFailure::runtime)?;
     let steps = client.reload().map_err(CommandFailure::runtime)?;
     for step in &steps {
-        println!("{step}");
+        print_line(step)?;
     }
-    println!("{} made", count(steps.len(), "change"));
-    Ok(())
+    print_line(format!("{} made", count(steps.len(), "change")))
 }

@@ -159,9 +159,9 @@ pub fn rule(policy: &PolicyReport) -> String {
     let mut text = format!("policy {}", policy.name);
     if let (Some(active), Some(since)) = (&policy.active, policy.active_for_s) {
         text += &format!(
-            ", follows the rule {active} for {} ({} changes); of recent accesses would have missed:",
+            ", follows the rule {active} for {} ({}); of recent accesses would have missed:",
             advise::page::span(since),
-            policy.changes.unwrap_or(0),
+            count(policy.changes.unwrap_or(0) as usize, "change"),
         );
         for (rule, share) in &policy.would_miss {
             text += &format!(" {rule} {:.1}%", 100.0 * share);

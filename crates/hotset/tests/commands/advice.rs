@@ -360,6 +360,7 @@ fn explanations_are_readable_and_bad_ranges_are_one_error() {
     for expected in [
         "write-through",
         "one cell is 128 KiB",
+        "none ` `, least `.`, most `@`",
         "lines used",
         "policy auto",
         "@",

@@ -95,16 +95,23 @@ fn commands_of_the_laboratory_are_named_with_their_program() {
 
 #[test]
 fn a_reader_that_leaves_is_no_failure() {
-    let mut manual = hotset();
-    manual
-        .arg("man")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut manual = manual.spawn().unwrap();
-    drop(manual.stdout.take());
-    let ended = manual.wait_with_output().unwrap();
-    assert!(ended.status.success(), "{ended:?}");
-    assert!(ended.stderr.is_empty(), "{ended:?}");
+    let place = Place::usual();
+    place.serve().stop();
+    let (pool, config) = (place.text("pool"), place.text("hotset.toml"));
+    for typed in [
+        "man".to_owned(),
+        format!("check {config}"),
+        format!("pool inspect {pool}"),
+        format!("pool inspect --json {pool}"),
+    ] {
+        let mut command = place.command(&typed);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = command.spawn().unwrap();
+        drop(command.stdout.take());
+        let ended = command.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{typed}: {ended:?}");
+        assert!(ended.stderr.is_empty(), "{typed}: {ended:?}");
+    }
 }
 
 #[test]

@@ -45,7 +45,7 @@ pub(super) async fn connect<C: Connector>(
         None => Err(IoError::new(
             IoErrorKind::Timeout,
             format!(
-                "no NBD session with {} within {} s",
+                "no NBD session with {} within {} s; see to the server",
                 display(&options.address),
                 span.as_secs_f64()
             ),
@@ -91,7 +91,7 @@ async fn shake<S: Stream>(env: &Env, stream: Rc<S>, options: &Options) -> IoResu
 pub(super) fn check_same(first: &NbdSession, now: &NbdSession) -> IoResult {
     if first.size_bytes > now.size_bytes {
         let what = format!(
-            "the NBD export has {} bytes now and had {}",
+            "the NBD export has {} bytes now and had {}; bring the former export back",
             now.size_bytes, first.size_bytes
         );
         return Err(IoError::new(IoErrorKind::Invalid, what));
@@ -102,7 +102,7 @@ pub(super) fn check_same(first: &NbdSession, now: &NbdSession) -> IoResult {
         || now.payload_bytes_max < first.payload_bytes_max;
     let reports_less = first.allocation.is_some() && now.allocation.is_none();
     if lacks | gains != 0 || is_coarser || reports_less {
-        let what = "the NBD export offers other features than before";
+        let what = "the NBD export offers other features than before; bring the former export back";
         return Err(IoError::new(IoErrorKind::Invalid, what));
     }
     Ok(())

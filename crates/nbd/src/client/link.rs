@@ -175,7 +175,9 @@ impl ClientLink {
         let secs = self.options.give_up_after.as_secs_f64();
         let error = IoError::new(
             IoErrorKind::Gone,
-            format!("the NBD server has not been reached for {secs} s"),
+            format!(
+                "the NBD server has not been reached for {secs} s; see to it, or to the network"
+            ),
         );
         match &*self.last_error.borrow() {
             Some(last) => error.because(last.to_string()),
@@ -352,7 +354,7 @@ async fn recognise(link: Rc<ClientLink>, this: Rc<LinkConnection>, looked: Recog
             let late = || {
                 IoError::new(
                     IoErrorKind::Timeout,
-                    "the NBD export is not recognised in time",
+                    "the NBD export is not recognised in time; see to its server",
                 )
             };
             let error = failed.and_then(Result::err).unwrap_or_else(late);

@@ -208,9 +208,9 @@ impl ClientSlots {
             } => {
                 let errno = Errno::from_code(code);
                 let what = if message.is_empty() {
-                    format!("the NBD server answered with error {code}")
+                    format!("the NBD server answered with error {code}; see its log")
                 } else {
-                    format!("the NBD server answered with error {code}: {message}")
+                    format!("the NBD server answered with error {code}: {message}; see its log")
                 };
                 let error = IoError::new(errno.kind(), what);
                 self.slot(cookie).error.get_or_insert(error);

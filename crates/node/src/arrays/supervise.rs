@@ -175,7 +175,11 @@ impl<P: Platform> OpenDevices<P> {
     /// Cancels the copy of a member in sync to another device.
     pub(crate) async fn cancel_replacement(&self, array: &str) -> Result<(), String> {
         let running = self.running(array)?;
-        let none = || format!("no member of array {array} is being replaced");
+        let none = || {
+            format!(
+                "no member of array {array} is being replaced; see `hotset array status {array}`"
+            )
+        };
         running.array().cancel_replacement().ok_or_else(none)?;
         let timer = self.env().timer;
         while running.array().report().replaced.is_some() && !running.ended.get() {

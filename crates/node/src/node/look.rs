@@ -335,7 +335,9 @@ fn of_pool<D: Driver>(known: &[Name], name: &Name, pool: &NodePool<D>, list: &mu
             TroubleKind::PoolDeviceAbsent,
             format!("device {device} of pool {name}"),
             "was not there, or could not be used, when the pool was opened".to_owned(),
-            format!("bring it back, then `hotset pool readmit {name} {device}`"),
+            format!(
+                "bring it back, or end its other use, then `hotset pool readmit {name} {device}`"
+            ),
         );
     }
     for (device, id) in devices.iter() {

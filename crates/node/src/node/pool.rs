@@ -58,14 +58,9 @@ impl<D: Driver> NodePool<D> {
         };
         let (mut leases, mut members) = (Vec::new(), Vec::new());
         for device in sources {
-            let may_lack = absent == AbsentDevice::Reported;
             let lease = match all.open(device, RawRole::Pool).await {
                 Ok(lease) => lease,
-                Err(error)
-                    if may_lack
-                        && (matches!(device, DeviceSource::Array(_))
-                            || error.kind().is_absence()) =>
-                {
+                Err(error) if absent == AbsentDevice::Reported => {
                     platform.event(NodeEvent::PoolDeviceAbsent {
                         pool: name.clone(),
                         device: device.name().clone(),

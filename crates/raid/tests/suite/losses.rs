@@ -136,7 +136,8 @@ fn too_many_losses_stop_writes_and_say_why() {
         refused(bench.write(&array, 0, 8, 2).await);
         let message = refused(bench.write(&array, 0, 8, 2).await);
         assert!(
-            message.contains("writes are refused: too few members"),
+            message.contains("writes are refused: too few members")
+                && message.contains("; bring its members back"),
             "{message}"
         );
         // The data of the member that is left can still be read.

@@ -86,7 +86,7 @@ impl fmt::Display for AttachRefusal {
             AttachRefusal::NotReleased(id) => write!(
                 f,
                 "the dead server of /dev/ublkb{id} still has I/O in flight after {} s; see to its \
-                 disks, then start again",
+                 disks: the attachment is tried again",
                 RELEASE_MAX.0 / 1_000_000_000
             ),
             AttachRefusal::OtherOrigin(id) => write!(

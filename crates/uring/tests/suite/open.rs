@@ -30,7 +30,7 @@ fn options(change: impl FnOnce(&mut DiskOptions)) -> DiskOptions {
 #[test]
 fn a_missing_file() {
     let path = directory().path().join("nothing");
-    let words = ["does not exist", "truncate -s"];
+    let words = ["does not exist", "mount its file system"];
     refused(path, &DiskOptions::default(), IoErrorKind::Gone, &words);
 }
 

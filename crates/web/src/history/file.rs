@@ -10,6 +10,7 @@
 //! Not here: durability. A power cut may cost the last samples.
 
 use super::sample::{FIGURES, Sample};
+use crate::replace::replace_with;
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 use std::fs;
 use std::io;
@@ -218,12 +219,10 @@ fn set_aside(path: &Path, why: &str) -> io::Result<String> {
 
 /// Makes an empty file, whole or not at all.
 fn make(path: &Path) -> io::Result<()> {
-    let beside = path.with_extension("new");
-    let file = fs::File::create(&beside)?;
-    file.write_all_at(MAGIC, 0)?;
-    file.set_len(FILE_BYTES)?;
-    file.sync_all()?;
-    fs::rename(&beside, path)
+    replace_with(path, |file| {
+        file.write_all_at(MAGIC, 0)?;
+        file.set_len(FILE_BYTES)
+    })
 }
 
 /// The offset of the record of an interval.

@@ -21,7 +21,7 @@ pub fn create(file: &Path, array: &str, yes: bool) -> Result<(), CommandFailure>
     let wanted = named(&config, array)?;
     let made = assembled(&config, async move |devices| {
         let Some(DeviceSource::Array(array)) = devices.find(&wanted) else {
-            return Err(format!("no array is named {wanted}"));
+            return Err(format!("no array is named {wanted}; correct the name"));
         };
         let before = if yes { Before::Used } else { Before::Blank };
         let made = devices.create(&array, before).await;
@@ -50,7 +50,7 @@ pub fn assemble(
                 continue;
             }
             let Some(DeviceSource::Array(array)) = devices.find(&name) else {
-                return Err(format!("no array is named {name}"));
+                return Err(format!("no array is named {name}; correct the name"));
             };
             let made = devices.assemble(&array, RawRole::Origin, ArrayStart::by_hand(degraded));
             made.await.map_err(|error| error.to_string())?.keep();

@@ -7,15 +7,13 @@ use control::status::{ArrayReport as Status, ScrubStatus};
 pub(super) fn print(arrays: &[Status], json: bool) -> Result<(), CommandFailure> {
     if json {
         let text = serde_json::to_string(arrays).map_err(CommandFailure::runtime)?;
-        println!("{text}");
-        return Ok(());
+        return command::print_line(text);
     }
     if arrays.is_empty() {
-        println!("no array runs");
+        return command::print_line("no array runs");
     }
     let texts: Vec<String> = arrays.iter().map(text).collect();
-    print!("{}", texts.join("\n"));
-    Ok(())
+    command::print(texts.join("\n"))
 }
 
 /// The result of a scrub, in one line.

@@ -4,6 +4,7 @@ use super::OnDevice;
 use crate::CommandFailure;
 use crate::commands::table::{TextTable, bytes};
 use crate::commands::traces::OWN;
+use command::{print, print_line};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use trace::{Info, Skipped};
@@ -21,12 +22,12 @@ pub fn run(traces: &[PathBuf], input: &OnDevice, json: bool) -> Result<(), Comma
             reports.push(object(path, format.name(), &info, &skipped));
         } else {
             input.input.report(path, &skipped);
-            print!("{}", table(path, format.name(), &info));
+            print(table(path, format.name(), &info).to_string())?;
         }
     }
     if json {
         let text = serde_json::to_string_pretty(&reports).map_err(CommandFailure::runtime)?;
-        println!("{text}");
+        print_line(text)?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ use crate::commands::table::count;
 use crate::commands::traces::{OWN, format};
 use clap::Args;
 use command::convert::{TraceOutput, output_format};
+use command::print_line;
 use control::client::ControlClient;
 use control::recording::{ControlRecording, PERIOD};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -78,13 +79,13 @@ pub fn run(record: &RecordCommand) -> Result<(), CommandFailure> {
         }
     };
     output.finish()?;
-    println!(
+    print_line(format!(
         "{}: {} in {:.1} s, {} dropped",
         record.file.display(),
         count(requests as usize, "request"),
         began.elapsed().as_secs_f64(),
         recording.dropped()
-    );
+    ))?;
     match failure {
         None => Ok(()),
         Some(error) => Err(CommandFailure::Runtime(format!(

@@ -153,17 +153,16 @@ fn print(command: &ReplayCommand, figures: &ReplayFigures) -> Result<(), Command
             "late": figures.late,
             "writes_left_out": figures.writes_left_out,
         });
-        println!("{object}");
-        return Ok(());
+        return command::print_line(object);
     }
-    println!(
-        "{requests} requests, {} in {seconds:.1} s: {:.0} a second, {:.1} MB/s",
+    let mut text = format!(
+        "{requests} requests, {} in {seconds:.1} s: {:.0} a second, {:.1} MB/s\n",
         bytes(figures.bytes),
         rate(requests),
         rate(figures.bytes) / 1e6
     );
-    println!(
-        "{} failed, {} sent late, {} writes left out\n",
+    text += &format!(
+        "{} failed, {} sent late, {} writes left out\n\n",
         figures.failed, figures.late, figures.writes_left_out
     );
     let mut table = TextTable::new(&[
@@ -179,8 +178,7 @@ fn print(command: &ReplayCommand, figures: &ReplayFigures) -> Result<(), Command
         cells.extend(all.map(|ns| format!("{:.0}", ns / 1e3)));
         table.row(cells);
     }
-    print!("{table}");
-    Ok(())
+    command::print(text + &table.to_string())
 }
 
 /// Microseconds, and the histogram: upper bounds, each twice the one before, and the number within

@@ -167,7 +167,8 @@ pub fn begin(id: u32) -> Result<(), CommandFailure> {
                 std::process::exit(if more { ASKED_FOR_MORE } else { 0 })
             }
             Ok(Err(number)) => {
-                println!("{number}");
+                // A daemon that has ended reads nothing.
+                let _ = command::print_line(number);
                 std::process::exit(1)
             }
             Err(error) => error.to_string(),
