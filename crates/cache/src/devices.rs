@@ -10,7 +10,7 @@ use crate::durable::MemberStore;
 use crate::health::{DeviceFault, DeviceHealth};
 use crate::lines::{BLOCK_SECTORS, LineShape};
 use crate::pool_device::{NewPoolDevice, SLOTS_MAX};
-use block::{Device, InFlight, Lba, Sectors};
+use block::{Device, Extent, InFlight, Lba, Sectors};
 use policy::{SlotNumber, SlotPart};
 use std::cell::Cell;
 use std::ops::Range;
@@ -45,8 +45,8 @@ pub struct DeviceReport {
     pub state: DeviceState,
     /// Number of lines that fit on the device.
     pub lines: u32,
-    /// The bytes of those lines.
-    pub capacity: Sectors,
+    /// Those lines on the device.
+    pub place: Extent,
     /// Operations in flight.
     pub in_flight: u32,
     /// Faults since the device was added.
@@ -90,7 +90,10 @@ impl<P: Device> PoolMember<P> {
             controller: self.controller.clone(),
             state: self.state.get(),
             lines,
-            capacity: Sectors(u64::from(lines) * self.shape.sectors().0),
+            place: Extent::new(
+                self.start,
+                Sectors(u64::from(lines) * self.shape.sectors().0),
+            ),
             in_flight: self.operations.count(),
             faults: self.health.faults_ever(),
         }

@@ -100,7 +100,7 @@ fn with_partitions(numbers: &str) -> Vec<PathBuf> {
     [vec![disk], parts].concat()
 }
 
-fn names(folder: &Path) -> impl Iterator<Item = String> {
+fn names(folder: &Path) -> impl Iterator<Item = String> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned())
 }

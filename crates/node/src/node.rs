@@ -43,7 +43,7 @@ use crate::origins::GuardedOrigin;
 use crate::place::RawRole;
 use crate::platform::{LogWitness, Platform};
 use crate::served_volume::ServedVolume;
-use block::{Deadline, Device as _, Env, Extent, Gate, Lba, Nanos, Sectors, Signal};
+use block::{Deadline, Device as _, Env, Extent, Gate, Nanos, Sectors, Signal};
 use cache::NewPoolDevice;
 use control::config::{Config, Name, VolumeMode};
 use control::meant;
@@ -239,7 +239,7 @@ impl<P: Platform> Node<P> {
             return Ok(());
         };
         let devices = pool.cache.devices();
-        let before: u64 = devices.iter().map(|device| device.capacity.bytes()).sum();
+        let before: u64 = devices.iter().map(|device| device.place.len.bytes()).sum();
         self.devices.have_memory(known, before + bytes)
     }
 
@@ -262,27 +262,30 @@ impl<P: Platform> Node<P> {
                 ));
             }
         };
+        let devices = pool.cache.devices().into_iter();
+        let lines: Vec<Extent> = devices.filter(|d| d.id == id).map(|d| d.place).collect();
         pool.cache.remove_device(id).await.map_err(refusal)?;
-        self.trim(name).await;
+        for lines in lines {
+            self.trim(name, lines).await;
+        }
         self.devices.close(name).await.map_err(refusal)
     }
 
-    /// Discards the whole of a device that has left its pool, within a time limit.
-    async fn trim(&self, name: &Name) {
+    /// Discards the lines of a device that has left its pool, within a time limit. Its superblocks
+    /// stay: a loss of power may undo a discard in part, and without them the rest is foreign data.
+    async fn trim(&self, name: &Name, lines: Extent) {
         let Ok((leaf, _)) = self.devices.leaf_of(name) else {
             return;
         };
-        let all = leaf.geometry().sectors;
         let trimming = async {
-            let mut at = Sectors::ZERO;
-            while at < all {
-                let len = TRIM_STEP.min(all - at);
-                let extent = Extent::new(Lba(at.0), len);
+            let mut rest = lines;
+            while rest.len > Sectors::ZERO {
+                let len = TRIM_STEP.min(rest.len);
                 // Some devices cannot discard; the discard is a hint only.
-                if leaf.discard(extent).await.is_err() {
+                if leaf.discard(Extent::new(rest.start, len)).await.is_err() {
                     break;
                 }
-                at += len;
+                rest = Extent::new(rest.start + len, rest.len - len);
             }
         };
         let timer = self.env().timer;

@@ -230,7 +230,7 @@ fn pool<D: Driver>(name: &Name, pool: &NodePool<D>, now: Nanos) -> PoolStatus {
             name: name.to_string(),
             controller: report.controller.to_string(),
             state,
-            capacity_bytes: report.capacity.bytes(),
+            capacity_bytes: report.place.len.bytes(),
             faults: report.faults,
         })
     });

@@ -31,7 +31,7 @@ fn lives_of_a_write_back_volume_lose_and_make_up_nothing() {
 /// found.
 #[test]
 fn seeds_that_found_something_stay_right() {
-    all_right([8, 108, 6170, 50378].into_iter());
+    all_right([8, 108, 6170, 50378, 31000049].into_iter());
 }
 
 #[test]
