@@ -3,6 +3,7 @@
 //! error need not keep a device from its volume.
 //!
 //! Invariants:
+//!     an origin is reopened ⟹ it could not be read
 //!     a log is reopened ⟹ no change is in flight, and the engine before has ended
 //!     the reopened log serves ⟹ it was opened as at a start, and the origin was flushed before
 //!     a log that serves by one device is reopened ⟹ nothing is dirty, and the other device
@@ -15,7 +16,7 @@ use crate::event::NodeEvent;
 use crate::log::{FoundLog, OpenLog};
 use crate::place::RawRole;
 use crate::platform::Platform;
-use block::{BoxDevice, Deadline, Device as _, IoErrorKind, Nanos};
+use block::{BoxDevice, Deadline, Device as _, IoErrorKind, Lba, Nanos};
 use control::config::Name;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
@@ -84,6 +85,7 @@ impl<P: Platform> Node<P> {
     /// Tries to reopen the lost devices of the volume. Returns its name.
     async fn open_again(&self, name: Name, served: &NodeVolume<P>, lost: LostPart) -> Name {
         let again = match &lost {
+            LostPart::Origin if self.is_read(&served.origin).await => return name,
             LostPart::Origin => self.devices.reopen_place(&served.origin, OPEN_MAX).await,
             LostPart::Log => match self.any_answers(served).await {
                 Ok(()) => self.open_log_again(&name, served).await,
@@ -119,6 +121,18 @@ impl<P: Platform> Node<P> {
         });
         let answers = join_all(asked).await;
         answers.into_iter().reduce(Result::or).unwrap_or(Ok(()))
+    }
+
+    /// True if a device can be read, within a time limit. Such an origin has lost writes and is not
+    /// lost itself: another opening would lose those written since.
+    async fn is_read(&self, device: &Name) -> bool {
+        let Ok((leaf, _)) = self.devices.leaf_of(device) else {
+            return false;
+        };
+        let env = self.env();
+        let buf = env.pool.get(leaf.geometry().block.bytes() as usize).await;
+        let read = Deadline::new(&env.timer, END_MAX).bound(leaf.read(Lba::ZERO, buf));
+        read.await.is_some_and(|(_, result)| result.is_ok())
     }
 
     /// Flushes a log device, within a time limit.

@@ -25,6 +25,8 @@ enum Away {
     OneUnresponsive,
     OnePulled,
     OriginPulled,
+    /// The origin loses acknowledged writes, and answers all the time.
+    OriginForgets,
 }
 
 struct ReturnedLife {
@@ -99,11 +101,20 @@ async fn live(
         Away::OneUnresponsive => machine.silence(LOGS[0]),
         Away::OnePulled => machine.pull(LOGS[0]),
         Away::OriginPulled => machine.pull(ORIGIN),
+        Away::OriginForgets => {}
     }
     let went_on = life.write().await;
     let stays = !matches!(away, Away::LogsUnresponsive | Away::LogsPulled);
     assert_eq!(went_on, stays, "{away:?}");
-    timer.sleep(Nanos::from_secs(12)).await;
+    for round in 0..200 {
+        timer.sleep(Nanos::from_millis(60)).await;
+        if away == Away::OriginForgets {
+            assert!(life.write().await);
+        }
+        if away == Away::OriginForgets && round % 7 == 0 && round < 150 {
+            machine.forget(ORIGIN);
+        }
+    }
     machine.repair();
     let mut seconds = 0;
     while !life.write().await {
@@ -140,7 +151,10 @@ async fn live(
 }
 
 fn run(away: Away) {
-    let limits = "max_lag = \"30s\"\ndirty_max = \"1MiB\"";
+    let limits = match away {
+        Away::OriginForgets => "max_lag = \"1s\"\ndirty_max = \"1MiB\"",
+        _ => "max_lag = \"30s\"\ndirty_max = \"1MiB\"",
+    };
     let text = configuration("origin", Cleaning::Ordered, limits);
     let config = Rc::new(check_alone(&text[..], &[]).expect("a sound configuration"));
     let mut world = SimWorld::new(7);
@@ -150,7 +164,12 @@ fn run(away: Away) {
             "ssd" => 4,
             _ => LOG_MIB,
         };
-        Ok(disk(device.name.as_str(), mib, 100))
+        // A slow origin has writes before their flush for a while.
+        let micros = match (device.name.as_str(), away) {
+            ("origin", Away::OriginForgets) => 20_000,
+            _ => 100,
+        };
+        Ok(disk(device.name.as_str(), mib, micros))
     });
     let machine = machine.expect("a sound world");
     let mut sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
@@ -161,10 +180,12 @@ fn run(away: Away) {
     assert_eq!(outcome, RunOutcome::Done, "{away:?}");
     let again = machine.take_events().into_iter().any(|event| match event {
         NodeEvent::LogReopened { .. } => away != Away::OriginPulled,
-        NodeEvent::OriginReopened { .. } => away == Away::OriginPulled,
+        NodeEvent::OriginReopened { .. } => {
+            matches!(away, Away::OriginPulled | Away::OriginForgets)
+        }
         _ => false,
     });
-    assert!(again, "{away:?}: nothing was opened again");
+    assert_eq!(again, away != Away::OriginForgets, "{away:?}: opened again");
 }
 
 #[test]
@@ -177,6 +198,12 @@ fn a_log_goes_on_once_its_devices_answer_again() {
 fn a_device_of_a_log_takes_part_again_once_it_answers() {
     run(Away::OneUnresponsive);
     run(Away::OnePulled);
+}
+
+/// The origin is there: another opening would lose the writes since, and so on without end.
+#[test]
+fn an_origin_that_forgot_writes_gets_them_again_and_stays_open() {
+    run(Away::OriginForgets);
 }
 
 #[test]
