@@ -161,6 +161,14 @@ impl<P: Device> Cache<P> {
         Ok(())
     }
 
+    /// Records the share of its rated writes that a device has used up: a worn one gets fewer new
+    /// lines.
+    pub fn set_worn(&self, id: DeviceId, worn: f32) {
+        if let Some(member) = self.0.state.borrow().devices.get(id) {
+            member.health.set_worn(worn);
+        }
+    }
+
     /// The devices of the pool.
     pub fn devices(&self) -> Vec<DeviceReport> {
         self.0.state.borrow().devices.reports()

@@ -204,9 +204,11 @@ impl<P: Device> PoolDevices<P> {
         let serving = |m: &&Rc<PoolMember<P>>| m.state.get() == DeviceState::Online;
         let serving = self.members.iter().filter(serving);
         let fastest = serving.clone().filter_map(|m| m.health.write_mean()).min();
+        let lives = serving.clone().map(|m| m.health.life());
+        let freshest = lives.fold(0.0, f32::max);
         let part = |member: &Rc<PoolMember<P>>| SlotPart {
             slots: member.slots.clone(),
-            service: member.health.service(fastest),
+            service: member.health.service(fastest, freshest),
         };
         serving.map(part).collect()
     }

@@ -14,7 +14,8 @@
 //! s.
 //!
 //! The mean time of a write shows the service of a device: while slots are free, one that is over
-//! [`SLOW`] times as slow as the fastest gets that much fewer new lines.
+//! [`SLOW`] times as slow as the fastest gets that much fewer new lines. So does one that is more
+//! worn: with less than a half of the life that the freshest has left.
 
 use block::{IoErrorKind, Nanos};
 use std::cell::Cell;
@@ -26,8 +27,8 @@ pub(crate) const FAULTS_MAX: u32 = 16;
 /// Operations for each fault above which a device is kept.
 pub(crate) const OPERATIONS_PER_FAULT: u64 = 100;
 
-/// Times of the fastest device's mean write that are no less service: equal devices differ as much
-/// by chance.
+/// Advantage of the best device that is no less service of another: equal devices differ as much by
+/// chance.
 const SLOW: f32 = 2.0;
 /// The least share of its turns that a slow device uses, so that its recovery is seen.
 const SERVICE_MIN: f32 = 0.125;
@@ -78,6 +79,8 @@ pub(crate) struct DeviceHealth {
     faults_ever: Cell<u64>,
     /// Faded mean of the time of a pool write; zero before the first.
     write_mean: Cell<Nanos>,
+    /// The share of its rated writes that is used up.
+    worn: Cell<f32>,
 }
 
 impl DeviceHealth {
@@ -108,12 +111,28 @@ impl DeviceHealth {
         Some(self.write_mean.get()).filter(|mean| *mean != Nanos::ZERO)
     }
 
-    /// The share of its turns that the device uses beside one whose mean write takes `fastest`.
-    pub(crate) fn service(&self, fastest: Option<Nanos>) -> f32 {
-        let (Some(own), Some(fastest)) = (self.write_mean(), fastest) else {
-            return 1.0;
+    /// Records the share of its rated writes that the device has used up.
+    pub(crate) fn set_worn(&self, worn: f32) {
+        self.worn.set(worn);
+    }
+
+    /// The share of its rated writes that the device has left.
+    pub(crate) fn life(&self) -> f32 {
+        (1.0 - self.worn.get()).clamp(0.0, 1.0)
+    }
+
+    /// The share of its turns that the device uses, beside one whose mean write takes `fastest` and
+    /// one that has the life `freshest` left.
+    pub(crate) fn service(&self, fastest: Option<Nanos>, freshest: f32) -> f32 {
+        let speed = match (self.write_mean(), fastest) {
+            (Some(own), Some(fastest)) => fastest.0 as f32 / own.0 as f32,
+            _ => 1.0,
         };
-        (SLOW * fastest.0 as f32 / own.0 as f32).clamp(SERVICE_MIN, 1.0)
+        let life = match freshest > 0.0 {
+            true => self.life() / freshest,
+            false => 1.0,
+        };
+        (SLOW * speed.min(life)).clamp(SERVICE_MIN, 1.0)
     }
 
     pub(crate) fn faults_ever(&self) -> u64 {
@@ -168,12 +187,28 @@ mod tests {
             health
         };
         let fastest = device(&[100; 9]).write_mean();
-        assert_eq!(device(&[]).service(fastest), 1.0);
-        assert_eq!(device(&[199; 9]).service(fastest), 1.0);
-        assert_eq!(device(&[800; 9]).service(fastest), 0.25);
-        assert_eq!(device(&[90_000; 9]).service(fastest), SERVICE_MIN);
+        assert_eq!(device(&[]).service(fastest, 1.0), 1.0);
+        assert_eq!(device(&[199; 9]).service(fastest, 1.0), 1.0);
+        assert_eq!(device(&[800; 9]).service(fastest, 1.0), 0.25);
+        assert_eq!(device(&[90_000; 9]).service(fastest, 1.0), SERVICE_MIN);
         let recovered = [[800; 99], [100; 99]].concat();
-        assert_eq!(device(&recovered).service(fastest), 1.0);
+        assert_eq!(device(&recovered).service(fastest, 1.0), 1.0);
+    }
+
+    #[test]
+    fn a_device_with_less_than_half_the_life_of_the_freshest_gets_less() {
+        for (worn, freshest, service) in [
+            (0.0, 1.0, 1.0),
+            (0.5, 1.0, 1.0),
+            (0.75, 1.0, 0.5),
+            (0.75, 0.25, 1.0),
+            (1.2, 1.0, SERVICE_MIN),
+            (1.0, 0.0, 1.0),
+        ] {
+            let health = DeviceHealth::default();
+            health.set_worn(worn);
+            assert_eq!(health.service(None, freshest), service, "{worn}");
+        }
     }
 
     #[test]

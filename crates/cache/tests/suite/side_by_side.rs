@@ -119,13 +119,26 @@ fn a_slow_device_gets_less_and_a_counter_says_so() {
         });
         plan
     };
-    run(setup, |rig| async move {
-        for n in 0..LINES {
-            rig.expect(place(n), LINE, 0).await;
-            rig.cache.settle().await;
-        }
-        assert!(rig.count(Counter::LinesPassedOn) > LINES / 4);
-        let share = hits_without(&rig, 0, LINES).await;
-        assert!((0.75..0.95).contains(&share), "{share}");
+    run(
+        setup,
+        |rig| async move { first_device_gets_less(&rig).await },
+    );
+}
+
+#[test]
+fn a_worn_device_gets_less_likewise() {
+    run(pool(2), |rig| async move {
+        rig.cache.set_worn(rig.devices[0], 0.9);
+        first_device_gets_less(&rig).await;
     });
+}
+
+async fn first_device_gets_less(rig: &Rig) {
+    for n in 0..LINES {
+        rig.expect(place(n), LINE, 0).await;
+        rig.cache.settle().await;
+    }
+    assert!(rig.count(Counter::LinesPassedOn) > LINES / 4);
+    let share = hits_without(rig, 0, LINES).await;
+    assert!((0.75..0.95).contains(&share), "{share}");
 }

@@ -6,6 +6,7 @@ use super::Node;
 use crate::platform::Platform;
 use block::{Deadline, Nanos};
 use control::config::Name;
+use control::status::WearReport;
 use std::rc::Rc;
 
 /// Longest age of a device's wear before it is read again.
@@ -36,15 +37,27 @@ impl<P: Platform> Node<P> {
                     break;
                 }
                 let deadline = Deadline::new(&node.env().timer, ANSWER_MAX);
-                let wear = deadline.bound(node.platform.wear(&place)).await;
+                let wear = deadline.bound(node.platform.wear(&place)).await.flatten();
                 // The device may have been closed meanwhile.
                 if let Some(opened) = node.devices.open.borrow().get(&name)
                     && opened.place == place
                 {
-                    opened.wear.set((Some(now), wear.flatten()));
+                    opened.wear.set((Some(now), wear));
+                    node.spare_the_worn(&name, wear);
                 }
             }
             node.asks_wear.set(false);
         });
+    }
+
+    /// Lets a worn device get fewer new lines of its pool.
+    fn spare_the_worn(&self, name: &Name, wear: Option<WearReport>) {
+        let Some(wear) = wear else { return };
+        for pool in self.pools.borrow().values() {
+            if let Some(id) = pool.devices.borrow().get(name) {
+                let worn = f32::from(wear.used_percent) / 100.0;
+                pool.cache.set_worn(*id, worn);
+            }
+        }
     }
 }

@@ -74,6 +74,19 @@ impl ReturnedLife {
     }
 }
 
+/// Passes the time until the devices are back.
+async fn stay_away(machine: &SimMachine, life: &ReturnedLife, away: Away) {
+    for round in 0..200 {
+        life.local.env().timer.sleep(Nanos::from_millis(60)).await;
+        if away == Away::OriginForgets {
+            assert!(life.write().await);
+        }
+        if away == Away::OriginForgets && round % 7 == 0 && round < 150 {
+            machine.forget(ORIGIN);
+        }
+    }
+}
+
 async fn live(
     machine: Rc<SimMachine>,
     config: Rc<control::config::Config>,
@@ -106,15 +119,7 @@ async fn live(
     let went_on = life.write().await;
     let stays = !matches!(away, Away::LogsUnresponsive | Away::LogsPulled);
     assert_eq!(went_on, stays, "{away:?}");
-    for round in 0..200 {
-        timer.sleep(Nanos::from_millis(60)).await;
-        if away == Away::OriginForgets {
-            assert!(life.write().await);
-        }
-        if away == Away::OriginForgets && round % 7 == 0 && round < 150 {
-            machine.forget(ORIGIN);
-        }
-    }
+    stay_away(&machine, &life, away).await;
     machine.repair();
     let mut seconds = 0;
     while !life.write().await {
