@@ -199,6 +199,7 @@ impl ArrayCore {
             bitmap.adopt(number, block, self.meta().array);
         }
         bitmap.write_now(self).await?;
+        member.lacks_map.set(true);
         Ok(true)
     }
 }

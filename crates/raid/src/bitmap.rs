@@ -231,10 +231,10 @@ impl IntentBitmap {
                 .map(|(_, member)| member.write_meta(place, image.clone()));
             let results = join_all(writes).await;
             for ((_, member), result) in live.iter().zip(results) {
-                if let Err(error) = result
-                    && !core.fail(member, &error)
-                {
-                    return Err(error);
+                match result {
+                    Ok(()) => member.lacks_map.set(false),
+                    Err(error) if !core.fail(member, &error) => return Err(error),
+                    Err(_) => {}
                 }
             }
         }

@@ -426,12 +426,16 @@ impl ArrayCore {
     /// Marks `role` as lost, for good with the next commit. `whole`: no data of its member counts.
     pub fn leave(&self, role: usize, whole: bool) {
         let failed_at = self.commits.after_sealed();
-        let map_writes = self.bitmap.as_ref().map_or(0, IntentBitmap::writes);
+        let slot = &self.slots[role];
+        let lacks_map = |m: &Rc<ArrayMember>| m.lacks_map.get();
+        let lacks_map = slot.member.borrow().as_ref().is_some_and(lacks_map);
+        let bitmap = self.bitmap.as_ref().filter(|_| !lacks_map);
         self.set_entry(role, |entry| {
             entry.state = MemberState::Failed { whole };
-            (entry.failed_at, entry.map_writes) = (failed_at, map_writes);
+            entry.failed_at = failed_at;
+            entry.map_writes = bitmap.map_or(entry.map_writes, IntentBitmap::writes);
         });
-        self.slots[role].lost_from.set(self.roster.version());
+        slot.lost_from.set(self.roster.version());
     }
 
     /// Notes that `error` prevents every further eviction. If that lasts, and the loss of a member

@@ -130,7 +130,8 @@ impl ArrayCore {
         gaps.any(|gap| gap.role == role && gap.extent.contains(extent))
     }
 
-    fn check_gaps(&self, role: usize, extent: Extent) -> IoResult {
+    /// Fails if a gap of `role` lies in `extent`.
+    pub fn check_gaps(&self, role: usize, extent: Extent) -> IoResult {
         let roster = self.roster.now();
         let mut gaps = roster.gaps.iter();
         match gaps.any(|gap| gap.role == role && gap.extent.overlaps(extent)) {

@@ -85,6 +85,9 @@ pub(crate) struct ArrayMember {
     pub read_time: Cell<Nanos>,
     /// The device that is to replace this one, and gets all changes too.
     pub successor: RefCell<Option<Rc<ArrayMember>>>,
+    /// The member is back and has got no write of the map since: it has the one with which it was
+    /// lost.
+    pub lacks_map: Cell<bool>,
     /// The copy of the superblock that is older, torn or unreadable: the next write goes there.
     pub worse_copy: Cell<usize>,
     pub turns: Semaphore,
@@ -129,6 +132,7 @@ impl ArrayMember {
             head: Cell::new(Lba::ZERO),
             read_time: Cell::new(Nanos::ZERO),
             successor: RefCell::default(),
+            lacks_map: Cell::new(false),
             worse_copy: Cell::new(0),
             turns: Semaphore::new(DEPTH),
             timeout,

@@ -13,6 +13,7 @@ use crate::core::ArrayCore;
 use crate::journal::StripeCover;
 use crate::levels::{ParityStripe, Roles};
 use crate::scratch;
+use crate::scrub::ScrubReport;
 use crate::update::{ChunkPart, StripeUpdate};
 use crate::xor::{rebuild_in, xor};
 use block::{Access, Buf, Extent, Fua, Grant, IoError, IoResult, Lba, Proof, Sectors, SharedBuf};
@@ -110,8 +111,13 @@ impl ArrayCore {
     ) -> IoResult<Proof> {
         loop {
             let written = self.try_stripe(stripe, extent, &data, fua, marked);
-            if let Some(known) = Box::pin(written).await? {
-                return Ok(known);
+            match Box::pin(written).await {
+                Ok(Some(known)) => return Ok(known),
+                Ok(None) => {}
+                Err(error) => {
+                    Box::pin(self.fill_parity(stripe)).await;
+                    return Err(error);
+                }
             }
         }
     }
@@ -322,6 +328,17 @@ impl ArrayCore {
         Ok(Some(parity))
     }
 
+    /// Computes the parity of `stripe` where it was given up. Otherwise the loss of another member
+    /// would take data that can be read.
+    async fn fill_parity(self: &Rc<ArrayCore>, stripe: ParityStripe) {
+        let all = Extent::new(stripe.row(), self.shape.chunk());
+        if self.check_gaps(stripe.parity, all).is_err() {
+            let mut report = ScrubReport::default();
+            // A gap that is left is filled in the background.
+            let _ = self.scrub_extent(stripe.extent(), false, &mut report).await;
+        }
+    }
+
     /// Journals an update and writes it in place.
     async fn put(
         self: &Rc<ArrayCore>,
@@ -444,9 +461,12 @@ impl ArrayCore {
         Ok(known)
     }
 
-    /// Gives up the data of missing members in the band of `update`: it can no longer be computed,
-    /// since not all of the others have taken the update.
+    /// Gives up what does not follow from the others in the band of `update`, since not all of them
+    /// have taken the update: the data of missing members, or the parity if none is missing.
     async fn lose_missing(self: &Rc<ArrayCore>, update: &StripeUpdate) -> IoResult {
+        if self.is_whole() {
+            self.add_gap(update.stripe.parity, update.band());
+        }
         let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
         for column in missing.filter_map(|role| update.stripe.column(role)) {
             let lost = update.stripe.place(column, update.from, update.len);

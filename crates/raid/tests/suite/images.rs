@@ -266,6 +266,35 @@ fn a_member_that_is_as_it_was_lost_gets_what_it_missed_alone() {
     });
 }
 
+/// A member is lost again while it is filled, whether it has got a write of the map since its return
+/// or not. Its next return does not fill all of it.
+#[test]
+fn a_member_that_is_lost_while_it_is_filled_gets_what_it_missed_alone() {
+    for is_marked in [true, false] {
+        run(29, 1, &[8; 2], async move |bench| {
+            let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+            let write = async |at| bench.write(&array, at, 8, 5).await.unwrap();
+            array.fail(1).await.unwrap();
+            for at in 0..4 {
+                write(at * 1024).await;
+            }
+            for at in 4..8 {
+                let given = array.add(bench.candidate(1), bench.uuid(), false).await;
+                given.unwrap();
+                let state = array.report().members[1].state;
+                assert_eq!(state, MemberState::Rebuilding { whole: false });
+                if is_marked {
+                    write(at * 1024).await;
+                }
+                array.fail(1).await.unwrap();
+            }
+            let given = array.add(bench.candidate(1), bench.uuid(), false).await;
+            given.unwrap();
+            is_filled_whole(&bench, &array).await;
+        });
+    }
+}
+
 /// The array needs the member that is older: nothing starts, unless by force.
 #[test]
 fn an_image_that_is_needed_is_refused() {

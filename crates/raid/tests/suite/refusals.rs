@@ -1,6 +1,7 @@
 //! Writes that a member refuses, and that the array cannot do without it.
 
-use crate::common::{Bench, after_power, drive, run, strike};
+use crate::common::{Bench, after_power, drive, options, run, strike};
+use crate::faulty::{Op, faulty};
 use block::{Device, Extent, Fua, IoErrorKind, Lba, Sectors, TargetId};
 use futures_util::future::join;
 use raid::{Array, ArraySuperblock, Level, MemberState};
@@ -120,6 +121,55 @@ fn nothing_is_written_while_a_filled_member_becomes_one_in_sync() {
         assert!(array.report().members[0].state.is_failed());
         assert!(bench.holds(&array, 0, 8, 3).await);
     });
+}
+
+/// A filled member is in sync, and the others do not know that yet. Until then the array needs each
+/// of them. A write that one refuses has failed, and its parity does not fit the data.
+#[test]
+fn nothing_is_computed_from_a_parity_that_a_refused_write_left() {
+    for is_known in [true, false] {
+        run(16, 1, &[8; 3], async move |bench| {
+            let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+            bench.write(&array, 0, 4096, 1).await.unwrap();
+            array.close().await.unwrap();
+            drop(array);
+            bench.sleep(300).await;
+            let superblocks = Extent::new(Lba(0), Sectors(16));
+            let chunk = Extent::new(Lba(4096), Sectors(64));
+            let refused: Rc<RefCell<Vec<Extent>>> = Rc::default();
+            let refuses = refused.clone();
+            let first = faulty(&bench, 0, move |op| {
+                let within = |at| refuses.borrow().iter().any(|of| of.overlaps(at));
+                matches!(op, Op::Write(at) if within(at))
+            });
+            let mut all = bench.candidates(&[1, 2]);
+            all.push(first);
+            let array = bench.assemble_with(all, options()).await.unwrap();
+            bench.settled(&array).await;
+            array.fail(1).await.unwrap();
+            // Marks the region.
+            bench.write(&array, 0, 8, 1).await.unwrap();
+            let (back, fresh) = (bench.candidate(1), bench.uuid());
+            array.add(back, fresh, false).await.unwrap();
+            *refused.borrow_mut() = vec![superblocks];
+            while array.report().members[1].state != MemberState::InSync {
+                bench.sleep(1).await;
+            }
+            assert!(!array.report().committed);
+            *refused.borrow_mut() = match is_known {
+                true => vec![chunk],
+                false => vec![chunk, superblocks],
+            };
+            bench.write(&array, 0, 8, 2).await.unwrap_err();
+            refused.borrow_mut().clear();
+            if !is_known {
+                bench.settled(&array).await;
+            }
+            assert!(bench.holds(&array, 0, 8, 1).await);
+            array.fail(0).await.unwrap();
+            assert!(bench.holds(&array, 0, 8, 1).await, "{is_known}");
+        });
+    }
 }
 
 /// With three members in pairs and one missing, the array needs both others, although they hold the
