@@ -136,9 +136,9 @@ impl StormWorld<'_> {
     /// Brings the device back blank, cut short, or with its contents of some lives ago.
     fn come_back(&self, rng: &mut Rng, class: &str, name: &str) -> io::Result<()> {
         let (file, image) = (self.file(name), self.image(name));
-        let length = self.length(name);
+        let (length, present) = (self.length(name), file.metadata()?.len());
         let cut = class.ends_with("cut short");
-        if cut && self.file(name).metadata()?.len() == length {
+        if cut && present == length {
             fs::copy(&file, self.whole(name))?;
         }
         if cut || class.ends_with("blank") {
@@ -146,7 +146,8 @@ impl StormWorld<'_> {
             self.found.blame(name);
             let file = File::options().write(true).open(file)?;
             return match cut {
-                true => file.set_len(rng.u64(..length / 4096) * 4096),
+                // A second cut does not lengthen the file: zeroes amid it would be silent damage.
+                true => file.set_len(present.min(rng.u64(..length / 4096) * 4096)),
                 false => file.set_len(0).and_then(|()| file.set_len(length)),
             };
         }
