@@ -199,7 +199,7 @@ impl<P: Device> PoolDevices<P> {
         self.members.iter().filter(cold).count()
     }
 
-    /// The slots of the devices that serve, with the share of their turns that they use.
+    /// The slots of the devices that serve, each with the share of its turns in use.
     pub(crate) fn parts(&self) -> Vec<SlotPart> {
         let serving = |m: &&Rc<PoolMember<P>>| m.state.get() == DeviceState::Online;
         let serving = self.members.iter().filter(serving);

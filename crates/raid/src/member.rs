@@ -85,8 +85,7 @@ pub(crate) struct ArrayMember {
     pub read_time: Cell<Nanos>,
     /// The device that is to replace this one, and gets all changes too.
     pub successor: RefCell<Option<Rc<ArrayMember>>>,
-    /// The member is back and has got no write of the map since: it has the one with which it was
-    /// lost.
+    /// The member is back and has got no write of the map since: its map is that of its loss.
     pub lacks_map: Cell<bool>,
     /// The copy of the superblock that is older, torn or unreadable: the next write goes there.
     pub worse_copy: Cell<usize>,

@@ -3,7 +3,7 @@
 //! error need not keep a device from its volume.
 //!
 //! Invariants:
-//!     an origin is reopened ⟹ it could not be read
+//!     an origin is reopened ⟹ a read of the origin failed
 //!     a log is reopened ⟹ no change is in flight, and the engine before has ended
 //!     the reopened log serves ⟹ it was opened as at a start, and the origin was flushed before
 //!     a log that serves by one device is reopened ⟹ nothing is dirty, and the other device

@@ -12,7 +12,7 @@ const USES_BITS: u32 = 3;
 
 /// ```text
 /// word: bits 15..7  class
-///             6..4  uses since it came, the first one too; 0 of no line
+///             6..4  uses since the line came, the first one too; 0 of no line
 ///             3..0  accesses remembered, faded
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -266,8 +266,8 @@ fn a_member_that_is_as_it_was_lost_gets_what_it_missed_alone() {
     });
 }
 
-/// A member is lost again while it is filled, whether it has got a write of the map since its return
-/// or not. Its next return does not fill all of it.
+/// A member is lost again amid its filling, with or without a write of the map since its return. The
+/// next return does not fill all of it.
 #[test]
 fn a_member_that_is_lost_while_it_is_filled_gets_what_it_missed_alone() {
     for is_marked in [true, false] {
