@@ -175,9 +175,9 @@ impl ArrayCore {
     }
 
     /// Takes over the marks of `member`, which was lost at write number `writes` of the map.
-    /// Returns true if its map is of that write, or of one before or after: the member then lacks
-    /// the regions marked on either side, and no more. An older image of the member has a map with
-    /// fewer writes.
+    /// Returns true if its map is of that write, of the one before or of a later one: the member
+    /// then lacks the regions marked on either side, and no more. An older image of the member has
+    /// a map with fewer writes.
     pub async fn take_marks(
         self: &Rc<ArrayCore>,
         member: &ArrayMember,
@@ -187,8 +187,8 @@ impl ArrayCore {
             return Ok(true);
         };
         let (its, blocks) = self.read_map(member).await;
-        let is_near = |its: u32| its.wrapping_sub(writes).wrapping_add(1) <= 2;
-        if !its.is_some_and(is_near) {
+        let is_older = |its: u32| bitmap::newest(its, writes.wrapping_sub(1)) != its;
+        if its.is_none_or(is_older) {
             self.log(format!(
                 "{}: {} is not as it was when it was lost; all of it is filled",
                 self.name, member.name

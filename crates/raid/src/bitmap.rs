@@ -95,7 +95,7 @@ impl IntentBitmap {
     }
 
     /// True if no region is marked.
-    pub fn is_clear(&self) -> bool {
+    fn is_clear(&self) -> bool {
         self.intent.marked().is_empty()
     }
 
@@ -285,7 +285,8 @@ impl IntentBitmap {
         self.cleared.set(self.intent.clear(&idle, before.0));
         let blocks = idle.iter().map(|region| region / REGIONS);
         self.stale.borrow_mut().extend(blocks);
-        let any = !idle.is_empty();
+        // A write that has begun is waited for, and one that has failed is repeated.
+        let any = !idle.is_empty() || !self.is_written.get();
         *self.unmarked.borrow_mut() = idle.into_iter().collect();
         match any {
             true => self.write(core, || false).await,

@@ -1,6 +1,7 @@
 //! Writes that land long after the array's timeout.
 
 use crate::common::{Bench, drive, options, plan, run, strike};
+use crate::faulty::{Op, slow};
 use block::{BoxDevice, Extent, IoErrorKind, IoResult, Lba, Nanos, Sectors};
 use futures_util::future::join;
 use raid::{Array, ArrayStart, Level, MemberCandidate, Options, assemble, create, examine, raw};
@@ -344,4 +345,36 @@ fn an_error_of_a_device_that_was_left_behind_is_not_its_successors() {
             assert_eq!(array.scrub(false).await.unwrap().mismatches, 0);
         });
     }
+}
+
+/// The map is being cleared in the background. Its write would land on a device that may be in other
+/// use by then.
+#[test]
+fn an_array_is_closed_once_no_write_of_its_map_can_land() {
+    run(30, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        array.close().await.unwrap();
+        drop(array);
+        bench.sleep(300).await;
+        let holds = Rc::new(Cell::new(false));
+        let held = holds.clone();
+        let map = Extent::new(Lba(16), Sectors(8));
+        let is_held = move |op| held.get() && matches!(op, Op::Write(at) if at.overlaps(map));
+        let members = vec![bench.candidate(0), slow(&bench, 1, is_held, |_| false)];
+        let array = bench.assemble_with(members, options()).await.unwrap();
+        bench.write(&array, 0, 8, 5).await.unwrap();
+        holds.set(true);
+        bench.sleep(2000).await;
+        let is_closed = Cell::new(false);
+        let close = async {
+            array.close().await.unwrap();
+            is_closed.set(true);
+        };
+        let release = async {
+            bench.sleep(1000).await;
+            assert!(!is_closed.get());
+            holds.set(false);
+        };
+        join(close, release).await;
+    });
 }
