@@ -151,7 +151,7 @@ fn all_are_listed_run_kept_and_reported() {
         ("maxiq", 35, 0x4aafc374),
         ("nytro", 13, 0x6f750885),
         ("redskin", 82, 0x4984c0b4),
-        ("perc", 13, 0x89417b64),
+        ("perc", 13, 0xfeec9592),
         ("perc-mail", 21, 0xd97052cc),
         ("perc-oltp", 4, 0x5ed1d20a),
     ];
