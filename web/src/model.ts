@@ -152,6 +152,14 @@ export interface Place {
   used_by: string | null;
 }
 
+/** The lines that a change writes to the daemon's configuration. */
+export interface FileDifference {
+  path: string;
+  line: number;
+  lost: string[];
+  new: string[];
+}
+
 export interface Explained {
   size_bytes: number;
   mode: string;

@@ -5,7 +5,7 @@ import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { failure, session } from "./api";
 import { away } from "./live";
-import type { Trouble, Volume } from "./model";
+import type { Problem, Trouble, Volume } from "./model";
 import { sentence, span } from "./text";
 
 export function Card(props: { title: string; children: ComponentChildren; actions?: ComponentChildren }) {
@@ -123,20 +123,23 @@ export function Troubles(props: { found: Trouble[] }) {
   );
 }
 
-export function Failure() {
-  const problem = failure.value;
-  if (!problem) return null;
+/** The refusal of a change. */
+export function Refusal(props: { found: Problem; dismiss: () => void }) {
   return (
     <div class="banner bad" role="alert">
       <p>
-        <strong>{problem.detail}</strong>
+        <strong>{props.found.detail}</strong>
       </p>
-      <p>{problem.remedy}</p>
-      <button type="button" onClick={() => (failure.value = null)}>
+      <p>{props.found.remedy}</p>
+      <button type="button" onClick={props.dismiss}>
         Dismiss
       </button>
     </div>
   );
+}
+
+export function Failure() {
+  return failure.value && <Refusal found={failure.value} dismiss={() => (failure.value = null)} />;
 }
 
 /** A table that scrolls by itself on a narrow screen. */

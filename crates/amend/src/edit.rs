@@ -7,7 +7,7 @@ use crate::sections::{
 };
 use control::config::{self, Attach, Cleaning, Volume};
 use control::protocol::ControlRequest;
-use toml_edit::{DocumentMut, Item, Value};
+use toml_edit::{DocumentMut, Item, Table, Value};
 
 /// The roles of an array by number, and the device that has each.
 pub type Roles = Vec<(u32, Option<String>)>;
@@ -20,6 +20,9 @@ pub fn edit(
     request: &ControlRequest,
     roles: &dyn Fn(&str) -> Roles,
 ) -> Result<(usize, String), String> {
+    if let ControlRequest::SetUp { additions } = request {
+        return set_up(texts, additions, roles);
+    }
     let forms: Vec<FileForm> = texts.iter().map(|text| FileForm::of(text)).collect();
     let files = texts.iter().zip(&forms).map(|(text, form)| {
         let file = form.plain(text).parse();
@@ -28,7 +31,24 @@ pub fn edit(
     let mut files: Vec<DocumentMut> = files.collect::<Result<_, _>>()?;
     let at = holder(&files, request)?;
     let mut file = files.swap_remove(at);
-    let others = &files;
+    change_volume(&mut file, &files, request)?;
+    change_pool(&mut file, &files, request)?;
+    change_array(&mut file, &files, request, roles)?;
+    let after = forms[at].apply(&file.to_string());
+    let mut problems = Vec::new();
+    config::parse(&after, &mut problems);
+    match problems.first() {
+        None => Ok((at, after)),
+        Some(problem) => Err(format!("line {problem} (or use --temporary)")),
+    }
+}
+
+/// Applies a request that is about a volume.
+fn change_volume(
+    file: &mut DocumentMut,
+    others: &[DocumentMut],
+    request: &ControlRequest,
+) -> Result<(), String> {
     match request {
         ControlRequest::SetMode {
             volume,
@@ -38,41 +58,24 @@ pub fn edit(
         } => {
             let log: Vec<String> = log
                 .iter()
-                .map(|device| known(&mut file, others, device))
+                .map(|device| known(file, others, device))
                 .collect::<Result<_, _>>()?;
             let journal = journal
                 .as_ref()
-                .map(|device| known(&mut file, others, device))
+                .map(|device| known(file, others, device))
                 .transpose()?;
-            let table = section(&mut file, "volume", volume)?;
-            set(table, "mode", mode.as_str());
-            table.remove("off");
-            if !log.is_empty() {
-                let devices = list(table, "log")?;
-                if !devices
-                    .iter()
-                    .map(Value::as_str)
-                    .eq(log.iter().map(|d| Some(d.as_str())))
-                {
-                    devices.clear();
-                    log.iter().for_each(|device| add(devices, device));
-                }
-            }
-            if let Some(journal) = &journal {
-                set(table, "journal", journal.as_str());
-                set(table, "write_back", Cleaning::Journaled.name());
-            }
+            set_mode(section(file, "volume", volume)?, mode, &log, journal)?;
         }
         ControlRequest::SetOff { volume, off } => {
-            let table = section(&mut file, "volume", volume)?;
+            let table = section(file, "volume", volume)?;
             match off {
                 true => set(table, "off", true),
                 false => drop(table.remove("off")),
             }
         }
         ControlRequest::ReplaceLog { volume, device, by } => {
-            let name = known(&mut file, others, by)?;
-            let table = section(&mut file, "volume", volume)?;
+            let name = known(file, others, by)?;
+            let table = section(file, "volume", volume)?;
             if table.get("journal").and_then(Item::as_str) == Some(device) {
                 set(table, "journal", name.as_str());
             } else {
@@ -81,54 +84,107 @@ pub fn edit(
         }
         ControlRequest::AddVolume { volume, device } => {
             if let Some(device) = device {
-                append_new(&mut file, others, device)?;
+                append_new(file, others, device)?;
             }
             // A section of that name, which the daemon does not serve, is replaced.
             let name = Volume::parse(volume)?.name.value;
-            remove_all(&mut file, "volume", |table| is_named(table, name.as_str()))?;
-            append(&mut file, "volume", volume)?;
+            remove_all(file, "volume", |table| is_named(table, name.as_str()))?;
+            append(file, "volume", volume)?;
         }
-        ControlRequest::RemoveVolume { volume } => {
-            let is_elsewhere = |file| {
-                ["attach", "listen"]
-                    .iter()
-                    .any(|kind| has_frontend(file, kind, volume))
-            };
-            if others.iter().any(is_elsewhere) {
-                return Err(format!(
-                    "another file has a frontend of volume {volume}; remove that first, or use --temporary"
-                ));
-            }
-            remove(&mut file, "volume", volume)?;
-            for kind in ["attach", "listen"] {
-                if has_frontend(&file, kind, volume) {
-                    remove_all(&mut file, kind, |table| is_frontend(table, volume))?;
-                }
-            }
-        }
+        ControlRequest::RemoveVolume { volume } => remove_volume(file, others, volume)?,
         ControlRequest::Attach { attach } => {
             let volume = Attach::parse(attach)?.ublk.value;
-            if !has_frontend(&file, "attach", volume.as_str()) {
-                append(&mut file, "attach", attach)?;
+            if !has_frontend(file, "attach", volume.as_str()) {
+                append(file, "attach", attach)?;
             }
         }
+        _ => (),
+    }
+    Ok(())
+}
+
+/// Gives the section of a volume its mode, and the devices of its log if there are any.
+fn set_mode(
+    table: &mut Table,
+    mode: &str,
+    log: &[String],
+    journal: Option<String>,
+) -> Result<(), String> {
+    set(table, "mode", mode);
+    table.remove("off");
+    if !log.is_empty() {
+        let devices = list(table, "log")?;
+        let same = devices.iter().map(Value::as_str);
+        if !same.eq(log.iter().map(|device| Some(device.as_str()))) {
+            devices.clear();
+            log.iter().for_each(|device| add(devices, device));
+        }
+    }
+    if let Some(journal) = journal {
+        set(table, "journal", journal);
+        set(table, "write_back", Cleaning::Journaled.name());
+    }
+    Ok(())
+}
+
+fn remove_volume(
+    file: &mut DocumentMut,
+    others: &[DocumentMut],
+    volume: &str,
+) -> Result<(), String> {
+    const KINDS: [&str; 2] = ["attach", "listen"];
+    let has_one = |file| KINDS.iter().any(|kind| has_frontend(file, kind, volume));
+    if others.iter().any(has_one) {
+        return Err(format!(
+            "another file has a frontend of volume {volume}; remove that first, or use --temporary"
+        ));
+    }
+    remove(file, "volume", volume)?;
+    for kind in KINDS {
+        if has_frontend(file, kind, volume) {
+            remove_all(file, kind, |table| is_frontend(table, volume))?;
+        }
+    }
+    Ok(())
+}
+
+/// Applies a request that is about a pool.
+fn change_pool(
+    file: &mut DocumentMut,
+    others: &[DocumentMut],
+    request: &ControlRequest,
+) -> Result<(), String> {
+    match request {
         ControlRequest::AddPool { pool, devices } => {
             for device in devices {
-                append_new(&mut file, others, device)?;
+                append_new(file, others, device)?;
             }
-            append(&mut file, "pool", pool)?;
+            append(file, "pool", pool)?;
         }
-        ControlRequest::RemovePool { pool } => remove(&mut file, "pool", pool)?,
+        ControlRequest::RemovePool { pool } => remove(file, "pool", pool)?,
         ControlRequest::AddDevice { pool, device } => {
-            let name = known(&mut file, others, device)?;
-            add(list(section(&mut file, "pool", pool)?, "devices")?, &name);
+            let name = known(file, others, device)?;
+            add(list(section(file, "pool", pool)?, "devices")?, &name);
         }
         ControlRequest::RemoveDevice { pool, device } => {
-            take(list(section(&mut file, "pool", pool)?, "devices")?, device);
+            take(list(section(file, "pool", pool)?, "devices")?, device);
         }
+        _ => (),
+    }
+    Ok(())
+}
+
+/// Applies a request that is about an array.
+fn change_array(
+    file: &mut DocumentMut,
+    others: &[DocumentMut],
+    request: &ControlRequest,
+    roles: &dyn Fn(&str) -> Roles,
+) -> Result<(), String> {
+    match request {
         ControlRequest::AddMember { array, device, .. } => {
-            let name = known(&mut file, others, device)?;
-            let table = section(&mut file, "array", array)?;
+            let name = known(file, others, device)?;
+            let table = section(file, "array", array)?;
             let members = list(table, "members")?;
             if contains(members, &name) || members.len() < roles(array).len() {
                 add(members, &name);
@@ -140,8 +196,8 @@ pub fn edit(
         }
         // Until the exchange has ended a start needs both, and takes whichever has the role.
         ControlRequest::ReplaceMember { array, device, .. } => {
-            let name = known(&mut file, others, device)?;
-            let table = section(&mut file, "array", array)?;
+            let name = known(file, others, device)?;
+            let table = section(file, "array", array)?;
             if !contains(list(table, "members")?, &name) {
                 add(list(table, "spares")?, &name);
             }
@@ -152,7 +208,7 @@ pub fn edit(
             member,
             device,
         } => {
-            let table = section(&mut file, "array", array)?;
+            let table = section(file, "array", array)?;
             let gone = match exchange(list(table, "members")?, member, device) {
                 true => device,
                 false => member,
@@ -162,13 +218,28 @@ pub fn edit(
         }
         _ => (),
     }
-    let after = forms[at].apply(&file.to_string());
-    let mut problems = Vec::new();
-    config::parse(&after, &mut problems);
-    match problems.first() {
-        None => Ok((at, after)),
-        Some(problem) => Err(format!("line {problem} (or use --temporary)")),
+    Ok(())
+}
+
+/// Applies the additions in their order. All have to change the same file.
+fn set_up(
+    texts: &[&str],
+    additions: &[ControlRequest],
+    roles: &dyn Fn(&str) -> Roles,
+) -> Result<(usize, String), String> {
+    let mut changed: Option<(usize, String)> = None;
+    for addition in additions {
+        let mut texts = texts.to_vec();
+        if let Some((at, text)) = &changed {
+            texts[*at] = text;
+        }
+        let (at, text) = edit(&texts, addition, roles)?;
+        if changed.as_ref().is_some_and(|(other, _)| *other != at) {
+            return Err("the additions belong to two files; make them one by one".into());
+        }
+        changed = Some((at, text));
     }
+    changed.ok_or_else(|| "no addition is given".into())
 }
 
 /// Returns the index of the file with the section to change; a new section goes to the first file.
@@ -524,6 +595,36 @@ unix = "/run/hotset/nbd.sock"
             device: None,
         };
         assert_eq!(edit(&[TEXT, more], &volume, &roles).unwrap().0, 0);
+    }
+
+    #[test]
+    fn a_set_up_is_one_edit_of_one_file() {
+        let pool = ControlRequest::AddPool {
+            pool: "name = \"p\"\ndevices = [\"s\"]\n".into(),
+            devices: vec!["name = \"s\"\npath = \"/s\"\n".into()],
+        };
+        let volume = |pool: &str| ControlRequest::AddVolume {
+            volume: format!("name = \"v\"\norigin = \"o\"\npool = \"{pool}\"\n"),
+            device: Some("name = \"o\"\npath = \"/o\"\n".into()),
+        };
+        let attach = ControlRequest::Attach {
+            attach: "ublk = \"v\"\n".into(),
+        };
+        let set_up = |additions| ControlRequest::SetUp { additions };
+        let after = with(TEXT, set_up(vec![pool, volume("p"), attach])).unwrap();
+        assert!(changed(&after).0.is_empty());
+        let read = config::parse(&after, &mut Vec::new());
+        assert_eq!((read.pools.len(), read.volumes.len()), (2, 2));
+        assert_eq!((read.devices.len(), read.attachments.len()), (4, 1));
+        let give = ControlRequest::AddDevice {
+            pool: "small".into(),
+            device: new("t"),
+        };
+        let more = "[[pool]]\nname = \"small\"\ndevices = []\n";
+        let request = set_up(vec![give, volume("small")]);
+        let refused = edit(&[TEXT, more], &request, &|_| Vec::new()).unwrap_err();
+        assert!(refused.contains("two files"), "{refused}");
+        assert!(with(TEXT, set_up(Vec::new())).is_err());
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub use edit::{Roles, edit};
 
 use beside::DraftFile;
 use control::check::new_problems_of;
-use control::files::ConfigurationFiles;
+use control::files::{ConfigurationFiles, FileDifference};
 use control::plain;
 use control::protocol::ControlRequest;
 use std::fs::{self, File, TryLockError};
@@ -144,6 +144,12 @@ impl Draft {
             files,
             _lock: lock,
         })
+    }
+
+    /// The lines that the new text changes.
+    pub fn difference(&self) -> Option<FileDifference> {
+        let after = self.files.with(&self.name, self.after.clone());
+        self.files.difference(&after)
     }
 
     /// Replaces the file by the new text. Returns all files with it, or the cause of the failure.

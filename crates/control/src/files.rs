@@ -9,7 +9,6 @@
 use crate::problem::ConfigurationProblem;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -72,6 +71,21 @@ impl From<Vec<ConfigurationFile>> for ConfigurationFiles {
     }
 }
 
+/// The lines that a change writes to a file.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct FileDifference {
+    /// Absolute path of the file.
+    #[cfg_attr(feature = "schema", schema(value_type = String))]
+    pub path: PathBuf,
+    /// Number of the first new line, from 1 on.
+    pub line: usize,
+    /// The lines that the file loses.
+    pub lost: Vec<String>,
+    /// The lines in their place.
+    pub new: Vec<String>,
+}
+
 impl ConfigurationFiles {
     /// Reads the file at `path`, and the files of `conf.d` beside it.
     pub fn read(path: &Path) -> Result<ConfigurationFiles, Unreadable> {
@@ -104,9 +118,8 @@ impl ConfigurationFiles {
         ConfigurationFiles::from(files)
     }
 
-    /// The first file of `now`, the same files after a change, that differs from this one, with the
-    /// range of its new lines.
-    pub fn difference<'a>(&self, now: &'a ConfigurationFiles) -> Option<(&'a Path, Range<usize>)> {
+    /// The first file of `now`, the same files after a change, that differs from this one.
+    pub fn difference(&self, now: &ConfigurationFiles) -> Option<FileDifference> {
         let mut both = self.iter().zip(now.iter());
         let (before, after) = both.find(|(before, after)| before.text != after.text)?;
         let old: Vec<&str> = before.text.lines().collect();
@@ -115,10 +128,17 @@ impl ConfigurationFiles {
         let head = old.iter().zip(&new).take_while(same).count();
         let (old, rest) = (&old[head..], &new[head..]);
         let tail = old.iter().rev().zip(rest.iter().rev()).take_while(same);
-        let said = &rest[..rest.len() - tail.count()];
+        let tail = tail.count();
+        let (lost, said) = (&old[..old.len() - tail], &rest[..rest.len() - tail]);
         let blank = said.iter().take_while(|line| line.trim().is_empty());
-        let from = head + blank.count();
-        Some((&after.path, from + 1..head + said.len() + 1))
+        let blank = blank.count();
+        let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+        Some(FileDifference {
+            path: after.path.clone(),
+            line: head + blank + 1,
+            lost: owned(lost),
+            new: owned(&said[blank..]),
+        })
     }
 
     /// The file and line of a line that is numbered through all files.
@@ -220,7 +240,27 @@ mod tests {
         ] {
             let now = of(text);
             let found = before.difference(&now).unwrap();
-            assert_eq!(found, (Path::new("second"), lines), "{text:?}");
+            let shown = (
+                found.path.as_path(),
+                found.line..found.line + found.new.len(),
+            );
+            assert_eq!(shown, (Path::new("second"), lines), "{text:?}");
+            let mut replaced: Vec<&str> = "a\nb\n\nc\n".lines().collect();
+            let new: Vec<&str> = text.lines().collect();
+            let head = replaced
+                .iter()
+                .zip(&new)
+                .take_while(|(a, b)| a == b)
+                .count();
+            let lost = head..head + found.lost.len();
+            replaced.splice(lost, found.new.iter().map(String::as_str));
+            let blank = |line: &&str| !line.trim().is_empty();
+            assert!(
+                replaced
+                    .into_iter()
+                    .filter(blank)
+                    .eq(new.into_iter().filter(blank))
+            );
         }
         assert_eq!(before.difference(&before.clone()), None);
     }

@@ -4,7 +4,7 @@
 //! that is no request is answered with an error and ends the connection.
 
 use crate::explained::Explained;
-use crate::files::ConfigurationFile;
+use crate::files::{ConfigurationFile, FileDifference};
 use crate::observed::Observed;
 use crate::status::Status;
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,11 @@ pub enum ControlRequest {
     Outcome {
         /// Name of the change.
         change: String,
+    },
+    /// The lines that a change would write to the files of the configuration. Nothing changes.
+    Preview {
+        /// The change.
+        change: Box<ControlRequest>,
     },
     /// Nothing; the reply shows that the daemon answers.
     Ping,
@@ -145,6 +150,12 @@ pub enum ControlRequest {
         /// The name of a device of the configuration, or a new device.
         device: NamedOrNew,
     },
+    /// Makes additions in their order, all or none. An addition is `AddPool`, `AddDevice`,
+    /// `AddVolume` or `Attach`.
+    SetUp {
+        /// The additions.
+        additions: Vec<ControlRequest>,
+    },
     /// Starts to record clients' requests of a volume, until the connection ends or records another
     /// volume.
     Record {
@@ -244,6 +255,7 @@ impl ControlRequest {
                 | ControlRequest::Configuration
                 | ControlRequest::Change { .. }
                 | ControlRequest::Outcome { .. }
+                | ControlRequest::Preview { .. }
                 | ControlRequest::Ping
                 | ControlRequest::Observe { .. }
                 | ControlRequest::Explain { .. }
@@ -264,6 +276,7 @@ impl ControlRequest {
                 | ControlRequest::AddVolume { .. }
                 | ControlRequest::RemoveVolume { .. }
                 | ControlRequest::Attach { .. }
+                | ControlRequest::SetUp { .. }
                 | ControlRequest::AddPool { .. }
                 | ControlRequest::RemovePool { .. }
                 | ControlRequest::AddDevice { .. }
@@ -309,6 +322,8 @@ pub enum Reply {
     /// The change is made: its effect, the volume's addresses for clients, and the file that keeps
     /// the change, in a line.
     Made(String),
+    /// The lines that a change would write.
+    Preview(FileDifference),
     /// Name of the change, which waits its turn.
     Accepted(String),
     /// The change has not ended: the number of changes before it; 0 if it is being carried out.
@@ -338,6 +353,7 @@ impl Reply {
         match self {
             Reply::Done => "done",
             Reply::Made(_) => "made",
+            Reply::Preview(_) => "preview",
             Reply::Accepted(_) => "accepted",
             Reply::Waiting(_) => "waiting",
             Reply::Ended(_) => "ended",

@@ -17,7 +17,7 @@ use claim::{Behind, ExportClaim, OPEN_MAX};
 use control::address::NbdUri;
 use control::client::ControlClient;
 use control::config::{self, Config, Name};
-use control::files::ConfigurationFiles;
+use control::files::{ConfigurationFiles, FileDifference};
 use control::place::BasePlace;
 use control::protocol::ControlRequest;
 use control::status::WearReport;
@@ -102,6 +102,10 @@ impl node::ConfigurationDraft for FileDraft {
     fn commit(self: Box<Self>) -> Later<'static, Result<ConfigurationFiles, String>> {
         let FileDraft { draft, platform } = *self;
         Box::pin(async move { platform.soon("replaced", move || draft.commit()).await? })
+    }
+
+    fn difference(&self) -> Option<FileDifference> {
+        self.draft.difference()
     }
 }
 

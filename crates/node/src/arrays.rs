@@ -222,8 +222,8 @@ impl<P: Platform> OpenDevices<P> {
         }
     }
 
-    /// Opens the usable members of `array`; for each other member, returns the reason.
-    async fn members(&self, array: &config::Array) -> (Vec<Lease<P>>, Vec<String>) {
+    /// Opens the usable members of `array`; for each other member, `attempt` gets the reason.
+    async fn members(&self, array: &config::Array, attempt: &mut StartAttempt) -> Vec<Lease<P>> {
         let role = RawRole::Member(self.detection(array));
         let names = array.members.value.iter().chain(&array.spares.value);
         let opened = join_all(names.map(async |name| {
@@ -237,24 +237,32 @@ impl<P: Platform> OpenDevices<P> {
             };
             opened.map_err(|error| format!("{name}: {error}"))
         }));
-        let (mut here, mut absent) = (Vec::new(), Vec::new());
+        let mut here = Vec::new();
         for member in opened.await {
             match member {
-                Ok(lease) => here.push(lease),
-                Err(why) => absent.push(why),
+                Ok((lease, only_read)) => {
+                    here.push(lease);
+                    attempt.events.extend(only_read);
+                }
+                Err(why) => attempt.absent.push(why),
             }
         }
-        (here, absent)
+        here
     }
 
     /// Opens a member, for reading alone if writes are refused. The array loses such a member at
-    /// once, but its superblock shows that it has not diverged from the others.
-    async fn open_or_read(&self, source: &DeviceSource, role: RawRole) -> IoResult<Lease<P>> {
+    /// once, but its superblock shows that it has not diverged from the others. Returns the event
+    /// that reports this.
+    async fn open_or_read(
+        &self,
+        source: &DeviceSource,
+        role: RawRole,
+    ) -> IoResult<(Lease<P>, Option<NodeEvent>)> {
         let refused = match self.open(source, role).await {
             Err(error) if matches!(error.kind(), IoErrorKind::ReadOnly | IoErrorKind::Denied) => {
                 error
             }
-            opened => return opened,
+            opened => return Ok((opened?, None)),
         };
         let mut source = source.clone();
         if let DeviceSource::Device(device) = &mut source {
@@ -262,11 +270,11 @@ impl<P: Platform> OpenDevices<P> {
         }
         match self.open(&source, role).await {
             Ok(read) => {
-                self.platform.event(NodeEvent::MemberReadOnly {
+                let event = NodeEvent::MemberReadOnly {
                     member: source.name().clone(),
                     why: refused.to_string(),
-                });
-                Ok(read)
+                };
+                Ok((read, Some(event)))
             }
             Err(_) => Err(refused),
         }
@@ -288,7 +296,8 @@ impl<P: Platform> OpenDevices<P> {
     }
 
     /// Assembles an array from the members that are present. An array that cannot start is listed
-    /// as inactive, until its next successful start.
+    /// as inactive, until its next successful start. Its members are reported again only if the
+    /// reason has changed since the last attempt.
     pub async fn assemble(
         &self,
         array: &config::Array,
@@ -297,39 +306,50 @@ impl<P: Platform> OpenDevices<P> {
     ) -> IoResult<Lease<P>> {
         let name = &array.name.value;
         let reserved = self.reserve(name, role)?;
-        let (members, mut absent) = self.members(array).await;
-        match self.start(array, &members, &mut absent, start).await {
+        let mut attempt = StartAttempt::default();
+        let members = self.members(array, &mut attempt).await;
+        match self.start(array, &members, &mut attempt, start).await {
             Ok(running) => {
-                let opened = self.run(array, role, members, &absent, running);
+                self.report(attempt.events);
+                let opened = self.run(array, role, members, &attempt.absent, running);
                 Ok(Lease::new(reserved, opened))
             }
             Err(error) => {
                 release_all(members).await;
-                let missing = match absent.is_empty() {
+                let missing = match attempt.absent.is_empty() {
                     true => String::new(),
-                    false => format!(" (missing: {})", absent.join("; ")),
+                    false => format!(" (missing: {})", attempt.absent.join("; ")),
                 };
                 let why = format!("{error}{missing}");
                 let inactive = (array.clone(), why.clone());
-                self.inactive.borrow_mut().insert(name.clone(), inactive);
+                let before = self.inactive.borrow_mut().insert(name.clone(), inactive);
+                if before.is_none_or(|(_, before)| before != why) {
+                    self.report(attempt.events);
+                }
                 Err(IoError::new(error.kind(), format!("array {name}: {why}")))
             }
         }
     }
 
-    /// Starts the array on the usable ones of `members`; the others are added to `absent`.
+    fn report(&self, events: Vec<NodeEvent>) {
+        for event in events {
+            self.platform.event(event);
+        }
+    }
+
+    /// Starts the array on the usable ones of `members`; `attempt` gets the others.
     async fn start(
         &self,
         array: &config::Array,
         members: &[Lease<P>],
-        absent: &mut Vec<String>,
+        attempt: &mut StartAttempt,
         start: ArrayStart,
     ) -> IoResult<Array> {
         let (name, env) = (array.name.as_str(), self.env());
         let chunk = Sectors(array.chunk.value.0 / block::SECTOR_BYTES);
         let of = |member: &Lease<P>| self.candidate(member.name(), member);
         if array.raw.value {
-            if !absent.is_empty() {
+            if !attempt.absent.is_empty() {
                 let what = format!(
                     "{} cannot do without a member; bring it back",
                     array.level.name()
@@ -349,7 +369,10 @@ impl<P: Platform> OpenDevices<P> {
             match found {
                 Ok(Some(_)) => candidates.push(candidate),
                 Ok(None) => blank.push(member.name()),
-                Err(error) => absent.push(format!("{}: {error}", member.name())),
+                Err(error) => {
+                    let why = format!("{}: {error}", member.name());
+                    attempt.absent.push(why);
+                }
             }
         }
         if candidates.is_empty() {
@@ -362,12 +385,11 @@ impl<P: Platform> OpenDevices<P> {
             };
             return Err(IoError::new(kind, what));
         }
-        for name in blank {
-            self.platform.event(NodeEvent::MemberBlank {
-                array: array.name.value.clone(),
-                member: name.clone(),
-            });
-        }
+        let blank = blank.into_iter().map(|member| NodeEvent::MemberBlank {
+            array: array.name.value.clone(),
+            member: member.clone(),
+        });
+        attempt.events.extend(blank);
         let options = self.options(array);
         let made =
             raid::assemble(&env, Some(name), self.fresh(), candidates, start, options).await?;
@@ -440,6 +462,15 @@ impl<P: Platform> OpenDevices<P> {
             });
         }
     }
+}
+
+/// The members of an array that are not used as usual at an attempt to start it.
+#[derive(Default)]
+struct StartAttempt {
+    /// The reason for each member that is not used.
+    absent: Vec<String>,
+    /// Reports of members that are used for reading alone, or are blank.
+    events: Vec<NodeEvent>,
 }
 
 async fn release_all<P: Platform>(members: Vec<Lease<P>>) {

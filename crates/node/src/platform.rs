@@ -10,7 +10,7 @@ use crate::event::NodeEvent;
 use block::{BoxDevice, Driver, Extent, IoResult, Nanos};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
-use control::files::ConfigurationFiles;
+use control::files::{ConfigurationFiles, FileDifference};
 use control::memory::MemoryRoom;
 use control::place::BasePlace;
 use control::protocol::ControlRequest;
@@ -141,6 +141,9 @@ pub type Roles = BTreeMap<String, Vec<(u32, Option<String>)>>;
 pub trait ConfigurationDraft {
     /// Puts the text in its place. Returns the files as they are then.
     fn commit(self: Box<Self>) -> Later<'static, Result<ConfigurationFiles, String>>;
+
+    /// The lines that it changes.
+    fn difference(&self) -> Option<FileDifference>;
 }
 
 /// A pool of another configuration.

@@ -170,16 +170,17 @@ impl StormWorld<'_> {
                 return Err(format!("the daemon does not start: it ends with {status}"));
             }
             let status = self.machine.status(self.weather).unwrap_or_default();
-            if list(&status, "volumes").len() == volumes {
-                return Ok(None);
-            }
             let waits = |array: &&serde_json::Value| {
                 let why = array["inactive"].as_str().unwrap_or_default();
                 let name = array["name"].as_str().unwrap_or_default();
                 why.contains("start it degraded") && self.standing.is_treated(name)
             };
+            // The volumes may be served without a nested array that waits so.
             if let Some(array) = list(&status, "arrays").iter().find(waits) {
                 return Ok(array["name"].as_str().map(str::to_owned));
+            }
+            if list(&status, "volumes").len() == volumes {
+                return Ok(None);
             }
             if let Some(waited) = self.weather.overdue(begun, START) {
                 return Err(format!(

@@ -16,6 +16,7 @@ mod places;
 mod pools;
 mod recording;
 mod session;
+mod set_up;
 mod volumes;
 
 use crate::app::App;
@@ -66,6 +67,8 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(events))
         .routes(routes!(history::history))
         .routes(routes!(places::places))
+        .routes(routes!(set_up::set_up))
+        .routes(routes!(set_up::preview))
         .routes(routes!(volumes::add))
         .routes(routes!(volumes::remove))
         .routes(routes!(volumes::set_mode))

@@ -2,10 +2,10 @@
 
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { change, failure, Refused, request, segment } from "../api";
+import { failure, Refused, request, segment } from "../api";
 import { status } from "../live";
-import type { Place } from "../model";
-import { Action, Card } from "../parts";
+import type { FileDifference, Place, Problem } from "../model";
+import { Action, Card, Refusal } from "../parts";
 import { bytes, plain } from "../text";
 
 const MODES: [string, string][] = [
@@ -51,6 +51,12 @@ function body(place: Place) {
   return place.place.startsWith("nbd") ? { name, nbd: place.place } : { name, path: place.place };
 }
 
+/** The places with the fitting ones first, rotational or flash. */
+function ordered(places: Place[], rotational: boolean): Place[] {
+  const rank = (place: Place) => (place.used_by ? 3 : place.rotational === rotational ? 0 : place.rotational === null ? 1 : 2);
+  return [...places].sort((one, other) => rank(one) - rank(other));
+}
+
 function Other(props: { label: string; add: (place: Place) => void }) {
   const text = useSignal("");
   const add = () => {
@@ -72,6 +78,22 @@ function Other(props: { label: string; add: (place: Place) => void }) {
   );
 }
 
+/** The lines that set-up would write. */
+function Preview(props: { difference: FileDifference }) {
+  const { path, line, lost, new: added } = props.difference;
+  return (
+    <figure id="preview">
+      <figcaption>
+        {path}, from line {line}
+      </figcaption>
+      <pre tabIndex={0}>
+        {lost.map((text) => `- ${text}\n`)}
+        {added.map((text) => `+ ${text}\n`)}
+      </pre>
+    </figure>
+  );
+}
+
 export function Setup() {
   const places = useSignal<Place[] | null>(null);
   const origin = useSignal<string | null>(null);
@@ -80,7 +102,10 @@ export function Setup() {
   const chosenPool = useSignal<string | null>(null);
   const name = useSignal("");
   const agreed = useSignal(false);
+  const blockDevice = useSignal(false);
   const busy = useSignal(false);
+  const refused = useSignal<Problem | null>(null);
+  const preview = useSignal<FileDifference | null>(null);
 
   useEffect(() => {
     request<Place[]>("GET", "/api/v1/places")
@@ -107,27 +132,30 @@ export function Setup() {
     ssds.value = has ? ssds.value.filter((other) => other !== place) : [...ssds.value, place];
   };
 
-  const serve = async () => {
+  const wanted = (chosen: Place) => {
+    const used = pool || unused(pools.map((other) => other.name));
+    const devices = ssds.value.map(find).filter((device) => device !== undefined).map(body);
+    return {
+      volume: { name: volume, origin: body(chosen), pool: used, mode: mode.value },
+      pool: pool ? undefined : { name: used, devices },
+      devices: pool ? devices : [],
+      block_device: blockDevice.value,
+    };
+  };
+  const ask = async <T,>(path: string, then: (answer: T) => void) => {
     if (!chosenOrigin) return;
     busy.value = true;
-    let done = true;
-    const devices = ssds.value.map(find).filter((device) => device !== undefined);
-    const used = pool || unused(pools.map((other) => other.name));
-    if (!pool) {
-      done = await change("POST", "/api/v1/pools", { name: used, devices: devices.map(body) });
-      // It stays if the volume is refused; the next attempt uses it.
-      if (done) [chosenPool.value, ssds.value] = [used, []];
-    } else {
-      for (const device of devices) {
-        done = done && (await change("POST", `/api/v1/pools/${segment(pool)}/devices`, body(device)));
-        if (done) ssds.value = ssds.value.filter((other) => other !== device.place);
-      }
+    refused.value = preview.value = null;
+    try {
+      then(await request<T>("POST", path, wanted(chosenOrigin)));
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      refused.value = error.problem;
     }
-    const wanted = { name: volume, origin: body(chosenOrigin), pool: used, mode: mode.value };
-    done = done && (await change("POST", "/api/v1/volumes", wanted));
     busy.value = false;
-    if (done) location.hash = `#/volume/${segment(volume)}`;
   };
+  const serve = () => ask("/api/v1/set-up", () => (location.hash = `#/volume/${segment(volume)}`));
+  const look = () => ask<FileDifference>("/api/v1/set-up/preview", (difference) => (preview.value = difference));
 
   if (!places.value) return <p class="muted">Looking for devices…</p>;
   return (
@@ -136,7 +164,7 @@ export function Setup() {
       <Card title="1. The slow device">
         <p class="muted">It holds the data. It is neither formatted nor moved.</p>
         <div class="choices">
-          {all.map((place) => (
+          {ordered(all, true).map((place) => (
             <Choice
               key={place.place}
               place={place}
@@ -155,7 +183,7 @@ export function Setup() {
           {hasDevices ? `Pool ${pool} has devices already; more are optional.` : "They become the cache; what is on them is overwritten."}
         </p>
         <div class="choices">
-          {all
+          {ordered(all, false)
             .filter((place) => place.place !== origin.value)
             .map((place) => (
               <Choice
@@ -192,6 +220,9 @@ export function Setup() {
             </label>
           ))}
         </div>
+        <p class="muted">
+          Write-back is given to a served volume on its own page, with the two devices of its log.
+        </p>
         <p class="row">
           <label>
             Pool{" "}
@@ -206,7 +237,18 @@ export function Setup() {
             Name <input value={volume} onInput={(e) => (name.value = e.currentTarget.value)} />
           </label>
         </p>
-        <Action id="serve" label={busy.value ? "Working…" : "Serve it"} disabled={!ready || busy.value} run={serve} />
+        <label class="choice">
+          <input type="checkbox" checked={blockDevice.value} onChange={() => (blockDevice.value = !blockDevice.value)} />
+          <span>
+            Make it a block device of this machine too, by ublk (Linux 6.0). Clients of NBD reach it in any case.
+          </span>
+        </label>
+        {refused.value && <Refusal found={refused.value} dismiss={() => (refused.value = null)} />}
+        {preview.value && <Preview difference={preview.value} />}
+        <p class="row">
+          <Action id="serve" label={busy.value ? "Working…" : "Serve it"} disabled={!ready || busy.value} run={serve} />
+          <Action label="Show the change of the configuration" disabled={!ready || busy.value} run={look} />
+        </p>
       </Card>
     </>
   );

@@ -263,17 +263,17 @@ pub fn dates(config: &Config, now: u64, found: &mut Vec<ConfigurationProblem>) {
             continue;
         };
         let name = file.value.display();
-        let days = |seconds: u64| seconds.div_ceil(24 * 3600);
+        let days = |seconds: u64| match seconds.div_ceil(24 * 3600) {
+            1 => "1 day".to_owned(),
+            days => format!("{days} days"),
+        };
         let what = match (now.checked_sub(until), from.checked_sub(now)) {
             (Some(past), _) if past > 0 => {
-                format!(
-                    "the certificate of {name} has expired, {} days ago",
-                    days(past)
-                )
+                format!("the certificate of {name} has expired, {} ago", days(past))
             }
             (_, Some(ahead)) if ahead > 0 => {
                 format!(
-                    "the certificate of {name} is not valid yet, for {} days",
+                    "the certificate of {name} is not valid yet, for {}",
                     days(ahead)
                 )
             }

@@ -109,6 +109,21 @@ fn a_mirror_bears_a_member_that_can_only_be_read() {
     bears(&place, expected, protect, release);
 }
 
+/// The start is tried again and again until someone decides.
+#[test]
+fn a_blank_member_of_an_array_that_waits_is_reported_once() {
+    let place = place("raid1", &["a", "b"]);
+    place.serve().stop();
+    fs::remove_file(place.path("b")).unwrap();
+    place.file("b", MIB);
+    let daemon = place.serve();
+    assert_eq!(state(&daemon), "inactive");
+    std::thread::sleep(std::time::Duration::from_secs(5));
+    let log = daemon.stop();
+    let reports = log.matches("goes without b, which belongs to no array");
+    assert_eq!(reports.count(), 1, "{log}");
+}
+
 #[test]
 fn a_volume_whose_array_cannot_start_waits_while_another_is_served() {
     let place = place("raid5", &["a", "b", "c"]);

@@ -269,7 +269,16 @@ fn six_clicks_are_enough_where_there_is_no_pool_yet() {
         browser.sign_in(&site);
         browser.clicks = 0;
         set_up(&mut browser);
+        let clicks = browser.clicks;
+        let before = fs::read_to_string(place.path("hotset.toml")).unwrap();
+        browser.button("Show the change of the configuration");
+        browser.shows("#preview pre", "+ name = \"archive\"");
+        assert_eq!(
+            fs::read_to_string(place.path("hotset.toml")).unwrap(),
+            before
+        );
         browser.pictures("setup");
+        browser.clicks = clicks;
         browser.button("Serve it");
         browser.shows("h1", "Volume archive");
         assert!(browser.clicks <= 6, "{} clicks", browser.clicks);
@@ -291,6 +300,7 @@ fn six_clicks_are_enough_where_there_is_no_pool_yet() {
 #[test]
 fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_shown() {
     let place = bare();
+    let before = fs::read_to_string(place.path("hotset.toml")).unwrap();
     let daemon = place.serve();
     let site = Site::start(&place);
     let markup =
@@ -313,7 +323,11 @@ fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_shown() {
         browser.click(last);
         browser.click("//label[.//strong[text()='ssd0']]/input[@type='checkbox']");
         browser.button("Serve it");
-        let shown = browser.shows("[role=alert]", "cannot connect");
+        // The refusal stands at the button.
+        let shown = browser.shows(
+            "section[aria-label='3. How'] [role=alert]",
+            "cannot connect",
+        );
         assert!(shown.contains("Dismiss"), "{shown}");
         browser.open(&format!("{}/#/volume/{}", site.origin, "%3Cscript%3E"));
         browser.shows("p", "No volume is named <script>");
@@ -325,10 +339,12 @@ fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_shown() {
         );
         assert_eq!(injected, 0);
     }
-    // The SSD was added before the volume was refused.
-    until("the pool to have its device", || {
-        daemon.status()["pools"][0]["devices"][0]["name"] == "ssd0"
-    });
+    // The pool has no device of a set-up that was refused, and the file is as it was.
+    assert_eq!(daemon.status()["pools"][0]["devices"], json!([]));
+    assert_eq!(
+        fs::read_to_string(place.path("hotset.toml")).unwrap(),
+        before
+    );
     daemon.stop();
 }
 

@@ -104,6 +104,10 @@ fn a_device_with_hardly_any_room_is_reported_and_one_with_none_refused() {
     assert!(check.contains("no problem found"), "{check}");
     let said = run(&mut place.command(&format!("pool add-device cache {ssd}")));
     assert!(!said.contains("hardly anything"), "{said}");
+    place.file("small", 1);
+    let small = place.text("small");
+    let said = run(&mut place.command(&format!("pool add-device cache {small}")));
+    assert!(said.contains("; device small has room for"), "{said}");
     daemon.stop();
     let said = run(hotset().arg("check").arg(place.path("hotset.toml")));
     assert!(said.contains("tiny of pool cache has room for"), "{said}");

@@ -1,6 +1,6 @@
 //! Making arrays, and the protection of used devices against that.
 
-use super::{Lease, OpenDevices, release_all};
+use super::{Lease, OpenDevices, StartAttempt, release_all};
 use crate::place::RawRole;
 use crate::platform::Platform;
 use block::{BoxDevice, Device as _, Env, IoError, IoErrorKind, IoResult, Lba, Sectors};
@@ -30,8 +30,10 @@ impl<P: Platform> OpenDevices<P> {
             return Err(IoError::new(IoErrorKind::Invalid, what).on(array.name.to_string()));
         }
         let reserved = self.reserve(&array.name.value, RawRole::Origin)?;
-        let (members, absent) = self.members(array).await;
-        let made = match absent.first() {
+        let mut attempt = StartAttempt::default();
+        let members = self.members(array, &mut attempt).await;
+        self.report(attempt.events);
+        let made = match attempt.absent.first() {
             Some(absent) => {
                 let what = format!("a member is missing: {absent}");
                 Err(IoError::new(IoErrorKind::Gone, what).on(array.name.to_string()))

@@ -6,7 +6,7 @@
 //!
 //! Invariant: members are reopened ⟹ the old array has no requests in flight on them.
 
-use super::{Lease, OpenDevices, RunningArray, release_all};
+use super::{Lease, OpenDevices, RunningArray, StartAttempt, release_all};
 use crate::Later;
 use crate::event::NodeEvent;
 use crate::place::OpenedPlace;
@@ -108,12 +108,13 @@ impl<P: Platform> OpenDevices<P> {
             // The failed end of an array below is known already.
             let _ = self.close(&member).await;
         }
-        let (members, mut absent) = self.members(config).await;
+        let mut attempt = StartAttempt::default();
+        let members = self.members(config, &mut attempt).await;
         let is_out = |name: &Name| running.by_hand.borrow().contains(name);
         let (out, all): (Vec<_>, _) = members.into_iter().partition(|m| is_out(m.name()));
         release_all(out).await;
         let started = self
-            .start(config, &all, &mut absent, ArrayStart::default())
+            .start(config, &all, &mut attempt, ArrayStart::default())
             .await;
         let swapped = started.and_then(|array| match running.ended.get() {
             false => running.place.swap(array),
@@ -125,7 +126,8 @@ impl<P: Platform> OpenDevices<P> {
             release_all(all).await;
             return Err(error);
         }
-        self.report_absent(config, &absent);
+        self.report(attempt.events);
+        self.report_absent(config, &attempt.absent);
         self.platform.event(NodeEvent::ArrayReassembled {
             array: config.name.value.clone(),
         });

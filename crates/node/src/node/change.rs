@@ -4,12 +4,14 @@
 //! change that failed.
 
 use super::refusal::{Refusal, refusal};
+use super::volumes::cannot_open;
 use super::{Node, NodePool};
 use crate::arrays::DeviceSource;
 use crate::nanos;
+use crate::place::RawRole;
 use crate::platform::Platform;
 use control::check;
-use control::config::{self, At, Attach, Device, Name, VolumeMode};
+use control::config::{self, At, Attach, Config, Device, Name, VolumeMode};
 use control::frontends::Queues;
 use control::place::BasePlace;
 use control::plan::Change;
@@ -90,6 +92,26 @@ impl<P: Platform> Node<P> {
         }
     }
 
+    /// The origin of a new volume; `new` is the section of a device that is not known yet.
+    fn origin_of(
+        &self,
+        volume: &config::Volume,
+        new: Option<String>,
+    ) -> Result<DeviceSource, Refusal> {
+        let origin = match new {
+            Some(text) => self.named_or_new(NamedOrNew::New(text))?,
+            None => self.known(&volume.origin.value)?,
+        };
+        match *origin.name() == volume.origin.value {
+            true => Ok(origin),
+            false => Err(format!(
+                "device {} is not the origin of volume {}; name it there",
+                origin.name(),
+                volume.name.value
+            )),
+        }
+    }
+
     /// The devices of a pool; `new` are the sections of devices that are not known yet.
     fn devices_of(
         &self,
@@ -164,41 +186,132 @@ impl<P: Platform> Node<P> {
         Ok(volume.mode.value)
     }
 
-    /// Carries out a request.
+    /// Changes the configuration by `changes`, once it agrees with itself after them and `work` has
+    /// carried them out.
+    async fn make_all(
+        &self,
+        changes: Vec<Change>,
+        work: impl Future<Output = Result<(), Refusal>>,
+    ) -> Result<(), Refusal> {
+        self.agree(&changes).await?;
+        work.await?;
+        self.note_all(&changes);
+        Ok(())
+    }
+
+    /// Serves a volume that writes through, writes around or passes through.
+    async fn add_by_request(&self, text: &str, device: Option<String>) -> Result<(), Refusal> {
+        let volume = config::Volume::parse(text)?;
+        if volume.in_force() == VolumeMode::WriteBack {
+            return Err(format!(
+                "volume {name} has no log yet; add it as write-through, and then give it one by \
+                 `hotset volume set-mode {name} write-back --log`",
+                name = volume.name.value
+            ));
+        }
+        let origin = self.origin_of(&volume, device)?;
+        let added = Change::AddVolume(Box::new(volume.clone()));
+        let changes = Self::known_by(&origin).into_iter().chain([added]);
+        let work = self.add_volume(&volume, &origin);
+        self.make_all(changes.collect(), work).await
+    }
+
+    async fn make_pool(&self, text: &str, devices: Vec<String>) -> Result<(), Refusal> {
+        let pool = config::Pool::parse(text)?;
+        let devices = self.devices_of(&pool, devices)?;
+        let added = Change::AddPool(Box::new(pool.clone()));
+        let known = devices.iter().filter_map(Self::known_by);
+        let changes = known.chain([added]).collect();
+        self.make_all(changes, self.add_pool(&pool, &devices)).await
+    }
+
+    async fn give_pool_device(&self, pool: &str, device: NamedOrNew) -> Result<(), Refusal> {
+        let pool = self.pool(pool)?.name.clone();
+        let source = self.named_or_new(device)?;
+        let given = Change::GivePoolDevice {
+            pool: pool.clone(),
+            device: source.name().clone(),
+        };
+        let changes = Self::known_by(&source).into_iter().chain([given]);
+        let work = self.add_device(&pool, &source);
+        self.make_all(changes.collect(), work).await
+    }
+
+    async fn add_member(
+        &self,
+        array: &str,
+        device: NamedOrNew,
+        overwrite: bool,
+    ) -> Result<(), Refusal> {
+        let source = self.named_or_new(device)?;
+        let (name, device) = (Name::new(array)?, source.name().clone());
+        let given = match self.devices.is_for_role(array, &device) {
+            true => Change::GiveMember {
+                array: name,
+                device,
+            },
+            false => Change::GiveSpare {
+                array: name,
+                device,
+            },
+        };
+        let changes = Self::known_by(&source).into_iter().chain([given]);
+        let work = self.devices.give_member(array, None, &source, overwrite);
+        self.make_all(changes.collect(), work).await
+    }
+
+    /// Begins an exchange. Its device is a spare of the array until the exchange has ended.
+    async fn replace_member(
+        &self,
+        array: &str,
+        member: &str,
+        device: NamedOrNew,
+        overwrite: bool,
+    ) -> Result<(), Refusal> {
+        let source = self.named_or_new(device)?;
+        let (name, device) = (Name::new(array)?, source.name().clone());
+        let spare = !self.devices.is_configured(&name, &device);
+        let given = spare.then_some(Change::GiveSpare {
+            array: name,
+            device,
+        });
+        let changes = Self::known_by(&source).into_iter().chain(given);
+        let work = self
+            .devices
+            .exchange_member(array, member, &source, overwrite);
+        self.make_all(changes.collect(), work).await
+    }
+
+    /// Changes the mode of a volume to one without a log.
+    async fn set_mode_by_request(
+        &self,
+        volume: &str,
+        mode: &str,
+        has_devices: bool,
+    ) -> Result<(), Refusal> {
+        let Some(value @ VolumeMode::Cached(_)) = VolumeMode::from_name(mode) else {
+            let names = VolumeMode::ALL.map(VolumeMode::name).join(", ");
+            return Err(format!("{mode:?} is no mode; choose one of {names}"));
+        };
+        match has_devices {
+            true => Err(format!(
+                "volume {volume} is {mode} without a log; give its devices with write-back"
+            )),
+            false => self.use_pool(volume, Some(value), false).await,
+        }
+    }
+
+    /// Carries out a request that changes volumes or pools.
     pub(super) async fn change(&self, request: ControlRequest) -> Result<(), Refusal> {
         match request {
-            // These change files of the configuration themselves, or are answered at any time.
-            ControlRequest::ReplaceLog { .. }
-            | ControlRequest::Status
-            | ControlRequest::Configuration
-            | ControlRequest::Reload
-            | ControlRequest::Change { .. }
-            | ControlRequest::Outcome { .. }
-            | ControlRequest::Ping
-            | ControlRequest::Hold { .. }
-            | ControlRequest::Release
-            | ControlRequest::CancelJob { .. }
-            | ControlRequest::PauseJob { .. }
-            | ControlRequest::Observe { .. }
-            | ControlRequest::Explain { .. }
-            | ControlRequest::Record { .. }
-            | ControlRequest::TakeRecords => Ok(()),
             ControlRequest::SetMode {
                 volume,
                 mode,
                 log,
                 journal,
             } => {
-                let Some(value @ VolumeMode::Cached(_)) = VolumeMode::from_name(&mode) else {
-                    let names = VolumeMode::ALL.map(VolumeMode::name).join(", ");
-                    return Err(format!("{mode:?} is no mode; choose one of {names}"));
-                };
-                if !log.is_empty() || journal.is_some() {
-                    return Err(format!(
-                        "volume {volume} is {mode} without a log; give its devices with write-back"
-                    ));
-                }
-                self.use_pool(&volume, Some(value), false).await
+                let has_devices = !log.is_empty() || journal.is_some();
+                self.set_mode_by_request(&volume, &mode, has_devices).await
             }
             ControlRequest::SetOff { volume, off } => self.use_pool(&volume, None, off).await,
             ControlRequest::Quiesce { volume } => self.quiesce(&volume).await,
@@ -206,66 +319,20 @@ impl<P: Platform> Node<P> {
             ControlRequest::GrowVolume { volume } => self.grow(&volume).await,
             ControlRequest::Invalidate { volume } => self.invalidate(&volume).await,
             ControlRequest::AddVolume { volume, device } => {
-                let volume = config::Volume::parse(&volume)?;
-                if volume.in_force() == VolumeMode::WriteBack {
-                    return Err(format!(
-                        "volume {name} has no log yet; add it as write-through, and then give it one \
-                         by `hotset volume set-mode {name} write-back --log`",
-                        name = volume.name.value
-                    ));
-                }
-                let origin = match device {
-                    Some(text) => self.named_or_new(NamedOrNew::New(text))?,
-                    None => self.known(&volume.origin.value)?,
-                };
-                if *origin.name() != volume.origin.value {
-                    return Err(format!(
-                        "device {} is not the origin of volume {}; name it there",
-                        origin.name(),
-                        volume.name.value
-                    ));
-                }
-                let known = Self::known_by(&origin).into_iter();
-                let added = Change::AddVolume(Box::new(volume.clone()));
-                let changes: Vec<_> = known.chain([added]).collect();
-                self.agree(&changes).await?;
-                self.add_volume(&volume, &origin).await?;
-                self.note_all(&changes);
-                Ok(())
+                self.add_by_request(&volume, device).await
             }
             ControlRequest::Attach { attach } => self.attach(Attach::parse(&attach)?).await,
             ControlRequest::RemoveVolume { volume } => {
-                let volume = Name::new(&volume)?;
-                self.apply(&Change::RemoveVolume(volume)).await
+                self.apply(&Change::RemoveVolume(Name::new(&volume)?)).await
             }
-            ControlRequest::AddPool { pool, devices } => {
-                let pool = config::Pool::parse(&pool)?;
-                let devices = self.devices_of(&pool, devices)?;
-                let known = devices.iter().filter_map(Self::known_by);
-                let added = Change::AddPool(Box::new(pool.clone()));
-                let changes: Vec<_> = known.chain([added]).collect();
-                self.agree(&changes).await?;
-                self.add_pool(&pool, &devices).await?;
-                self.note_all(&changes);
-                Ok(())
-            }
+            ControlRequest::SetUp { additions } => self.set_up(additions).await,
+            ControlRequest::AddPool { pool, devices } => self.make_pool(&pool, devices).await,
             ControlRequest::RemovePool { pool } => {
                 let pool = self.pool(&pool)?.name.clone();
                 self.apply(&Change::RemovePool(pool)).await
             }
             ControlRequest::AddDevice { pool, device } => {
-                let pool = self.pool(&pool)?.name.clone();
-                let source = self.named_or_new(device)?;
-                let given = Change::GivePoolDevice {
-                    pool: pool.clone(),
-                    device: source.name().clone(),
-                };
-                let known = Self::known_by(&source).into_iter();
-                let changes: Vec<_> = known.chain([given]).collect();
-                self.agree(&changes).await?;
-                self.add_device(&pool, &source).await?;
-                self.note_all(&changes);
-                Ok(())
+                self.give_pool_device(&pool, device).await
             }
             ControlRequest::RemoveDevice { pool, device } => {
                 let pool = self.pool(&pool)?.name.clone();
@@ -276,6 +343,14 @@ impl<P: Platform> Node<P> {
                 let (pool, device) = (Name::new(&pool)?, Name::new(&device)?);
                 self.readmit(&pool, &device).await
             }
+            request => self.change_array(request).await,
+        }
+    }
+
+    /// Carries out a request that changes an array. Other requests change files of the
+    /// configuration themselves, or are answered at any time.
+    async fn change_array(&self, request: ControlRequest) -> Result<(), Refusal> {
+        match request {
             ControlRequest::FailMember { array, member } => {
                 self.devices.fail_member(&array, &member).await
             }
@@ -283,51 +358,15 @@ impl<P: Platform> Node<P> {
                 array,
                 device,
                 overwrite,
-            } => {
-                let source = self.named_or_new(device)?;
-                let devices = &self.devices;
-                let (name, device) = (Name::new(&array)?, source.name().clone());
-                let given = match devices.is_for_role(&array, &device) {
-                    true => Change::GiveMember {
-                        array: name,
-                        device,
-                    },
-                    false => Change::GiveSpare {
-                        array: name,
-                        device,
-                    },
-                };
-                let known = Self::known_by(&source).into_iter();
-                let changes: Vec<_> = known.chain([given]).collect();
-                self.agree(&changes).await?;
-                let given = devices.give_member(&array, None, &source, overwrite);
-                given.await?;
-                self.note_all(&changes);
-                Ok(())
-            }
+            } => self.add_member(&array, device, overwrite).await,
             ControlRequest::ReplaceMember {
                 array,
                 member,
                 device,
                 overwrite,
             } => {
-                let source = self.named_or_new(device)?;
-                let devices = &self.devices;
-                let (name, device) = (Name::new(&array)?, source.name().clone());
-                let mut changes: Vec<_> = Self::known_by(&source).into_iter().collect();
-                // The device is a spare of the array until the exchange has ended.
-                if !devices.is_configured(&name, &device) {
-                    changes.push(Change::GiveSpare {
-                        array: name,
-                        device,
-                    });
-                }
-                self.agree(&changes).await?;
-                devices
-                    .exchange_member(&array, &member, &source, overwrite)
-                    .await?;
-                self.note_all(&changes);
-                Ok(())
+                self.replace_member(&array, &member, device, overwrite)
+                    .await
             }
             ControlRequest::Exchanged {
                 array,
@@ -347,6 +386,53 @@ impl<P: Platform> Node<P> {
                 self.look_at_jobs();
                 Ok(())
             }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes additions in their order. If one is refused, those before it are undone.
+    async fn set_up(&self, additions: Vec<ControlRequest>) -> Result<(), Refusal> {
+        let removals: Vec<Change> = additions.iter().map(removal).collect::<Result<_, _>>()?;
+        self.try_origins(&additions).await?;
+        let before = self.devices.config();
+        for (made, addition) in additions.into_iter().enumerate() {
+            if let Err(why) = Box::pin(self.change(addition)).await {
+                return Err(self.undo(&removals[..made], &before, why).await);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the origins of new volumes before the devices of new pools are overwritten.
+    async fn try_origins(&self, additions: &[ControlRequest]) -> Result<(), Refusal> {
+        for addition in additions {
+            let ControlRequest::AddVolume { volume, device } = addition else {
+                continue;
+            };
+            let volume = config::Volume::parse(volume)?;
+            let origin = self.origin_of(&volume, device.clone())?;
+            let opened = self.devices.open(&origin, RawRole::Origin).await;
+            let lease = opened.map_err(|error| cannot_open(error, &volume, &origin))?;
+            lease.release().await;
+        }
+        Ok(())
+    }
+
+    /// Applies the removals of a set-up's additions, the last first. Returns `why`, the cause, with
+    /// the additions that stay.
+    async fn undo(&self, removals: &[Change], before: &Config, why: Refusal) -> Refusal {
+        let mut stay = Vec::new();
+        for removal in removals.iter().rev() {
+            if let Err(kept) = self.apply(removal).await {
+                stay.push(kept);
+            }
+        }
+        match stay.is_empty() {
+            true => {
+                self.devices.adopt(before.clone());
+                why
+            }
+            false => format!("{why}. Its earlier additions stay: {}", stay.join("; ")),
         }
     }
 
@@ -435,5 +521,34 @@ impl<P: Platform> Node<P> {
         }
         self.note(change);
         Ok(())
+    }
+}
+
+/// The change that undoes an addition.
+fn removal(addition: &ControlRequest) -> Result<Change, Refusal> {
+    match addition {
+        ControlRequest::AddPool { pool, .. } => {
+            let pool = config::Pool::parse(pool)?;
+            Ok(Change::RemovePool(pool.name.value))
+        }
+        ControlRequest::AddDevice { pool, device } => Ok(Change::TakePoolDevice {
+            pool: Name::new(pool)?,
+            device: match device {
+                NamedOrNew::Named(name) => Name::new(name)?,
+                NamedOrNew::New(text) => Device::parse(text)?.name.value,
+            },
+        }),
+        ControlRequest::AddVolume { volume, .. } => {
+            let volume = config::Volume::parse(volume)?;
+            Ok(Change::RemoveVolume(volume.name.value))
+        }
+        ControlRequest::Attach { attach } => {
+            Ok(Change::Detach(Attach::parse(attach)?.ublk.value))
+        }
+        _ => Err(
+            "a set-up makes pools, volumes and attachments, and gives devices to pools; give other \
+             changes by themselves"
+                .into(),
+        ),
     }
 }

@@ -39,6 +39,7 @@ impl<P: Platform> RequestHandler for Controlled<P> {
                 Some(node.record(volume, session).map(|()| Reply::Done))
             }
             ControlRequest::TakeRecords => Some(node.take_records(session)),
+            ControlRequest::Preview { change } => Some(node.preview(change).await),
             ControlRequest::Ping => Some(Ok(Reply::Done)),
             _ => None,
         };

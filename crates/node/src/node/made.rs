@@ -4,7 +4,7 @@ use super::Node;
 use crate::platform::Platform;
 use control::check::few_lines;
 use control::config::{Attach, ByteCount, Device, Pool, Volume};
-use control::files::ConfigurationFiles;
+use control::files::{ConfigurationFiles, FileDifference};
 use control::protocol::{ControlRequest, NamedOrNew};
 
 impl<P: Platform> Node<P> {
@@ -29,20 +29,40 @@ impl<P: Platform> Node<P> {
         line
     }
 
-    /// A warning that the pool has hardly any room.
+    /// A warning that a new pool, or a new device of one, has hardly any room.
     fn room(&self, request: &ControlRequest) -> String {
-        let pool = match request {
-            ControlRequest::AddPool { pool, .. } => pool_of(pool),
-            ControlRequest::AddDevice { pool, .. } => pool.clone(),
+        let (pool, device) = match request {
+            ControlRequest::AddPool { pool, .. } => (pool_of(pool), None),
+            ControlRequest::AddDevice { pool, device } => (pool.clone(), Some(name(device))),
+            ControlRequest::SetUp { additions } => {
+                return additions
+                    .iter()
+                    .map(|addition| self.room(addition))
+                    .collect();
+            }
             _ => return String::new(),
         };
-        let pool = self.pool(&pool).ok();
-        let few = pool
-            .filter(|pool| !pool.devices.borrow().is_empty())
-            .and_then(|pool| few_lines(pool.cache.lines().1, ByteCount(pool.line_bytes.into())));
-        few.map_or_else(String::new, |few| {
-            format!(", which {few}: give it a larger device")
-        })
+        let Ok(found) = self.pool(&pool) else {
+            return String::new();
+        };
+        let devices = found.devices.borrow();
+        let id = device.as_ref().and_then(|device| {
+            let mut known = devices.iter();
+            let known = known.find(|(name, _)| name.as_str() == device);
+            known.map(|(_, id)| *id)
+        });
+        let reports = found.cache.devices();
+        let its = reports.iter().filter(|r| id.is_none_or(|id| r.id == id));
+        let lines = its.map(|report| report.lines).sum();
+        let few = few_lines(lines, ByteCount(found.line_bytes.into()));
+        match few.filter(|_| !devices.is_empty()) {
+            None => String::new(),
+            Some(few) => {
+                let subject =
+                    device.map_or(format!("pool {pool}"), |name| format!("device {name}"));
+                format!("; {subject} {few}: use larger devices")
+            }
+        }
     }
 
     /// Addresses of a volume for clients, by all frontends.
@@ -56,21 +76,20 @@ impl<P: Platform> Node<P> {
 
 /// The place of a change in the files of the configuration.
 fn kept(before: &ConfigurationFiles, now: &ConfigurationFiles, lasts: bool) -> String {
-    let Some((file, lines)) = before.difference(now) else {
+    let Some(FileDifference {
+        path, line, new, ..
+    }) = before.difference(now)
+    else {
         return match lasts {
             true => "; the configuration says so already".into(),
             false => "; it holds until the daemon ends, and no file says it".into(),
         };
     };
-    let file = file.display();
-    match lines.len() {
+    let file = path.display();
+    match new.len() {
         0 => format!("; {file} does not have it any more"),
-        1 => format!("; kept by {file}, line {}", lines.start),
-        _ => format!(
-            "; kept by {file}, lines {} to {}",
-            lines.start,
-            lines.end - 1
-        ),
+        1 => format!("; kept by {file}, line {line}"),
+        lines => format!("; kept by {file}, lines {line} to {}", line + lines - 1),
     }
 }
 
@@ -83,6 +102,7 @@ fn volume_of(request: &ControlRequest) -> Option<String> {
         ControlRequest::Attach { attach } => {
             Some(Attach::parse(attach).ok()?.ublk.value.to_string())
         }
+        ControlRequest::SetUp { additions } => additions.iter().find_map(volume_of),
         _ => request.volume().map(str::to_owned),
     }
 }
@@ -123,6 +143,10 @@ fn done(request: &ControlRequest) -> String {
                 "volume {} is attached",
                 volume_of(request).unwrap_or_default()
             )
+        }
+        ControlRequest::SetUp { additions } => {
+            let done: Vec<String> = additions.iter().map(done).collect();
+            done.join(", ")
         }
         _ => done_to_devices(request),
     }

@@ -168,6 +168,15 @@ impl<P: Platform> Node<P> {
         }
     }
 
+    /// The lines that a change would write to the files of the configuration.
+    pub(super) async fn preview(&self, change: &ControlRequest) -> Result<Reply, Refusal> {
+        let draft = self.draft(change).await?;
+        let difference = draft.and_then(|draft| draft.difference());
+        difference
+            .map(Reply::Preview)
+            .ok_or_else(|| "that change writes nothing to the configuration".into())
+    }
+
     async fn draft(
         &self,
         request: &ControlRequest,

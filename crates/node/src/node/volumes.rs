@@ -447,7 +447,11 @@ fn stays_as_it_is<P: Platform>(
 }
 
 /// The message for an origin that cannot be opened. Only an origin can be served without writes.
-fn cannot_open(error: IoError, volume: &config::Volume, origin: &DeviceSource) -> Refusal {
+pub(super) fn cannot_open(
+    error: IoError,
+    volume: &config::Volume,
+    origin: &DeviceSource,
+) -> Refusal {
     let refused = matches!(error.kind(), IoErrorKind::ReadOnly | IoErrorKind::Denied);
     let may_be_read = volume.in_force() != VolumeMode::WriteBack && !origin.is_read_only();
     match origin {

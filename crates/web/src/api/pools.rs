@@ -26,6 +26,22 @@ pub struct NewPool {
     line_size: Option<String>,
 }
 
+impl NewPool {
+    /// The request that makes the pool.
+    pub fn request(&self) -> ControlRequest {
+        let names: Vec<String> = self.devices.iter().map(|d| d.name.clone()).collect();
+        let pool = SectionText::default()
+            .text("name", &self.name)
+            .list("devices", &names)
+            .optional("policy", self.policy.as_deref())
+            .optional("line_size", self.line_size.as_deref())
+            .finish();
+        let unknown = self.devices.iter().filter(|device| device.is_new());
+        let devices = unknown.map(|device| device.section().finish()).collect();
+        ControlRequest::AddPool { pool, devices }
+    }
+}
+
 /// Make a pool and overwrite its devices
 #[utoipa::path(post, path = "/api/v1/pools", tag = "pools", request_body = NewPool, responses(
     (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
@@ -35,16 +51,7 @@ pub async fn add_pool(
     State(app): State<App>,
     Body(new): Body<NewPool>,
 ) -> Result<StatusCode, ProblemAnswer> {
-    let names: Vec<String> = new.devices.iter().map(|d| d.name.clone()).collect();
-    let pool = SectionText::default()
-        .text("name", &new.name)
-        .list("devices", &names)
-        .optional("policy", new.policy.as_deref())
-        .optional("line_size", new.line_size.as_deref())
-        .finish();
-    let unknown = new.devices.iter().filter(|device| device.is_new());
-    let devices = unknown.map(|device| device.section().finish()).collect();
-    change(&app, &operator, ControlRequest::AddPool { pool, devices }).await
+    change(&app, &operator, new.request()).await
 }
 
 /// Remove a pool that no volume uses, and forget its lines

@@ -34,6 +34,33 @@ pub struct NewVolume {
     read_only: bool,
 }
 
+impl NewVolume {
+    /// The name of the volume.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The name of its pool.
+    pub fn pool(&self) -> &str {
+        &self.pool
+    }
+
+    /// The request that adds the volume.
+    pub fn request(&self) -> ControlRequest {
+        let device = self.origin.section().flag("read_only", self.read_only);
+        let device = self.origin.is_new().then(|| device.finish());
+        let volume = SectionText::default()
+            .text("name", &self.name)
+            .text("origin", &self.origin.name)
+            .text("pool", &self.pool)
+            .optional("mode", self.mode.as_deref())
+            .optional("size", self.size.as_deref())
+            .flag("read_only", self.read_only)
+            .finish();
+        ControlRequest::AddVolume { volume, device }
+    }
+}
+
 /// Serve a volume
 #[utoipa::path(post, path = "/api/v1/volumes", tag = "volumes", request_body = NewVolume, responses(
     (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
@@ -43,22 +70,7 @@ pub async fn add(
     State(app): State<App>,
     Body(new): Body<NewVolume>,
 ) -> Result<StatusCode, ProblemAnswer> {
-    let device = new.origin.section().flag("read_only", new.read_only);
-    let device = new.origin.is_new().then(|| device.finish());
-    let volume = SectionText::default()
-        .text("name", &new.name)
-        .text("origin", &new.origin.name)
-        .text("pool", &new.pool)
-        .optional("mode", new.mode.as_deref())
-        .optional("size", new.size.as_deref())
-        .flag("read_only", new.read_only)
-        .finish();
-    change(
-        &app,
-        &operator,
-        ControlRequest::AddVolume { volume, device },
-    )
-    .await
+    change(&app, &operator, new.request()).await
 }
 
 /// Serve a volume no more, once its requests in flight have ended

@@ -2,7 +2,7 @@
 //! virtual time.
 
 use block::{Env, Geometry, IoResult, Nanos, Sectors};
-use control::protocol::{ControlRequest, NamedOrNew};
+use control::protocol::{ControlRequest, NamedOrNew, Reply};
 use control::trouble::TroubleKind;
 use node::NodeEvent;
 use shard::Local;
@@ -278,5 +278,57 @@ fn a_device_whose_tables_do_not_fit_is_refused_and_nothing_changes() {
         assert_eq!(status.pools[0].devices.len(), 1);
         bench.machine.limit_memory(10 << 20);
         bench.node.ask(add).await.expect("it fits");
+    });
+}
+
+/// A pool of the blank device `other` and a volume that it caches.
+fn set_up(volume: &str) -> ControlRequest {
+    let pool = ControlRequest::AddPool {
+        pool: "name = \"second\"\ndevices = [\"other\"]\n".into(),
+        devices: Vec::new(),
+    };
+    let volume = ControlRequest::AddVolume {
+        volume: format!("name = \"more\"\norigin = \"unused\"\npool = \"second\"\n{volume}"),
+        device: None,
+    };
+    let additions = vec![pool, volume];
+    ControlRequest::SetUp { additions }
+}
+
+#[test]
+fn a_set_up_makes_pool_and_volume_or_neither() {
+    let more = format!("{CONFIG}[[device]]\nname = \"unused\"\npath = \"/unused\"\n");
+    run_on(&more, &[], async |bench: &Bench| {
+        let pools = async || bench.node.status().await.expect("a status").pools.len();
+        let running = async || match bench.node.ask(ControlRequest::Configuration).await {
+            Ok(Reply::Configuration(running)) => running.text,
+            other => panic!("{other:?}"),
+        };
+        let before = running().await;
+        // The origin is tried before a device is written.
+        bench.machine.pull("/unused");
+        let refused = bench.node.ask(set_up("")).await.unwrap_err();
+        assert!(refused.contains("/unused"), "{refused}");
+        assert_eq!(bench.machine.openings("/other"), 0);
+        bench.machine.give_back("/unused");
+        // The volume is refused once the pool is made.
+        let too_large = "size = \"1GiB\"\n";
+        let refused = bench.node.ask(set_up(too_large)).await;
+        assert!(refused.unwrap_err().contains("is larger than its origin"));
+        assert_eq!(pools().await, 1);
+        assert!(!bench.machine.is_held("/other"));
+        assert!(!bench.machine.is_held("/unused"));
+        assert_eq!(running().await, before);
+        // A change without an inverse is no addition.
+        let additions = vec![ControlRequest::RemoveVolume {
+            volume: "data".into(),
+        }];
+        let refused = bench.node.ask(ControlRequest::SetUp { additions }).await;
+        assert!(refused.unwrap_err().contains("by themselves"));
+        assert!(bench.read(0).await);
+
+        bench.node.ask(set_up("")).await.expect("it is made");
+        assert_eq!(pools().await, 2);
+        bench.write_to("more", 0).await.expect("a write");
     });
 }
