@@ -1,9 +1,9 @@
-//! A text written beside a file, to take its place as a whole.
+//! A file written beside another, to take its place as a whole.
 //!
 //! Invariants:
 //!     nothing that was there before is overwritten, followed or removed
-//!     the text takes over the file's owner, mode, access list and extended attributes
-//!     a text that is dropped before the replacement is removed
+//!     a text takes over the owner, mode, access list and extended attributes of the file it replaces
+//!     a draft that is dropped before the replacement is removed
 
 use std::ffi::{CStr, CString};
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,7 @@ const NAMES_MAX: u32 = 100;
 const NOT_COPIED: [&str; 2] = ["security.", "trusted."];
 
 /// The file beside.
-pub(crate) struct DraftFile(PathBuf);
+pub struct DraftFile(PathBuf);
 
 impl DraftFile {
     /// Writes `text` beside the file at `path`, which is no link.
@@ -40,7 +40,8 @@ impl DraftFile {
         Ok(beside)
     }
 
-    fn make(path: &Path) -> io::Result<(DraftFile, File)> {
+    /// Makes an empty file beside `path`, which its user alone can read.
+    pub fn make(path: &Path) -> io::Result<(DraftFile, File)> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let mut last = io::Error::from(ErrorKind::AlreadyExists);
         for n in 0..NAMES_MAX {
@@ -60,8 +61,8 @@ impl DraftFile {
         Err(last)
     }
 
-    /// Renames the text over the file at `path`.
-    pub(crate) fn replace(&self, path: &Path) -> io::Result<()> {
+    /// Renames the draft to `path`, over the file there.
+    pub fn replace(&self, path: &Path) -> io::Result<()> {
         fs::rename(&self.0, path)?;
         File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
     }

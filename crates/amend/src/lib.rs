@@ -16,9 +16,9 @@ mod edit;
 mod form;
 mod sections;
 
+pub use beside::DraftFile;
 pub use edit::{Roles, edit};
 
-use beside::DraftFile;
 use control::check::new_problems_of;
 use control::files::{ConfigurationFiles, FileDifference};
 use control::plain;

@@ -17,3 +17,9 @@ pub mod traces;
 pub use failure::{
     CommandFailure, EXIT_STATUSES, FAILED, FOUND, MISUSED, NEEDS_RESTART, exit, print, print_line,
 };
+
+/// The commit that this program was built from, with `-modified` if its sources differed;
+/// [`UNKNOWN_COMMIT`] without a checkout.
+pub const COMMIT: &str = env!("HOTSET_COMMIT");
+/// The commit of a program that was built without a checkout.
+pub const UNKNOWN_COMMIT: &str = "unknown";

@@ -7,6 +7,7 @@
 //! - [`place`]: the bytes of this machine that a device stands for.
 //! - [`plan`]: the steps from one configuration to another.
 //! - [`protocol`]: requests and replies, a line of JSON each.
+//! - [`secrets`]: texts without their secrets.
 //! - [`section`]: one section as a request carries it.
 //! - [`serve`] and [`client`]: the two ends of the control socket.
 //! - [`recording`]: clients' requests of a volume, as recorded.
@@ -36,6 +37,7 @@ pub mod protocol;
 mod read;
 pub mod recording;
 mod schema;
+pub mod secrets;
 pub mod section;
 pub mod serve;
 pub mod status;

@@ -133,6 +133,12 @@ pub enum HotsetCommand {
     Advise(Box<commands::advise::Advise>),
     /// Explain why a volume, or a range of it, is cached or not
     Explain(commands::explain::Explain),
+    /// Write one archive for a report of a fault: versions, configuration, status, superblocks
+    ///
+    /// Prints the list of its parts first. No part has data of a volume, or a secret of the
+    /// configuration. Without a daemon, or with a device that is missing, the other parts are
+    /// written.
+    Support(commands::support::Support),
     /// Pull parts of arrays and of write-back volumes, put them back, and check every byte
     Drill(commands::drill::DrillCommand),
     /// Import, convert and look at recorded traces
@@ -231,6 +237,7 @@ impl HotsetCommand {
             HotsetCommand::Web(command) => commands::web::run(command),
             HotsetCommand::Advise(command) => commands::advise::run(&command),
             HotsetCommand::Explain(command) => commands::explain::run(&command),
+            HotsetCommand::Support(command) => commands::support::run(&command),
             HotsetCommand::Lab(words) => Err(words.refused("hotset lab", "hotset-lab")),
             HotsetCommand::Sim(words) => Err(words.refused("hotset sim", "hotset-lab sim")),
             HotsetCommand::Demo(words) => Err(words.refused("hotset demo", "hotset-lab demo")),

@@ -17,6 +17,7 @@ pub mod pool;
 mod recover;
 pub mod reload;
 pub mod status;
+pub mod support;
 mod text;
 pub mod top;
 pub mod trace;

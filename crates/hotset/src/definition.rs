@@ -29,7 +29,7 @@ pub const MANUAL: Manual = Manual {
         ),
         ("Watch", &["status", "top", "web"]),
         ("Change", &["volume", "pool", "array", "job"]),
-        ("Understand", &["explain", "advise"]),
+        ("Understand", &["explain", "advise", "support"]),
         ("Study", &["trace", "drill"]),
     ],
     examples: &[
@@ -48,6 +48,7 @@ pub const MANUAL: Manual = Manual {
         ("web", "hotset web --listen 127.0.0.1:8443 --state /srv/web"),
         ("explain", "hotset explain data 1MiB+256KiB"),
         ("advise", "hotset advise --volume data"),
+        ("support", "hotset support --out report.tar.gz"),
         (
             "trace record",
             "hotset trace record data day.hottrace --seconds 5",

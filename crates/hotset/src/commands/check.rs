@@ -34,19 +34,25 @@ pub fn run(command: &Check) -> Result<(), CommandFailure> {
     if command.against_running {
         return against_running(file, &command.control.control);
     }
-    let config = match command.alone {
+    judged(file, command.alone)?.iter().try_for_each(print_line)
+}
+
+/// Judges a configuration, `alone` or for this machine. Returns the warnings, and a line that sums
+/// up.
+pub fn judged(file: &Path, alone: bool) -> Result<Vec<String>, CommandFailure> {
+    let config = match alone {
         true => read_alone(file)?,
         false => read(file)?,
     };
     let mut own = steering::problems(&config);
-    if !command.alone {
+    if !alone {
         own.extend(stack::problems(&config));
     }
     if !own.is_empty() {
         let lines = own.iter().map(|problem| config.files.show(problem));
         return Err(CommandFailure::Usage(lines.collect::<Vec<_>>().join("\n")));
     }
-    let lacking = match command.alone {
+    let lacking = match alone {
         true => Vec::new(),
         false => {
             left_out(&config, file)?;
@@ -54,31 +60,46 @@ pub fn run(command: &Check) -> Result<(), CommandFailure> {
         }
     };
     let lacking = lacking.iter().map(|problem| config.files.show(problem));
-    for warning in lacking.chain(warnings(&config)) {
-        print_line(format!("{warning} (a warning)"))?;
-    }
-    print_line(format!(
+    let warnings = lacking.chain(warnings(&config));
+    let mut lines: Vec<String> = warnings
+        .map(|warning| format!("{warning} (a warning)"))
+        .collect();
+    lines.push(format!(
         "{}: {}, {}, {}, {}, no problem found",
         file.display(),
         count(config.volumes.len(), "volume"),
         count(config.pools.len(), "pool"),
         count(config.arrays.len(), "array"),
         count(config.devices.len(), "device"),
-    ))
+    ));
+    Ok(lines)
 }
 
-/// Compares a configuration file with the running daemon's configuration.
 fn against_running(file: &Path, control: &Path) -> Result<(), CommandFailure> {
+    let (lines, verdict) = differences(file, control)?;
+    lines.iter().try_for_each(print_line)?;
+    match verdict {
+        PlanVerdict::Same => Ok(()),
+        PlanVerdict::Possible => Err(CommandFailure::Answered(command::FOUND)),
+        PlanVerdict::NeedsRestart(_) => Err(CommandFailure::Answered(command::NEEDS_RESTART)),
+    }
+}
+
+/// Compares a configuration file with the running daemon's configuration. Returns a line for each
+/// change, and one that sums up.
+pub fn differences(
+    file: &Path,
+    control: &Path,
+) -> Result<(Vec<String>, PlanVerdict), CommandFailure> {
     let wanted = read_alone(file)?;
     let mut client = ControlClient::connect(control).map_err(CommandFailure::runtime)?;
     let running = client.configuration().map_err(CommandFailure::runtime)?;
     let steps = plan(&running, &wanted);
-    for step in &steps {
-        print_line(step.show(&wanted.files))?;
-    }
+    let changes = steps.iter().map(|step| step.show(&wanted.files));
+    let mut lines: Vec<String> = changes.collect();
     let name = file.display();
     let verdict = verdict(&steps);
-    print_line(match verdict {
+    lines.push(match verdict {
         PlanVerdict::Same => format!("{name}: the daemon runs this"),
         PlanVerdict::Possible => format!(
             "{name}: {} to be made while it runs",
@@ -88,12 +109,8 @@ fn against_running(file: &Path, control: &Path) -> Result<(), CommandFailure> {
             "{name}: {}, of which {some} cannot be made while the daemon runs",
             count(steps.len(), "change")
         ),
-    })?;
-    match verdict {
-        PlanVerdict::Same => Ok(()),
-        PlanVerdict::Possible => Err(CommandFailure::Answered(command::FOUND)),
-        PlanVerdict::NeedsRestart(_) => Err(CommandFailure::Answered(command::NEEDS_RESTART)),
-    }
+    });
+    Ok((lines, verdict))
 }
 
 /// Refuses a configuration without the log of a volume that may be dirty. A daemon that runs

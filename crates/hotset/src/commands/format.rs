@@ -28,24 +28,26 @@ fn block(image: &InspectedImage, at: u64) -> Option<Vec<u8>> {
 }
 
 /// The superblock of a log of write-back, if the device has one.
-fn log_of(image: &InspectedImage) -> Option<LogSuperblock> {
+pub fn log_of(image: &InspectedImage) -> Option<LogSuperblock> {
     let blocks = LOG_SUPERBLOCKS.map(|at| block(image, at));
     BlockPair::legible(blocks.each_ref().map(Option::as_deref))
 }
 
-/// The superblock of the array of which a device is a member, from either copy.
-fn array_of(image: &InspectedImage) -> Option<raid::ArraySuperblock> {
+/// The superblock of the array of which a device is a member, in each of its copies.
+pub fn array_copies_of(image: &InspectedImage) -> [Option<raid::ArraySuperblock>; 2] {
     let at = SUPERBLOCKS.map(|at| at.0 / BLOCK_SECTORS);
-    let blocks = at.into_iter().filter_map(|at| block(image, at));
-    blocks
-        .filter_map(|block| raid::ArraySuperblock::decode(&block))
-        .next()
+    at.map(|at| raid::ArraySuperblock::decode(&block(image, at)?))
 }
 
-/// The superblock of a journal of write-back that may have to be replayed.
-fn pending_of(image: &InspectedImage) -> Option<JournalSuperblock> {
+/// The superblock of a journal of write-back, if the device has one.
+pub fn journal_of(image: &InspectedImage) -> Option<JournalSuperblock> {
     let blocks = LOG_SUPERBLOCKS.map(|at| block(image, at));
-    let found = BlockPair::<JournalSuperblock>::legible(blocks.each_ref().map(Option::as_deref))?;
+    BlockPair::legible(blocks.each_ref().map(Option::as_deref))
+}
+
+/// The superblock of a journal that may have to be replayed.
+fn pending_of(image: &InspectedImage) -> Option<JournalSuperblock> {
+    let found = journal_of(image)?;
     let halves = [0, 1].map(|half| found.half_at(half));
     let commits = halves.into_iter().flat_map(|at| at..at + COMMIT_BLOCKS);
     let commits = commits.filter_map(|at| block(image, at));
@@ -136,9 +138,11 @@ pub fn run(
         )));
     }
     let mut ends = vec![image.bytes / BLOCK_BYTES as u64];
+    let array = array_copies_of(&image).into_iter().flatten().next();
     let holds = match superblock_of(&image) {
-        Err(SuperblockError::Foreign(_)) if array_of(&image).is_some() => array_of(&image)
-            .map(|array| format!("it is a member of array {} ({})", array.name, array.array)),
+        Err(SuperblockError::Foreign(_)) if array.is_some() => {
+            array.map(|array| format!("it is a member of array {} ({})", array.name, array.array))
+        }
         Err(SuperblockError::Blank) => None,
         Ok(superblock) => {
             // A device that has grown has its other superblock at its former end.

@@ -1,4 +1,5 @@
-//! `hotset pool inspect`: the contents of a pool device, and their damage.
+//! `hotset pool inspect`: the contents of a pool device, and their damage. Superblocks alone are read
+//! for `hotset support`.
 
 use crate::CommandFailure;
 use crate::platform::claim;
@@ -17,7 +18,7 @@ use std::path::Path;
 
 const SUPERBLOCK_BYTES: u64 = SUPERBLOCK_BLOCKS * BLOCK_BYTES as u64;
 
-/// A file or block device that no daemon uses.
+/// An open file or block device.
 pub struct InspectedImage {
     pub file: File,
     pub bytes: u64,
@@ -25,20 +26,27 @@ pub struct InspectedImage {
 }
 
 impl InspectedImage {
+    /// Opens a file or block device, which no daemon uses until this is dropped.
     pub fn open(path: &Path, write: bool) -> Result<InspectedImage, CommandFailure> {
+        let image = InspectedImage::beside_users(path, write)?;
+        let claimed = claim::wait(|| uring::claim(&image.file));
+        let name = || image.name.clone();
+        claimed.map_err(|error| CommandFailure::Runtime(error.on(name()).to_string()))?;
+        Ok(image)
+    }
+
+    /// Opens a file or block device that a daemon may use at the time.
+    pub fn beside_users(path: &Path, write: bool) -> Result<InspectedImage, CommandFailure> {
         let name = path.display().to_string();
-        let failure = |what: &str, cause: std::io::Error| {
-            CommandFailure::Runtime(format!("{name}: {what}: {cause}"))
-        };
         let opened = File::options().read(true).write(write).open(path);
         let mut file = opened.map_err(|cause| {
             let remedy = "correct the path, or let this user read and write it";
             CommandFailure::Runtime(format!("{name}: cannot be opened ({cause}); {remedy}"))
         })?;
-        let claimed = claim::wait(|| uring::claim(&file));
-        claimed.map_err(|error| CommandFailure::Runtime(error.on(name.clone()).to_string()))?;
-        let end = file.seek(SeekFrom::End(0));
-        let bytes = end.map_err(|cause| failure("its size cannot be determined", cause))?;
+        let bytes = file.seek(SeekFrom::End(0)).map_err(|cause| {
+            let what = "its size cannot be determined";
+            CommandFailure::Runtime(format!("{name}: {what}: {cause}"))
+        })?;
         Ok(InspectedImage { file, bytes, name })
     }
 
@@ -118,16 +126,12 @@ pub fn superblock_of(image: &InspectedImage) -> Result<PoolSuperblock, Superbloc
     InspectedCopies::read(image).superblock()
 }
 
-pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), CommandFailure> {
-    let image = InspectedImage::open(path, false)?;
-    let copies = InspectedCopies::read(&image);
-    let superblock = match copies.superblock() {
-        Ok(superblock) => superblock,
-        Err(error) => {
-            let what = format!("{}: {error}; no pool can be read here", path.display());
-            return Err(CommandFailure::Runtime(what));
-        }
-    };
+/// The superblock of a pool device that holds, its report, and the damage of its copies.
+pub fn pool_of(
+    image: &InspectedImage,
+) -> Result<(PoolSuperblock, Value, Vec<String>), SuperblockError> {
+    let copies = InspectedCopies::read(image);
+    let superblock = copies.superblock()?;
     let version = match &copies.start {
         Some(start) if copies.first.is_ok() => PoolSuperblock::version(start),
         _ => layout::VERSION,
@@ -142,7 +146,7 @@ pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), CommandFailure
             Err(error) => damaged.push(format!("superblock {which}: {error}")),
         }
     }
-    let mut report = json!({
+    let report = json!({
         "format": version,
         "role": if superblock.role == PoolRole::Member { "member" } else { "witness" },
         "pool": superblock.label,
@@ -162,6 +166,15 @@ pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), CommandFailure
             "origin_record_bytes": v.origin.len(),
         })).collect::<Vec<_>>(),
     });
+    Ok((superblock, report, damaged))
+}
+
+pub fn run(path: &Path, lines: bool, as_json: bool) -> Result<(), CommandFailure> {
+    let image = InspectedImage::open(path, false)?;
+    let (superblock, mut report, mut damaged) = pool_of(&image).map_err(|error| {
+        let what = format!("{}: {error}; no pool can be read here", path.display());
+        CommandFailure::Runtime(what)
+    })?;
     if let Some(plan) = superblock.plan() {
         inspect_member(&image, &superblock, &plan, lines, &mut report, &mut damaged)?;
     }

@@ -47,7 +47,8 @@ pub fn run(
     Ok(troubles)
 }
 
-fn table(status: &Status) -> String {
+/// The report for a person.
+pub fn table(status: &Status) -> String {
     let nbd = &status.nbd;
     let rates = SpanFigures::of(status);
     let mut text = troubles(status);

@@ -48,6 +48,20 @@ pub fn time_of_day() -> u64 {
     since.map_or(1, |since| since.as_secs().max(1))
 }
 
+/// A time in seconds since 1970 as a date and a time of day, UTC, for names of files.
+pub fn calendar(seconds: u64) -> String {
+    let time = libc::time_t::try_from(seconds).unwrap_or(libc::time_t::MAX);
+    // SAFETY: both structures are ours, and all zeroes is a valid `tm`.
+    let date = unsafe {
+        let mut date: libc::tm = std::mem::zeroed();
+        libc::gmtime_r(&raw const time, &raw mut date);
+        date
+    };
+    let (year, month, day) = (date.tm_year + 1900, date.tm_mon + 1, date.tm_mday);
+    let (hour, minute, second) = (date.tm_hour, date.tm_min, date.tm_sec);
+    format!("{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}")
+}
+
 /// The time of day since 1970.
 pub fn clock() -> Nanos {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -79,4 +93,15 @@ pub fn resident_bytes() -> u64 {
     // SAFETY: no pointers are involved.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     pages * u64::try_from(page).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_dates() {
+        assert_eq!(calendar(0), "19700101-000000");
+        assert_eq!(calendar(1_764_353_287), "20251128-180807");
+    }
 }

@@ -13,7 +13,7 @@
 pub mod begin;
 pub mod devices;
 mod memory;
-mod mounts;
+pub mod mounts;
 pub mod stack;
 
 use block::{

@@ -57,7 +57,7 @@ fn the_examples_are_right() {
 fn every_command_has_a_page_and_help() {
     for command in [
         "serve", "check", "status", "volume", "pool", "array", "attach", "drill", "web", "top",
-        "reload", "job",
+        "reload", "job", "support",
     ] {
         let page = fs::read_to_string(docs(&format!("commands/{command}.md"))).unwrap();
         assert!(page.starts_with(&format!("# hotset {command}\n")));

@@ -25,6 +25,7 @@ mod pools;
 mod reload;
 mod restart;
 mod snapshot;
+mod support;
 mod top;
 mod trace;
 mod troubles;

@@ -363,7 +363,7 @@ fn renewed(page: &str, commands: &[&str]) -> String {
 fn pages_of_commands_are_those_of_the_definition() {
     let pages = [
         "init", "try", "serve", "check", "reload", "status", "top", "web", "volume", "pool",
-        "array", "job", "attach", "explain", "advise", "trace", "drill",
+        "array", "job", "attach", "explain", "advise", "support", "trace", "drill",
     ];
     for name in pages {
         let path = docs(&format!("commands/{name}.md"));

@@ -14,6 +14,8 @@ pub struct Mount {
     pub number: String,
     /// The mount point.
     pub at: PathBuf,
+    /// The kind of its file system.
+    pub kind: String,
     /// The source, as the file system calls it.
     pub source: String,
     /// The options of the file system.
@@ -33,7 +35,8 @@ fn mount(line: &str) -> Option<(u64, Mount)> {
     let id = first.next()?.parse().ok()?;
     let number = first.nth(1)?.to_owned();
     let at = PathBuf::from(unescaped(first.nth(1)?));
-    let mut last = last.split(' ').skip(1);
+    let mut last = last.split(' ');
+    let kind = last.next()?.to_owned();
     let source = unescaped(last.next()?);
     let options = unescaped(last.next().unwrap_or_default());
     Some((
@@ -41,6 +44,7 @@ fn mount(line: &str) -> Option<(u64, Mount)> {
         Mount {
             number,
             at,
+            kind,
             source,
             options,
         },
@@ -99,8 +103,8 @@ mod tests {
         assert_eq!((id, mount.number.as_str()), (36, "98:0"));
         assert_eq!(mount.at, Path::new("/mnt/a b"));
         assert_eq!(
-            (mount.source.as_str(), mount.options.as_str()),
-            ("/dev/sda1", "rw,errors=continue")
+            [&*mount.kind, &*mount.source, &*mount.options],
+            ["ext4", "/dev/sda1", "rw,errors=continue"]
         );
         assert!(super::mount("36 35 98:0 /").is_none());
     }
