@@ -40,45 +40,54 @@ pub fn page(explained: &Explained) -> Drawn<String> {
         .iter()
         .map(|lost| format!("pool device {lost}"));
     page.warnings(&lost.collect::<Vec<_>>());
-    let hottest = explained
-        .regions
-        .iter()
-        .map(|r| r.heat())
-        .max()
-        .unwrap_or(0);
-    let log = |n: u64| (n as f64 + 1.0).ln();
-    let heat: Vec<f64> = explained
-        .regions
-        .iter()
-        .map(|r| log(r.heat()) / log(hottest).max(f64::MIN_POSITIVE))
-        .collect();
-    let resident: Vec<f64> = explained.regions.iter().map(|r| r.resident).collect();
-    let cell = bytes(explained.region_bytes as f64);
-    let text = format!(
-        "One cell is {cell}. The hottest had {hottest} accesses to lines; counts are halved every ten minutes. \
-         Shades are by the logarithm."
-    );
-    let chart = draw("Heat map", &heat, explained.region_bytes, SECOND)?;
-    page.section(
-        "What is asked for",
-        &format!("{chart}<p class=\"soft\">{text}</p>"),
-    );
-    let estimated = if explained.sampled {
-        " Estimated from 64 lines of each cell."
-    } else {
-        ""
+    maps(explained, &mut page)?;
+    tables(explained, &mut page);
+    Ok(page.finish())
+}
+
+/// The maps of accesses and of residence.
+fn maps(explained: &Explained, page: &mut HtmlPage) -> Drawn {
+    let (regions, cell_bytes) = (&explained.regions, explained.region_bytes);
+    let mut map = |head, title, values: Vec<f64>, colour, text: String| -> Drawn {
+        let chart = draw(title, &values, cell_bytes, colour)?;
+        page.section(head, &format!("{chart}<p class=\"soft\">{text}</p>"));
+        Ok(())
     };
-    let chart = draw(
-        "Share in the pool",
-        &resident,
-        explained.region_bytes,
-        FIRST,
-    )?;
-    let text = format!("The share of each cell whose blocks are valid in the pool.{estimated}");
-    page.section(
-        "What is in the pool",
-        &format!("{chart}<p class=\"soft\">{text}</p>"),
+    let hottest = regions.iter().map(|r| r.heat()).max().unwrap_or(0);
+    let log = |n: u64| (n as f64 + 1.0).ln();
+    let heat = regions
+        .iter()
+        .map(|r| log(r.heat()) / log(hottest).max(f64::MIN_POSITIVE));
+    let text = format!(
+        "One cell is {}. The hottest had {hottest} accesses to lines; counts are halved every ten minutes. \
+         Shades are by the logarithm.",
+        bytes(cell_bytes as f64)
     );
+    map(
+        "What is asked for",
+        "Heat map",
+        heat.collect(),
+        SECOND,
+        text,
+    )?;
+    let estimated = match explained.sampled {
+        true => " Estimated from 64 lines of each cell.",
+        false => "",
+    };
+    let text = format!("The share of each cell whose blocks are valid in the pool.{estimated}");
+    let resident = regions.iter().map(|r| r.resident).collect();
+    map(
+        "What is in the pool",
+        "Share in the pool",
+        resident,
+        FIRST,
+        text,
+    )
+}
+
+/// The rules of the policy, the lines asked for, and all reasons.
+fn tables(explained: &Explained, page: &mut HtmlPage) {
+    let policy = &explained.policy;
     if !policy.would_miss.is_empty() {
         let rows = policy.would_miss.iter().map(|(rule, share)| {
             let chosen = policy.active.as_ref() == Some(rule);
@@ -109,19 +118,14 @@ pub fn page(explained: &Explained) -> Drawn<String> {
         );
     }
     let rows = explained.reasons.iter().map(|reason| {
-        let cells = vec![
-            reason.name.clone(),
-            reason.count.to_string(),
-            reason.help.clone(),
-        ];
-        (cells, false)
+        let (name, help) = (reason.name.clone(), reason.help.clone());
+        (vec![name, reason.count.to_string(), help], false)
     });
     let rows: Vec<_> = rows.collect();
     page.section(
         "Reasons",
         &table(&["reason", "count", "meaning"], &rows, &[2]),
     );
-    Ok(page.finish())
 }
 
 /// Cells in rows, each shaded by its value from 0 to 1.

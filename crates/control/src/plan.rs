@@ -13,7 +13,9 @@ mod tests;
 
 pub use change::Change;
 
-use crate::config::{Array, Config, Daemon, Name, ParameterValue, Pool, Volume, VolumeMode};
+use crate::config::{
+    Array, Attach, Config, Daemon, Listen, Name, ParameterValue, Pool, Volume, VolumeMode,
+};
 use crate::files::ConfigurationFiles;
 use crate::written::WrittenSection;
 use std::collections::{BTreeSet, HashMap};
@@ -65,98 +67,119 @@ const MEMBERS: &str =
 /// The steps from `running` to `wanted`, in the order in which they can be done.
 pub fn plan(running: &Config, wanted: &Config) -> Vec<PlanStep> {
     let mut steps = Vec::new();
-    let listeners = SectionsDifference::between(&running.listeners, &wanted.listeners);
-    let volumes = SectionsDifference::between(&running.volumes, &wanted.volumes);
-    let pools = SectionsDifference::between(&running.pools, &wanted.pools);
-    let used = used_by_both(running, wanted);
+    let differences = ConfigDifference {
+        listeners: SectionsDifference::between(&running.listeners, &wanted.listeners),
+        volumes: SectionsDifference::between(&running.volumes, &wanted.volumes),
+        attachments: SectionsDifference::between(&running.attachments, &wanted.attachments),
+        pools: SectionsDifference::between(&running.pools, &wanted.pools),
+    };
     daemon(&running.daemon, &wanted.daemon, &mut steps);
-    let attachments = SectionsDifference::between(&running.attachments, &wanted.attachments);
-    let close = |is_guest: bool, steps: &mut Vec<PlanStep>| {
-        let gone = listeners.gone.iter().map(|listen| (listen, listen.place()));
-        for (_, place) in gone.filter(|(listen, _)| listen.vhost_user.is_some() == is_guest) {
+    differences.remove(&mut steps);
+    places(running, wanted, &used_by_both(running, wanted), &mut steps);
+    differences.add(&mut steps);
+    steps
+}
+
+/// The differences of the sections that use devices, and of their frontends.
+struct ConfigDifference<'a> {
+    listeners: SectionsDifference<'a, Listen>,
+    volumes: SectionsDifference<'a, Volume>,
+    attachments: SectionsDifference<'a, Attach>,
+    pools: SectionsDifference<'a, Pool>,
+}
+
+impl ConfigDifference<'_> {
+    /// Appends the steps that release devices and names.
+    fn remove(&self, steps: &mut Vec<PlanStep>) {
+        self.close(false, steps);
+        for gone in &self.volumes.gone {
+            let name = &gone.name.value;
+            let what = format!("volume {name} is removed");
+            let change = Change::RemoveVolume(name.clone());
+            steps.push(PlanStep::new(None, what, Ok(change)));
+        }
+        // By then, a volume that goes has no frontends; a new volume gets all of its own at once.
+        self.close(true, steps);
+        for gone in &self.attachments.gone {
+            let what = format!("volume {} is not attached any more", gone.id());
+            let change = Change::Detach(gone.ublk.value.clone());
+            steps.push(PlanStep::new(None, what, Ok(change)));
+        }
+        for (before, now) in &self.pools.both {
+            for device in without(&before.devices.value, &now.devices.value) {
+                let pool = now.name.value.clone();
+                let what = format!("pool {pool} loses {device}");
+                let change = Change::TakePoolDevice { pool, device };
+                steps.push(PlanStep::new(Some(now.devices.line), what, Ok(change)));
+            }
+        }
+        for gone in &self.pools.gone {
+            let what = format!("pool {} is removed", gone.id());
+            let change = Change::RemovePool(gone.name.value.clone());
+            steps.push(PlanStep::new(None, what, Ok(change)));
+        }
+    }
+
+    /// Appends the steps that change what stays, and add what is new.
+    fn add(&self, steps: &mut Vec<PlanStep>) {
+        for new in &self.pools.new {
+            let what = format!("pool {} is added", new.id());
+            let change = Change::AddPool(Box::new((*new).clone()));
+            steps.push(PlanStep::new(Some(new.line), what, Ok(change)));
+        }
+        for (before, now) in &self.pools.both {
+            pool(before, now, steps);
+        }
+        for (before, now) in &self.volumes.both {
+            volume(before, now, steps);
+        }
+        for new in &self.attachments.new {
+            let what = format!("volume {} is attached", new.id());
+            let change = Change::Attach(Box::new((*new).clone()));
+            steps.push(PlanStep::new(Some(new.line), what, Ok(change)));
+        }
+        self.open(true, steps);
+        for new in &self.volumes.new {
+            let change = Change::AddVolume(Box::new((*new).clone()));
+            let what = format!("volume {} is added", new.id());
+            steps.push(PlanStep::new(Some(new.line), what, Ok(change)));
+        }
+        for (before, now) in &self.listeners.both {
+            for (line, what) in differences("listener", *before, *now, &[]) {
+                let change = match (&before.vhost_user, &now.vhost_user) {
+                    (None, None) => Ok(Change::RenewListener(Box::new((*now).clone()))),
+                    _ => Err(FRONTEND),
+                };
+                steps.push(PlanStep::new(Some(line), what, change));
+            }
+        }
+        self.open(false, steps);
+        for (before, now) in &self.attachments.both {
+            for (line, what) in differences("attached volume", *before, *now, &[]) {
+                steps.push(PlanStep::new(Some(line), what, Err(FRONTEND)));
+            }
+        }
+    }
+
+    /// Closes listeners: those of guests, or the others.
+    fn close(&self, is_guest: bool, steps: &mut Vec<PlanStep>) {
+        let gone = self.listeners.gone.iter();
+        for listen in gone.filter(|listen| listen.vhost_user.is_some() == is_guest) {
+            let place = listen.place();
             let what = format!("listener {place} is closed");
             steps.push(PlanStep::new(None, what, Ok(Change::CloseListener(place))));
         }
-    };
-    let open = |is_guest: bool, steps: &mut Vec<PlanStep>| {
-        let new = listeners.new.iter().copied();
+    }
+
+    /// Opens listeners: those of guests, or the others.
+    fn open(&self, is_guest: bool, steps: &mut Vec<PlanStep>) {
+        let new = self.listeners.new.iter().copied();
         for listen in new.filter(|listen| listen.vhost_user.is_some() == is_guest) {
             let what = format!("listener {} is opened", listen.place());
             let change = Change::OpenListener(Box::new(listen.clone()));
             steps.push(PlanStep::new(Some(listen.line), what, Ok(change)));
         }
-    };
-    close(false, &mut steps);
-    for gone in &volumes.gone {
-        let name = &gone.name.value;
-        let change = Change::RemoveVolume(name.clone());
-        steps.push(PlanStep::new(
-            None,
-            format!("volume {name} is removed"),
-            Ok(change),
-        ));
     }
-    // By then, a volume that goes has no frontends; a new volume gets all of its own at once.
-    close(true, &mut steps);
-    for gone in &attachments.gone {
-        let what = format!("volume {} is not attached any more", gone.id());
-        let change = Change::Detach(gone.ublk.value.clone());
-        steps.push(PlanStep::new(None, what, Ok(change)));
-    }
-    for (before, now) in &pools.both {
-        let taken = without(&before.devices.value, &now.devices.value);
-        for device in taken {
-            let pool = now.name.value.clone();
-            let what = format!("pool {pool} loses {device}");
-            let change = Change::TakePoolDevice { pool, device };
-            steps.push(PlanStep::new(Some(now.devices.line), what, Ok(change)));
-        }
-    }
-    for gone in &pools.gone {
-        let what = format!("pool {} is removed", gone.id());
-        let change = Change::RemovePool(gone.name.value.clone());
-        steps.push(PlanStep::new(None, what, Ok(change)));
-    }
-    places(running, wanted, &used, &mut steps);
-    for new in &pools.new {
-        let what = format!("pool {} is added", new.id());
-        let change = Change::AddPool(Box::new((*new).clone()));
-        steps.push(PlanStep::new(Some(new.line), what, Ok(change)));
-    }
-    for (before, now) in &pools.both {
-        pool(before, now, &mut steps);
-    }
-    for (before, now) in &volumes.both {
-        volume(before, now, &mut steps);
-    }
-    for new in &attachments.new {
-        let what = format!("volume {} is attached", new.id());
-        let change = Change::Attach(Box::new((*new).clone()));
-        steps.push(PlanStep::new(Some(new.line), what, Ok(change)));
-    }
-    open(true, &mut steps);
-    for new in &volumes.new {
-        let change = Change::AddVolume(Box::new((*new).clone()));
-        let what = format!("volume {} is added", new.id());
-        steps.push(PlanStep::new(Some(new.line), what, Ok(change)));
-    }
-    for (before, now) in &listeners.both {
-        for (line, what) in differences("listener", *before, *now, &[]) {
-            let change = Change::RenewListener(Box::new((*now).clone()));
-            let change = match (&before.vhost_user, &now.vhost_user) {
-                (None, None) => Ok(change),
-                _ => Err(FRONTEND),
-            };
-            steps.push(PlanStep::new(Some(line), what, change));
-        }
-    }
-    open(false, &mut steps);
-    for (before, now) in &attachments.both {
-        for (line, what) in differences("attached volume", *before, *now, &[]) {
-            steps.push(PlanStep::new(Some(line), what, Err(FRONTEND)));
-        }
-    }
-    steps
 }
 
 /// The sections of a kind by configuration: in the running one alone, in the other alone, in both.
@@ -226,11 +249,8 @@ fn daemon(before: &Daemon, now: &Daemon, steps: &mut Vec<PlanStep>) {
             false => grace.line,
         };
         let what = "daemon: `grace` and `stop` are as they are given".to_owned();
-        steps.push(PlanStep::new(
-            Some(line),
-            what,
-            Ok(Change::Limits { grace, stop }),
-        ));
+        let change = Change::Limits { grace, stop };
+        steps.push(PlanStep::new(Some(line), what, Ok(change)));
     }
 }
 
@@ -267,7 +287,7 @@ fn used_by_both(running: &Config, wanted: &Config) -> BTreeSet<Name> {
 fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut Vec<PlanStep>) {
     let devices = SectionsDifference::between(&running.devices, &wanted.devices);
     let arrays = SectionsDifference::between(&running.arrays, &wanted.arrays);
-    let of = |name: &Name, change: Change| match used.contains(name) {
+    let unless = |is_kept: bool, change: Change| match is_kept {
         true => Err(IN_USE),
         false => Ok(change),
     };
@@ -277,31 +297,23 @@ fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut 
         let array = |config: &Config| config.arrays.iter().any(|a| a.name.value == *name);
         device(running) && array(wanted) || array(running) && device(wanted)
     };
-    let unless = |name: &Name, change: Change| match turns(name) {
-        true => Err(IN_USE),
-        false => of(name, change),
-    };
+    let stays = |name: &Name| turns(name) || used.contains(name);
     for new in &devices.new {
         let (name, put) = (&new.name.value, Change::PutDevice(Box::new((*new).clone())));
-        let change = match turns(name) {
-            true => Err(IN_USE),
-            false => Ok(put),
-        };
+        let change = unless(turns(name), put);
         let what = format!("device {name} is known");
         steps.push(PlanStep::new(Some(new.line), what, change));
     }
     for (before, now) in &devices.both {
         for (line, what) in differences("device", *before, *now, &[]) {
             let put = Change::PutDevice(Box::new((*now).clone()));
-            steps.push(PlanStep::new(Some(line), what, of(&now.name.value, put)));
+            let change = unless(used.contains(&now.name.value), put);
+            steps.push(PlanStep::new(Some(line), what, change));
         }
     }
     for new in &arrays.new {
         let put = Change::PutArray(Box::new((*new).clone()));
-        let change = match turns(&new.name.value) {
-            true => Err(IN_USE),
-            false => Ok(put),
-        };
+        let change = unless(turns(&new.name.value), put);
         let what = format!("array {} is known", new.id());
         steps.push(PlanStep::new(Some(new.line), what, change));
     }
@@ -310,21 +322,15 @@ fn places(running: &Config, wanted: &Config, used: &BTreeSet<Name>, steps: &mut 
     }
     for gone in &arrays.gone {
         let name = &gone.name.value;
-        let change = unless(name, Change::DropArray(name.clone()));
-        steps.push(PlanStep::new(
-            None,
-            format!("array {name} is forgotten"),
-            change,
-        ));
+        let change = unless(stays(name), Change::DropArray(name.clone()));
+        let what = format!("array {name} is forgotten");
+        steps.push(PlanStep::new(None, what, change));
     }
     for gone in &devices.gone {
         let name = &gone.name.value;
-        let change = unless(name, Change::DropDevice(name.clone()));
-        steps.push(PlanStep::new(
-            None,
-            format!("device {name} is forgotten"),
-            change,
-        ));
+        let change = unless(stays(name), Change::DropDevice(name.clone()));
+        let what = format!("device {name} is forgotten");
+        steps.push(PlanStep::new(None, what, change));
     }
 }
 
@@ -397,19 +403,12 @@ fn volume(before: &Volume, now: &Volume, steps: &mut Vec<PlanStep>) {
     for (line, what) in differences("volume", before, now, &left_out) {
         steps.push(PlanStep::new(Some(line), what, Err(SEEN)));
     }
-    let others: Vec<&str> = Volume::rows().iter().map(|row| row.name).collect();
-    let of_mode: Vec<&str> = others
-        .iter()
-        .copied()
-        .filter(|n| !OF_MODE.contains(n))
-        .collect();
-    let of_log: Vec<&str> = others
-        .iter()
-        .copied()
-        .filter(|n| !OF_LOG.contains(n))
-        .collect();
+    let all_but = |kept: &[&str]| -> Vec<&str> {
+        let all = Volume::rows().iter().map(|row| row.name);
+        all.filter(|name| !kept.contains(name)).collect()
+    };
     let has_log = |volume: &Volume| volume.in_force() == VolumeMode::WriteBack;
-    for (line, what) in differences("volume", before, now, &of_mode) {
+    for (line, what) in differences("volume", before, now, &all_but(&OF_MODE)) {
         let change = match now.in_force() {
             VolumeMode::WriteBack => Change::WriteBack(Box::new(now.clone())),
             VolumeMode::Cached(_) => Change::SetMode {
@@ -420,7 +419,7 @@ fn volume(before: &Volume, now: &Volume, steps: &mut Vec<PlanStep>) {
         };
         steps.push(PlanStep::new(Some(line), what, Ok(change)));
     }
-    for (line, what) in differences("volume", before, now, &of_log) {
+    for (line, what) in differences("volume", before, now, &all_but(&OF_LOG)) {
         let change = match has_log(before) && has_log(now) {
             true => Err(LOG),
             false => Ok(Change::PutLog(Box::new(now.clone()))),

@@ -65,6 +65,16 @@ pub struct LoadSeen {
     pub line: Vec<(u32, u32)>,
 }
 
+impl LoadSeen {
+    /// Counts an error unless `is_so`.
+    pub fn expect(&mut self, is_so: bool, what: &str) {
+        if !is_so {
+            self.errors += 1;
+            self.error.get_or_insert_with(|| what.to_owned());
+        }
+    }
+}
+
 /// Content of a block: the version last acknowledged, and one that may be there.
 #[derive(Clone, Copy, Default)]
 struct BlockVersions {

@@ -19,14 +19,11 @@ pub fn page(setup: &DrillSetup, rows: &[DrillRow]) -> Result<String, Box<dyn Err
     let mut page = HtmlPage::new("Availability drills", &about);
     let wrong: u64 = rows.iter().map(|row| row.wrong_bytes).sum();
     let errors: u64 = rows.iter().map(|row| row.errors).sum();
-    let longest = rows
-        .iter()
-        .map(|row| row.longest_stall_ms)
-        .fold(0.0, f64::max);
-    let limit = rows
-        .iter()
-        .map(|row| row.detail.limit_ms)
-        .fold(0.0, f64::max);
+    let most = |of: fn(&DrillRow) -> f64| rows.iter().map(of).fold(0.0, f64::max);
+    let (longest, limit) = (
+        most(|row| row.longest_stall_ms),
+        most(|row| row.detail.limit_ms),
+    );
     page.facts(&[
         ("cells", rows.len().to_string()),
         ("errors", errors.to_string()),
@@ -46,11 +43,25 @@ pub fn page(setup: &DrillSetup, rows: &[DrillRow]) -> Result<String, Box<dyn Err
         let not_run = table(&["not run"], &not_run.collect::<Vec<_>>(), &[]);
         page.section("What this set-up cannot survive", &not_run);
     }
+    page.section("Every cell", &cells(rows));
+    for row in rows.iter().filter(|row| row.io) {
+        let (chart, members) = (chart(row)?, members(row));
+        let text = "Reads (first colour) and writes a second of clients; the lines mark the loss, the return, and when \
+                    all was whole again.";
+        page.section(
+            &title(row),
+            &format!("{chart}<p class=\"soft\">{text}</p>{members}"),
+        );
+    }
+    Ok(page.finish())
+}
+
+fn cells(rows: &[DrillRow]) -> String {
     let cells = rows.iter().map(|row| {
         let cells = vec![
             row.scenario.clone(),
             row.side.clone(),
-            if row.io { "with I/O" } else { "idle" }.to_owned(),
+            load(row).to_owned(),
             row.place.to_owned(),
             format!("{:.0}", row.longest_stall_ms),
             row.errors.to_string(),
@@ -71,37 +82,31 @@ pub fn page(setup: &DrillSetup, rows: &[DrillRow]) -> Result<String, Box<dyn Err
         "reads/s",
         "writes/s",
     ];
-    page.section("Every cell", &table(&head, &cells.collect::<Vec<_>>(), &[]));
-    for row in rows.iter().filter(|row| row.io) {
-        let chart = chart(row)?;
-        let members = row.detail.members.iter().map(|(name, before, away)| {
-            let rates = before.iter().chain(away).map(|rate| format!("{rate:.0}"));
-            ([name.clone()].into_iter().chain(rates).collect(), false)
-        });
-        let head = [
-            "part",
-            "reads/s before",
-            "writes/s before",
-            "reads/s without",
-            "writes/s without",
-        ];
-        let members = table(&head, &members.collect::<Vec<_>>(), &[]);
-        let text = "Reads (first colour) and writes a second of clients; the lines mark the loss, the return, and when \
-                    all was whole again.";
-        page.section(
-            &title(row),
-            &format!("{chart}<p class=\"soft\">{text}</p>{members}"),
-        );
-    }
-    Ok(page.finish())
+    table(&head, &cells.collect::<Vec<_>>(), &[])
+}
+
+fn members(row: &DrillRow) -> String {
+    let members = row.detail.members.iter().map(|(name, before, away)| {
+        let rates = before.iter().chain(away).map(|rate| format!("{rate:.0}"));
+        ([name.clone()].into_iter().chain(rates).collect(), false)
+    });
+    let head = [
+        "part",
+        "reads/s before",
+        "writes/s before",
+        "reads/s without",
+        "writes/s without",
+    ];
+    table(&head, &members.collect::<Vec<_>>(), &[])
+}
+
+fn load(row: &DrillRow) -> &'static str {
+    if row.io { "with I/O" } else { "idle" }
 }
 
 fn title(row: &DrillRow) -> String {
-    let load = if row.io { "with I/O" } else { "idle" };
-    format!(
-        "{} of side {}, {load}, {}",
-        row.scenario, row.side, row.place
-    )
+    let (scenario, side, place) = (&row.scenario, &row.side, row.place);
+    format!("{scenario} of side {side}, {}, {place}", load(row))
 }
 
 fn chart(row: &DrillRow) -> Result<String, Box<dyn Error>> {

@@ -1,6 +1,6 @@
 //! The script of every cell, in whichever world the cell is played.
 
-use super::load::{DrillLoad, Habit};
+use super::load::{DrillLoad, Habit, LoadSeen};
 use super::row::{Detail, DrillRow, to_message};
 use super::setup::{DrillCell, DrillSetup};
 use block::{BoxDevice, Env, Nanos, Timer};
@@ -62,12 +62,12 @@ pub(super) async fn play(
     let load = DrillLoad::new(env.clone(), Habit::default(), volumes);
     load.fill().await.map_err(to_message)?;
     let began = timer.now();
-    let mut snapshots = vec![site.counts().await?];
+    let at_start = site.counts().await?;
     if cell.io {
         load.start();
     }
     timer.sleep(BEFORE).await;
-    snapshots.push(site.counts().await?);
+    let at_loss = site.counts().await?;
     let pulled = timer.now();
     let before = load.seen.borrow().clone();
     site.pull().await?;
@@ -75,8 +75,8 @@ pub(super) async fn play(
     if !cell.io {
         load.verify().await;
     }
-    snapshots.push(site.counts().await?);
-    let away = (timer.now() - pulled).as_secs_f64();
+    let at_return = site.counts().await?;
+    let away_s = (timer.now() - pulled).as_secs_f64();
     let during = load.seen.borrow().clone();
     site.give_back().await?;
     let back = timer.now();
@@ -84,6 +84,20 @@ pub(super) async fn play(
     let whole = timer.now();
     load.stop().await;
     load.verify().await;
+    let mut seen = load.seen.borrow().clone();
+    scrub(timer, site, &mut seen).await?;
+    let course = DrillCourse {
+        counts: [at_start, at_loss, at_return],
+        seen: [before, during, seen],
+        spans_s: [BEFORE.as_secs_f64(), away_s],
+        marks_s: [pulled, back, whole].map(|at| (at - began).as_secs_f64()),
+    };
+    let (scenario, limit) = (&cell.scenario, setup.detection());
+    Ok(course.row((&scenario.name, &scenario.side), cell.io, place, limit))
+}
+
+/// Adds to `seen` the arrays that are never whole again, and the differences of their copies.
+async fn scrub(timer: &Timer, site: &impl DrillWorld, seen: &mut LoadSeen) -> Result<(), String> {
     let mut is_whole = settle(timer, site).await?;
     let differ = match is_whole {
         true => match site.scrub().await {
@@ -96,36 +110,13 @@ pub(super) async fn play(
         }?,
         false => Vec::new(),
     };
-    let mut seen = load.seen.borrow().clone();
-    if !is_whole {
-        seen.errors += 1;
-        seen.error
-            .get_or_insert_with(|| "an array is never whole again".into());
-    }
+    seen.expect(is_whole, "an array is never whole again");
     for (array, places) in differ.into_iter().filter(|(_, places)| *places > 0) {
         let what = || format!("copies of {array} differ, in places: {places}");
         seen.error.get_or_insert_with(what);
         seen.wrong_bytes += places * block::SECTOR_BYTES;
     }
-    let since = |at: Nanos| (at - began).as_secs_f64();
-    Ok(DrillRow {
-        scenario: cell.scenario.name.clone(),
-        side: cell.scenario.side.clone(),
-        io: cell.io,
-        place,
-        longest_stall_ms: seen.longest.as_secs_f64() * 1e3,
-        errors: seen.errors,
-        wrong_bytes: seen.wrong_bytes,
-        reads_per_s: (during.reads - before.reads) as f64 / away,
-        writes_per_s: (during.writes - before.writes) as f64 / away,
-        error: seen.error,
-        detail: Detail {
-            line: seen.line,
-            marks_s: [since(pulled), since(back), since(whole)],
-            members: rates(&snapshots, BEFORE.as_secs_f64(), away),
-            limit_ms: setup.detection().as_secs_f64() * 1e3,
-        },
-    })
+    Ok(())
 }
 
 /// Waits until every array is whole; returns false after the time limit.
@@ -140,25 +131,63 @@ async fn settle(timer: &Timer, site: &impl DrillWorld) -> Result<bool, String> {
     }
 }
 
-/// Requests a second of members, before the loss and during the loss.
-pub(super) fn rates(
-    snapshots: &[Counts],
-    before_s: f64,
-    away_s: f64,
-) -> Vec<(String, [f64; 2], [f64; 2])> {
-    let find = |counts: &Counts, name: &str| {
-        let found = counts.iter().find(|(n, ..)| n == name);
-        found.map_or((0, 0), |(_, reads, writes)| (*reads, *writes))
-    };
-    let mut out = Vec::new();
-    for (name, ..) in &snapshots[0] {
-        let at = |i: usize| find(&snapshots[i], name);
-        let rate = |from: (u64, u64), to: (u64, u64), span: f64| {
-            let each = |from: u64, to: u64| to.saturating_sub(from) as f64 / span;
-            [each(from.0, to.0), each(from.1, to.1)]
-        };
-        let before = rate(at(0), at(1), before_s);
-        out.push((name.clone(), before, rate(at(1), at(2), away_s)));
+/// The course of a drill.
+pub(super) struct DrillCourse {
+    /// Requests of the members as the load began, at the loss, and before the return.
+    pub(super) counts: [Counts; 3],
+    /// The load at the loss, before the return, and at the end.
+    pub(super) seen: [LoadSeen; 3],
+    /// Seconds from one count to the next.
+    pub(super) spans_s: [f64; 2],
+    /// Seconds from the beginning of the load to the loss, to the return, and until all was whole.
+    pub(super) marks_s: [f64; 3],
+}
+
+impl DrillCourse {
+    /// The result of a cell with that scenario and side.
+    pub(super) fn row(
+        self,
+        (scenario, side): (&str, &str),
+        io: bool,
+        place: &'static str,
+        limit: Nanos,
+    ) -> DrillRow {
+        let members = self.members();
+        let [before, during, seen] = self.seen;
+        let away_s = self.spans_s[1];
+        DrillRow {
+            scenario: scenario.to_owned(),
+            side: side.to_owned(),
+            io,
+            place,
+            longest_stall_ms: seen.longest.as_secs_f64() * 1e3,
+            errors: seen.errors,
+            wrong_bytes: seen.wrong_bytes,
+            reads_per_s: (during.reads - before.reads) as f64 / away_s,
+            writes_per_s: (during.writes - before.writes) as f64 / away_s,
+            error: seen.error,
+            detail: Detail {
+                line: seen.line,
+                marks_s: self.marks_s,
+                members,
+                limit_ms: limit.as_secs_f64() * 1e3,
+            },
+        }
     }
-    out
+
+    /// Reads and writes a second of each member, before the loss and during the loss.
+    fn members(&self) -> Vec<(String, [f64; 2], [f64; 2])> {
+        let members = self.counts[0].iter().map(|(name, ..)| {
+            let at = self.counts.each_ref().map(|counts| {
+                let found = counts.iter().find(|(n, ..)| n == name);
+                found.map_or([0, 0], |(_, reads, writes)| [*reads, *writes])
+            });
+            let rates = |span: usize| {
+                let rate = |of: usize| at[span + 1][of].saturating_sub(at[span][of]) as f64;
+                [rate(0), rate(1)].map(|requests| requests / self.spans_s[span])
+            };
+            (name.clone(), rates(0), rates(1))
+        });
+        members.collect()
+    }
 }

@@ -25,6 +25,7 @@ use block::{Device, Fua, IoError, Lba, Nanos, SECTOR_BYTES, Sectors};
 use control::config::{self, ByteCount, Name};
 use found::{Leased, LostRecords, RecoveredLog, said};
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_SUPERBLOCKS, Likeness, LogSuperblock, likeness};
+use offline_log::Look;
 use std::rc::Rc;
 use writelog::{Cleaning, WriteJournal, superblock_of};
 
@@ -165,34 +166,23 @@ async fn with<P: Platform>(
     action: RecoverAction,
     target: Option<&RecoverTarget<'_>>,
 ) -> Result<Recovery, String> {
-    let (platform, volume, origin) = (found.platform, found.volume, found.origin);
-    let (name, env) = (&volume.name.value, platform.local().env());
-    let mut copies = Vec::new();
-    for (device, lease) in found.logs {
-        let read = match lease {
-            Ok(lease) => superblock_of(&lease.leaf, &env).await.map_err(said),
-            Err(why) => Err(why.to_string()),
-        };
-        let ours = |superblock: &LogSuperblock| superblock.volume == name.as_str();
-        copies.push((device, lease, read.map(|found| found.filter(ours))));
-    }
+    let (volume, identity) = (found.volume, found.origin.identity.bytes());
+    let name = &volume.name.value;
+    let superblocks = superblocks(found).await;
     let mut witness = logs.iter().map(|log| &log.superblock);
     let witness = witness.find(|superblock| superblock.volume == name.as_str());
-    let ours = copies.iter().flat_map(|(.., read)| read.iter().flatten());
+    let ours = superblocks.iter().flat_map(|read| read.iter().flatten());
     let known = ours
         .chain(witness)
         .max_by_key(|superblock| (superblock.opened_at, superblock.sequence));
     let known = known.cloned();
-    let identity = origin.identity.bytes();
-    let states = copies.iter().map(|(device, _, read)| {
-        let state = match (read, &known) {
-            (Err(why), _) => CopyState::Absent(why.clone()),
-            (Ok(Some(ours)), Some(known)) if counts(ours, known) => CopyState::Current,
-            (Ok(Some(_)), _) => CopyState::Stale,
-            (Ok(None), _) => CopyState::Nothing,
-        };
-        ((*device).clone(), state)
+    let states = superblocks.iter().map(|read| match (read, &known) {
+        (Err(why), _) => CopyState::Absent(why.clone()),
+        (Ok(Some(ours)), Some(known)) if counts(ours, known) => CopyState::Current,
+        (Ok(Some(_)), _) => CopyState::Stale,
+        (Ok(None), _) => CopyState::Nothing,
     });
+    let devices = found.logs.iter().map(|(device, _)| device.clone());
     let look = offline_log::look(found, witness).await;
     let mut recovery = Recovery {
         volume: name.clone(),
@@ -201,7 +191,7 @@ async fn with<P: Platform>(
         is_other_origin: known
             .as_ref()
             .is_some_and(|known| likeness(&known.identity, identity) == Likeness::Other),
-        copies: states.collect(),
+        copies: devices.zip(states).collect(),
         journal: None,
         known,
         log: look.as_ref().map_err(String::clone).map(|look| {
@@ -225,45 +215,69 @@ async fn with<P: Platform>(
     }
     recovery.outcome = match (action, target) {
         (RecoverAction::Inspect, _) => RecoverOutcome::Inspected,
-        (RecoverAction::Discard, None) => {
-            for (_, lease, read) in &copies {
-                if let (Ok(lease), Ok(Some(_))) = (lease, read) {
-                    blank(&lease.leaf, &env).await.map_err(said)?;
-                }
-            }
-            RecoverOutcome::Discarded
-        }
+        (RecoverAction::Discard, None) => discard(found, &superblocks).await?,
         (RecoverAction::Discard, Some(target)) => replay_to(found, &recovery, target).await?,
-        (RecoverAction::WriteBack, _) => {
-            let look = look.map_err(|why| format!("nothing can be written back: {why}"))?;
-            // A device that another user has is not absent.
-            let mut all = found.logs.iter().chain(found.journal);
-            if let Some(why) = all.find_map(|(_, lease)| {
-                lease
-                    .as_ref()
-                    .err()
-                    .filter(|error| !error.kind().is_absence())
-            }) {
-                return Err(why.to_string());
-            }
-            match target {
-                None => {
-                    drop(look);
-                    offline_log::forget(found.devices, volume).await?;
-                    let (dirty, lost) = offline_log::write_back(found).await?;
-                    RecoverOutcome::WrittenBack(dirty, lost)
-                }
-                Some(target) => {
-                    let to = open_target(found, target).await?;
-                    let zeroes = target.make.is_some();
-                    let kept = offline_log::write_back_to(found, &look, &to.leaf, zeroes).await;
-                    let (dirty, lost) = kept?;
-                    RecoverOutcome::WrittenBackTo(target.path.display().to_string(), dirty, lost)
-                }
-            }
-        }
+        (RecoverAction::WriteBack, _) => write_back(found, look, target).await?,
     };
     Ok(recovery)
+}
+
+/// The volume's superblock on each device of its log, if there is one.
+async fn superblocks<P: Platform>(
+    found: &RecoveredLog<'_, P>,
+) -> Vec<Result<Option<LogSuperblock>, String>> {
+    let (name, env) = (&found.volume.name.value, found.platform.local().env());
+    let ours = |superblock: &LogSuperblock| superblock.volume == name.as_str();
+    let mut superblocks = Vec::new();
+    for (_, lease) in found.logs {
+        let read = match lease {
+            Ok(lease) => superblock_of(&lease.leaf, &env).await.map_err(said),
+            Err(why) => Err(why.to_string()),
+        };
+        superblocks.push(read.map(|found| found.filter(ours)));
+    }
+    superblocks
+}
+
+/// Blanks the devices that have a superblock of the volume.
+async fn discard<P: Platform>(
+    found: &RecoveredLog<'_, P>,
+    superblocks: &[Result<Option<LogSuperblock>, String>],
+) -> Result<RecoverOutcome, String> {
+    let env = found.platform.local().env();
+    for ((_, lease), read) in found.logs.iter().zip(superblocks) {
+        if let (Ok(lease), Ok(Some(_))) = (lease, read) {
+            blank(&lease.leaf, &env).await.map_err(said)?;
+        }
+    }
+    Ok(RecoverOutcome::Discarded)
+}
+
+/// Writes the dirty data to `target` if given, else to the origin.
+async fn write_back<P: Platform>(
+    found: &RecoveredLog<'_, P>,
+    look: Result<Look<P::Driver>, String>,
+    target: Option<&RecoverTarget<'_>>,
+) -> Result<RecoverOutcome, String> {
+    let look = look.map_err(|why| format!("nothing can be written back: {why}"))?;
+    let mut all = found.logs.iter().chain(found.journal);
+    // A device that another user has is not absent.
+    let is_used = |error: &&IoError| !error.kind().is_absence();
+    if let Some(why) = all.find_map(|(_, lease)| lease.as_ref().err().filter(is_used)) {
+        return Err(why.to_string());
+    }
+    let Some(target) = target else {
+        drop(look);
+        offline_log::forget(found.devices, found.volume).await?;
+        let (dirty, lost) = offline_log::write_back(found).await?;
+        return Ok(RecoverOutcome::WrittenBack(dirty, lost));
+    };
+    let to = open_target(found, target).await?;
+    let zeroes = target.make.is_some();
+    let kept = offline_log::write_back_to(found, &look, &to.leaf, zeroes).await;
+    let (dirty, lost) = kept?;
+    let place = target.path.display().to_string();
+    Ok(RecoverOutcome::WrittenBackTo(place, dirty, lost))
 }
 
 async fn open_target<P: Platform>(

@@ -299,98 +299,100 @@ unix = "/nonexistent/socket"
         assert_eq!(problems(GOOD), Vec::<String>::new());
     }
 
-    /// Each case changes one line of the sound one, and is reported on its line.
+    /// Changes of one line of [`GOOD`], each with a part of its problem.
+    const DISAGREEMENTS: [(&str, &str, &str); 19] = [
+        (
+            "origin = \"hdd\"",
+            "origin = \"ssd\"",
+            "10: pool fast uses device ssd",
+        ),
+        (
+            "origin = \"hdd\"",
+            "origin = \"hd\"",
+            "13: volume web names a device hd",
+        ),
+        (
+            "pool = \"fast\"",
+            "pool = \"quick\"",
+            "14: volume web names a pool quick",
+        ),
+        ("/ssd", "/hdd", "7: device ssd is the same place"),
+        (
+            "name = \"ssd\"",
+            "name = \"hdd\"",
+            "6: a second device is named hdd",
+        ),
+        (
+            "path = \"/nonexistent/hdd\"",
+            "",
+            "2: device hdd must have either",
+        ),
+        (
+            "path = \"/nonexistent/hdd\"",
+            "nbd = \"nbd://h\"\nbuffered = true",
+            "5: device hdd is an NBD",
+        ),
+        (
+            "name = \"hdd\"",
+            "name = \"hdd\"\nmodel_disks = 4",
+            "4: device hdd has `model_disks`",
+        ),
+        (
+            "name = \"hdd\"",
+            "name = \"hdd\"\ntls_ca = \"/ca\"",
+            "4: device hdd has `tls_ca` and is no NBD export",
+        ),
+        (
+            "name = \"hdd\"",
+            "name = \"hdd\"\nmodel = \"floppy\"",
+            "4: no drive model is called \"floppy\"; choose one of: SAS15K",
+        ),
+        (
+            "name = \"hdd\"",
+            "name = \"hdd\"\nmodel_stripe = 5000",
+            "4: a stripe of",
+        ),
+        (
+            "name = \"hdd\"",
+            "name = \"hdd\"\nread_only = true",
+            "12: volume web is writable",
+        ),
+        (
+            "name = \"ssd\"",
+            "name = \"ssd\"\nread_only = true",
+            "7: pool fast cannot use",
+        ),
+        (
+            "name = \"fast\"",
+            "name = \"fast\"\nline_size = 5000",
+            "8: pool fast cannot be",
+        ),
+        (
+            "name = \"web\"",
+            "name = \"web\"\nsize = 1000",
+            "13: a volume of",
+        ),
+        ("unix = \"/nonexistent/socket\"", "", "15: a [[listen]]"),
+        (
+            "unix = \"/nonexistent/socket\"",
+            "tcp = \"0.0.0.0:1\"",
+            "16: 0.0.0.0:1 can be reached",
+        ),
+        (
+            "unix = \"/nonexistent/socket\"",
+            "tcp = \"0.0.0.0:1\"\ntls_key = \"/k\"",
+            "`tls_certificate`",
+        ),
+        (
+            "[[listen]]",
+            "[daemon]\nbuffers = \"1MiB\"\nconnections = 0\n[[listen]]",
+            "buffers",
+        ),
+    ];
+
     #[test]
     fn each_disagreement_is_reported_once_on_its_line() {
-        for (from, to, expected) in [
-            (
-                "origin = \"hdd\"",
-                "origin = \"ssd\"",
-                "10: pool fast uses device ssd",
-            ),
-            (
-                "origin = \"hdd\"",
-                "origin = \"hd\"",
-                "13: volume web names a device hd",
-            ),
-            (
-                "pool = \"fast\"",
-                "pool = \"quick\"",
-                "14: volume web names a pool quick",
-            ),
-            ("/ssd", "/hdd", "7: device ssd is the same place"),
-            (
-                "name = \"ssd\"",
-                "name = \"hdd\"",
-                "6: a second device is named hdd",
-            ),
-            (
-                "path = \"/nonexistent/hdd\"",
-                "",
-                "2: device hdd must have either",
-            ),
-            (
-                "path = \"/nonexistent/hdd\"",
-                "nbd = \"nbd://h\"\nbuffered = true",
-                "5: device hdd is an NBD",
-            ),
-            (
-                "name = \"hdd\"",
-                "name = \"hdd\"\nmodel_disks = 4",
-                "4: device hdd has `model_disks`",
-            ),
-            (
-                "name = \"hdd\"",
-                "name = \"hdd\"\ntls_ca = \"/ca\"",
-                "4: device hdd has `tls_ca` and is no NBD export",
-            ),
-            (
-                "name = \"hdd\"",
-                "name = \"hdd\"\nmodel = \"floppy\"",
-                "4: no drive model is called \"floppy\"; choose one of: SAS15K",
-            ),
-            (
-                "name = \"hdd\"",
-                "name = \"hdd\"\nmodel_stripe = 5000",
-                "4: a stripe of",
-            ),
-            (
-                "name = \"hdd\"",
-                "name = \"hdd\"\nread_only = true",
-                "12: volume web is writable",
-            ),
-            (
-                "name = \"ssd\"",
-                "name = \"ssd\"\nread_only = true",
-                "7: pool fast cannot use",
-            ),
-            (
-                "name = \"fast\"",
-                "name = \"fast\"\nline_size = 5000",
-                "8: pool fast cannot be",
-            ),
-            (
-                "name = \"web\"",
-                "name = \"web\"\nsize = 1000",
-                "13: a volume of",
-            ),
-            ("unix = \"/nonexistent/socket\"", "", "15: a [[listen]]"),
-            (
-                "unix = \"/nonexistent/socket\"",
-                "tcp = \"0.0.0.0:1\"",
-                "16: 0.0.0.0:1 can be reached",
-            ),
-            (
-                "unix = \"/nonexistent/socket\"",
-                "tcp = \"0.0.0.0:1\"\ntls_key = \"/k\"",
-                "`tls_certificate`",
-            ),
-            (
-                "[[listen]]",
-                "[daemon]\nbuffers = \"1MiB\"\nconnections = 0\n[[listen]]",
-                "buffers",
-            ),
-        ] {
+        for (from, to, expected) in DISAGREEMENTS {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD);
             let problems = problems(&text);

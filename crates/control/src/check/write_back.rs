@@ -224,75 +224,77 @@ unix = "/none/socket"
         problems.iter().map(ToString::to_string).collect()
     }
 
-    /// Each case changes one line of the sound one.
+    /// Changes of one line of [`GOOD`], each with a part of its problem.
+    const NEEDS: [(&str, &str, &str); 13] = [
+        (
+            "controller = \"pcie1\"",
+            "controller = \"pcie0\"",
+            "22: db: write-back needs two controllers; ssd0 and ssd1 have pcie0",
+        ),
+        (
+            "[\"ssd0\", \"ssd1\"]",
+            "[\"ssd0\"]",
+            "22: volume db is write-back, and its log has 1",
+        ),
+        ("log = [\"ssd0\", \"ssd1\"]", "", "its log has 0 devices"),
+        (
+            "[\"ssd0\", \"ssd1\"]",
+            "[\"ssd0\", \"hdd\"]",
+            "22: the log of volume db uses device hdd",
+        ),
+        (
+            "[\"ssd0\", \"ssd1\"]",
+            "[\"ssd0\", \"ssd2\"]",
+            "a device ssd2 that does not exist",
+        ),
+        (
+            "devices = []",
+            "devices = [\"ssd1\"]",
+            "16: pool fast uses device ssd1",
+        ),
+        (
+            "path = \"/none/ssd1\"",
+            "path = \"/none/ssd1\"\nread_only = true",
+            "13: the log of volume db",
+        ),
+        (
+            "path = \"/none/ssd1\"",
+            "nbd = \"nbd://h\"",
+            "12: the log of volume db cannot be on an NBD",
+        ),
+        (
+            "pool = \"fast\"",
+            "pool = \"fast\"\nread_only = true",
+            "22: volume db is read-only and",
+        ),
+        (
+            "pool = \"fast\"",
+            "pool = \"fast\"\nwrite_back = \"journaled\"",
+            "21: volume db is journaled, and has no journal",
+        ),
+        (
+            "pool = \"fast\"",
+            "pool = \"fast\"\nmax_lag = \"0s\"",
+            "21: volume db may lag by nothing",
+        ),
+        (
+            "pool = \"fast\"",
+            "pool = \"fast\"\ndirty_max = \"1KiB\"",
+            "21: `dirty_max` of 1 KiB",
+        ),
+        (
+            "controller = \"pcie1\"",
+            "",
+            "10: the log of volume db is on a device without `controller`",
+        ),
+    ];
+
     #[test]
     fn what_write_back_needs() {
         assert_eq!(problems(GOOD), Vec::<String>::new());
         let off = GOOD.replace("mode = \"write-back\"\n", "");
         assert_eq!(problems(&off), Vec::<String>::new(), "its log is kept");
-        for (from, to, expected) in [
-            (
-                "controller = \"pcie1\"",
-                "controller = \"pcie0\"",
-                "22: db: write-back needs two controllers; ssd0 and ssd1 have pcie0",
-            ),
-            (
-                "[\"ssd0\", \"ssd1\"]",
-                "[\"ssd0\"]",
-                "22: volume db is write-back, and its log has 1",
-            ),
-            ("log = [\"ssd0\", \"ssd1\"]", "", "its log has 0 devices"),
-            (
-                "[\"ssd0\", \"ssd1\"]",
-                "[\"ssd0\", \"hdd\"]",
-                "22: the log of volume db uses device hdd",
-            ),
-            (
-                "[\"ssd0\", \"ssd1\"]",
-                "[\"ssd0\", \"ssd2\"]",
-                "a device ssd2 that does not exist",
-            ),
-            (
-                "devices = []",
-                "devices = [\"ssd1\"]",
-                "16: pool fast uses device ssd1",
-            ),
-            (
-                "path = \"/none/ssd1\"",
-                "path = \"/none/ssd1\"\nread_only = true",
-                "13: the log of volume db",
-            ),
-            (
-                "path = \"/none/ssd1\"",
-                "nbd = \"nbd://h\"",
-                "12: the log of volume db cannot be on an NBD",
-            ),
-            (
-                "pool = \"fast\"",
-                "pool = \"fast\"\nread_only = true",
-                "22: volume db is read-only and",
-            ),
-            (
-                "pool = \"fast\"",
-                "pool = \"fast\"\nwrite_back = \"journaled\"",
-                "21: volume db is journaled, and has no journal",
-            ),
-            (
-                "pool = \"fast\"",
-                "pool = \"fast\"\nmax_lag = \"0s\"",
-                "21: volume db may lag by nothing",
-            ),
-            (
-                "pool = \"fast\"",
-                "pool = \"fast\"\ndirty_max = \"1KiB\"",
-                "21: `dirty_max` of 1 KiB",
-            ),
-            (
-                "controller = \"pcie1\"",
-                "",
-                "10: the log of volume db is on a device without `controller`",
-            ),
-        ] {
+        for (from, to, expected) in NEEDS {
             let text = GOOD.replacen(from, to, 1);
             assert_ne!(text, GOOD);
             let found = problems(&text);

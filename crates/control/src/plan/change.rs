@@ -124,63 +124,45 @@ impl Change {
                 config.attachments.retain(|a| a.ublk.value != *name);
                 config.listeners.retain(|listen| !is_its(listen));
             }
-            Change::TakePoolDevice { pool, device } => {
-                let pool = config.pools.iter_mut().find(|p| p.name.value == *pool);
-                pool.into_iter()
-                    .for_each(|p| p.devices.value.retain(|d| d != device));
-            }
+            Change::TakePoolDevice { pool, device } => with(&mut config.pools, pool, |pool| {
+                pool.devices.value.retain(|d| d != device);
+            }),
             Change::RemovePool(name) => config.pools.retain(|p| p.name.value != *name),
             Change::AddPool(pool) => put(&mut config.pools, pool),
             Change::PutDevice(device) => put(&mut config.devices, device),
             Change::PutArray(array) => put(&mut config.arrays, array),
             Change::DropArray(name) => config.arrays.retain(|a| a.name.value != *name),
             Change::DropDevice(name) => config.devices.retain(|d| d.name.value != *name),
-            Change::GiveSpare { array, device } => {
-                with_array(config, array, |array| add(&mut array.spares.value, device));
-            }
-            Change::GiveMember { array, device } => {
-                with_array(config, array, |array| {
-                    array.spares.value.retain(|spare| spare != device);
-                    add(&mut array.members.value, device);
-                });
-            }
+            Change::GiveSpare { array, device } => with(&mut config.arrays, array, |array| {
+                add(&mut array.spares.value, device);
+            }),
+            Change::GiveMember { array, device } => with(&mut config.arrays, array, |array| {
+                array.spares.value.retain(|spare| spare != device);
+                add(&mut array.members.value, device);
+            }),
             Change::Exchanged {
                 array,
                 member,
                 device,
-            } => with_array(config, array, |array| {
-                let (members, spares) = (&mut array.members.value, &mut array.spares.value);
-                match members.iter_mut().find(|known| *known == member) {
-                    Some(place) => {
-                        *place = device.clone();
-                        spares.retain(|spare| spare != device);
-                    }
-                    // A spare that served, or the device meant to replace the member.
-                    None => spares.retain(|spare| spare != member),
-                }
+            } => with(&mut config.arrays, array, |array| {
+                exchange(array, member, device);
             }),
             Change::StartDegraded {
                 array,
                 start_degraded,
-            } => with_array(config, array, |array| {
+            } => with(&mut config.arrays, array, |array| {
                 array.start_degraded = start_degraded.clone();
             }),
             Change::Cold { pool, cold } => {
-                let pool = config.pools.iter_mut().find(|p| p.name.value == *pool);
-                pool.into_iter().for_each(|pool| pool.cold = cold.clone());
+                with(&mut config.pools, pool, |pool| pool.cold = cold.clone());
             }
-            Change::GivePoolDevice { pool, device } => {
-                let pool = config.pools.iter_mut().find(|p| p.name.value == *pool);
-                pool.into_iter()
-                    .for_each(|pool| add(&mut pool.devices.value, device));
-            }
-            Change::SetMode { volume, mode, off } => {
-                let volume = config.volumes.iter_mut().find(|v| v.name.value == *volume);
-                volume.into_iter().for_each(|volume| {
-                    volume.mode = mode.clone();
-                    volume.off = off.clone();
-                });
-            }
+            Change::GivePoolDevice { pool, device } => with(&mut config.pools, pool, |pool| {
+                add(&mut pool.devices.value, device);
+            }),
+            Change::SetMode { volume, mode, off } => with(&mut config.volumes, volume, |volume| {
+                volume.mode = mode.clone();
+                volume.off = off.clone();
+            }),
             Change::PutLog(wanted) | Change::WriteBack(wanted) | Change::AddVolume(wanted) => {
                 put(&mut config.volumes, wanted);
             }
@@ -207,8 +189,22 @@ fn add(names: &mut Vec<Name>, name: &Name) {
     }
 }
 
-fn with_array(config: &mut Config, name: &Name, change: impl FnOnce(&mut Array)) {
-    if let Some(array) = config.arrays.iter_mut().find(|a| a.name.value == *name) {
-        change(array);
+/// Changes the section of that name, if there is one.
+fn with<S: WrittenSection>(sections: &mut [S], name: &Name, change: impl FnOnce(&mut S)) {
+    if let Some(section) = sections.iter_mut().find(|s| s.id() == name.as_str()) {
+        change(section);
+    }
+}
+
+/// Gives `device` the place of `member`.
+fn exchange(array: &mut Array, member: &Name, device: &Name) {
+    let (members, spares) = (&mut array.members.value, &mut array.spares.value);
+    match members.iter_mut().find(|known| *known == member) {
+        Some(place) => {
+            *place = device.clone();
+            spares.retain(|spare| spare != device);
+        }
+        // A spare that served, or the device meant to replace the member.
+        None => spares.retain(|spare| spare != member),
     }
 }

@@ -55,88 +55,91 @@ pool = "fast"
 unix = "/none/nbd"
 "#;
 
+/// Changes of [`TEXT`], each with the beginning of its step.
+const DIFFERENCES: [(&str, &str, &str); 17] = [
+    ("\"5s\"", "\"6s\"", "line 2: daemon: `grace`"),
+    (
+        "grace = \"5s\"",
+        "grace = \"5s\"\nrequests = 7",
+        "line 3: daemon: `requests` was 128, becomes 7; this needs a restart: ",
+    ),
+    (
+        "\"/none/a\"",
+        "\"/none/c\"",
+        "line 5: device a: `path` was \"/none/a\", becomes \"/none/c\"; this needs a restart: it is in use",
+    ),
+    (
+        "\"/none/b\"",
+        "\"/none/c\"",
+        "line 8: device b: `path` was \"/none/b\", becomes \"/none/c\"",
+    ),
+    (
+        "[\"ssd0\"]",
+        "[\"ssd0\", \"ssd1\"]",
+        "line 27: pool fast gets ssd1",
+    ),
+    ("[\"ssd0\"]", "[]", "line 27: pool fast loses ssd0"),
+    (
+        "name = \"fast\"",
+        "name = \"fast\"\npolicy = \"lru\"",
+        "line 27: pool fast: `policy` was \"auto\", becomes \"lru\"; this needs",
+    ),
+    (
+        "name = \"web\"",
+        "name = \"web\"\nmode = \"pass-through\"",
+        "line 30: volume web: `mode` was \"write-through\", becomes \"pass-through\"",
+    ),
+    (
+        "name = \"web\"",
+        "name = \"web\"\noff = true",
+        "line 30: volume web: `off` was false, becomes true",
+    ),
+    (
+        "name = \"web\"",
+        "name = \"web\"\nmax_lag = \"1s\"",
+        "line 30: volume web: `max_lag` was \"30s\", becomes \"1s\"",
+    ),
+    (
+        "name = \"web\"",
+        "name = \"web\"\nsize = 512",
+        "line 30: volume web: `size` was not given, becomes \"512 B\"; this needs",
+    ),
+    (
+        "origin = \"a\"",
+        "origin = \"b\"",
+        "line 30: volume web: `origin`",
+    ),
+    (
+        "level = \"raid1\"",
+        "level = \"raid1\"\nspares = [\"b\"]",
+        "line 24: array mirror gets the spare b",
+    ),
+    (
+        "\"m0\", \"m1\"]",
+        "\"m1\", \"m0\"]",
+        "line 24: array mirror: `members` or `spares` lack what it has; this needs",
+    ),
+    (
+        "level = \"raid1\"",
+        "level = \"raid1\"\nstart_degraded = true",
+        "line 24: array mirror: `start_degraded` counts when it next starts",
+    ),
+    (
+        "level = \"raid1\"",
+        "level = \"raid1\"\ndetection = \"1s\"",
+        "line 24: array mirror: `detection` was \"10s\", becomes \"1s\"; this needs",
+    ),
+    (
+        "unix = \"/none/nbd\"",
+        "unix = \"/none/nbd\"\ntls_key = \"/none/k\"",
+        "line 38: listener /none/nbd: `tls_key` was not given, becomes \"/none/k\"",
+    ),
+];
+
 #[test]
 fn each_difference_is_a_step_with_its_line_and_says_what_it_needs() {
     assert_eq!(shown(TEXT, TEXT), Vec::<String>::new());
-    for (from, to, expected) in [
-        ("\"5s\"", "\"6s\"", "line 2: daemon: `grace`"),
-        (
-            "grace = \"5s\"",
-            "grace = \"5s\"\nrequests = 7",
-            "line 3: daemon: `requests` was 128, becomes 7; this needs a restart: ",
-        ),
-        (
-            "\"/none/a\"",
-            "\"/none/c\"",
-            "line 5: device a: `path` was \"/none/a\", becomes \"/none/c\"; this needs a restart: it is in use",
-        ),
-        (
-            "\"/none/b\"",
-            "\"/none/c\"",
-            "line 8: device b: `path` was \"/none/b\", becomes \"/none/c\"",
-        ),
-        (
-            "[\"ssd0\"]",
-            "[\"ssd0\", \"ssd1\"]",
-            "line 27: pool fast gets ssd1",
-        ),
-        ("[\"ssd0\"]", "[]", "line 27: pool fast loses ssd0"),
-        (
-            "name = \"fast\"",
-            "name = \"fast\"\npolicy = \"lru\"",
-            "line 27: pool fast: `policy` was \"auto\", becomes \"lru\"; this needs",
-        ),
-        (
-            "name = \"web\"",
-            "name = \"web\"\nmode = \"pass-through\"",
-            "line 30: volume web: `mode` was \"write-through\", becomes \"pass-through\"",
-        ),
-        (
-            "name = \"web\"",
-            "name = \"web\"\noff = true",
-            "line 30: volume web: `off` was false, becomes true",
-        ),
-        (
-            "name = \"web\"",
-            "name = \"web\"\nmax_lag = \"1s\"",
-            "line 30: volume web: `max_lag` was \"30s\", becomes \"1s\"",
-        ),
-        (
-            "name = \"web\"",
-            "name = \"web\"\nsize = 512",
-            "line 30: volume web: `size` was not given, becomes \"512 B\"; this needs",
-        ),
-        (
-            "origin = \"a\"",
-            "origin = \"b\"",
-            "line 30: volume web: `origin`",
-        ),
-        (
-            "level = \"raid1\"",
-            "level = \"raid1\"\nspares = [\"b\"]",
-            "line 24: array mirror gets the spare b",
-        ),
-        (
-            "\"m0\", \"m1\"]",
-            "\"m1\", \"m0\"]",
-            "line 24: array mirror: `members` or `spares` lack what it has; this needs",
-        ),
-        (
-            "level = \"raid1\"",
-            "level = \"raid1\"\nstart_degraded = true",
-            "line 24: array mirror: `start_degraded` counts when it next starts",
-        ),
-        (
-            "level = \"raid1\"",
-            "level = \"raid1\"\ndetection = \"1s\"",
-            "line 24: array mirror: `detection` was \"10s\", becomes \"1s\"; this needs",
-        ),
-        (
-            "unix = \"/none/nbd\"",
-            "unix = \"/none/nbd\"\ntls_key = \"/none/k\"",
-            "line 38: listener /none/nbd: `tls_key` was not given, becomes \"/none/k\"",
-        ),
-    ] {
+    for (from, to, expected) in DIFFERENCES {
         let wanted = TEXT.replace(from, to);
         assert_ne!(wanted, TEXT, "{from}");
         let steps = shown(TEXT, &wanted);

@@ -76,40 +76,38 @@ fn all() -> Vec<Limit> {
             "a daemon serves at most 16384",
         ),
         limit(
-            |n| named(&"p".repeat(n)),
-            NAME_BYTES_MAX,
-            "use 1 to 63 letters",
-        ),
-        limit(
-            |n| devices("d", 1) + &pool("p", &[], "") + &volume(&"v".repeat(n), "d0", "p"),
-            NAME_BYTES_MAX,
-            "use 1 to 63 letters",
-        ),
-        limit(
-            |n| devices(&"d".repeat(n - 1), 1),
-            NAME_BYTES_MAX,
-            "use 1 to 63 letters",
-        ),
-        limit(
-            |n| array(&"a".repeat(n), Level::Raid1, 2, ""),
-            raid::NAME_BYTES_MAX,
-            "from 1 to 32 bytes",
-        ),
-        limit(
             |n| pool("p", &[], &format!("line_size = {n}")),
             LINE_BYTES_MAX as usize,
             "choose a power of two",
-        ),
-        limit(
-            |n| array("a", Level::Raid0, 2, &format!("chunk = {}", n * 4096)),
-            1024,
-            "up to 4 MiB",
         ),
         // The limit is on clients' memory: half of the buffers, less the part of handshakes.
         limit(
             |n| format!("[daemon]\nbuffers = \"64MiB\"\nconnections = {n}\n"),
             nbd::serve::connections_for(32 << 20) as usize,
             "raise `buffers` by 600 KiB for each",
+        ),
+    ];
+    let names: [fn(usize) -> String; 3] = [
+        |n| named(&"p".repeat(n)),
+        |n| devices("d", 1) + &pool("p", &[], "") + &volume(&"v".repeat(n), "d0", "p"),
+        |n| devices(&"d".repeat(n - 1), 1),
+    ];
+    all.extend(names.map(|of| limit(of, NAME_BYTES_MAX, "use 1 to 63 letters")));
+    all.extend(of_arrays());
+    all
+}
+
+fn of_arrays() -> Vec<Limit> {
+    let mut all = vec![
+        limit(
+            |n| array(&"a".repeat(n), Level::Raid1, 2, ""),
+            raid::NAME_BYTES_MAX,
+            "from 1 to 32 bytes",
+        ),
+        limit(
+            |n| array("a", Level::Raid0, 2, &format!("chunk = {}", n * 4096)),
+            1024,
+            "up to 4 MiB",
         ),
         // A stripe and the header of its record must fit a buffer.
         limit(

@@ -6,9 +6,10 @@
 use super::standing::VolumesStanding;
 use super::{DrillLoss, HABIT, Volumes, WriteBackCell};
 use crate::load::{DrillLoad, ReadScope};
-use crate::play::{BEFORE, SETTLE_MAX, rates};
-use crate::row::{Detail, DrillRow, to_message};
+use crate::play::{BEFORE, DrillCourse, SETTLE_MAX};
+use crate::row::{DrillRow, to_message};
 use block::{BoxDevice, Env, Nanos, Timer};
+use std::rc::Rc;
 
 /// Interval of looks at the state of volumes.
 const LOOK: Nanos = Nanos::from_millis(50);
@@ -32,13 +33,15 @@ pub(super) trait WriteBackWorld {
     async fn start(&self) -> Result<Vec<BoxDevice>, String>;
 }
 
-/// Waits for a state of the volumes.
-struct StandingWatch<'a, S> {
-    timer: &'a Timer,
+/// A drill, and the load of its clients.
+struct WriteBackPlay<'a, S> {
+    timer: Timer,
     site: &'a S,
+    cell: &'a WriteBackCell,
+    load: Rc<DrillLoad>,
 }
 
-impl<S: WriteBackWorld> StandingWatch<'_, S> {
+impl<S: WriteBackWorld> WriteBackPlay<'_, S> {
     /// Waits for a state; returns false after the time limit.
     async fn reaches(&self, is_so: impl Fn(&VolumesStanding) -> bool) -> Result<bool, String> {
         let since = self.timer.now();
@@ -67,19 +70,54 @@ impl<S: WriteBackWorld> StandingWatch<'_, S> {
         let carried = |s: &VolumesStanding| s.lag_s < (self.timer.now() - at).as_secs_f64();
         self.until(what, carried).await
     }
-}
 
-/// Has the pool take all content.
-async fn warm(load: &DrillLoad, site: &impl WriteBackWorld) -> Result<(), String> {
-    let mut missed = site.standing().await?.missed;
-    for _ in 0..WARMINGS {
-        load.verify().await;
-        let before = std::mem::replace(&mut missed, site.standing().await?.missed);
-        if missed == before {
-            return Ok(());
+    /// Has the pool take all content.
+    async fn warm(&self) -> Result<(), String> {
+        let mut missed = self.site.standing().await?.missed;
+        for _ in 0..WARMINGS {
+            self.load.verify().await;
+            let before = std::mem::replace(&mut missed, self.site.standing().await?.missed);
+            if missed == before {
+                return Ok(());
+            }
         }
+        Err("the pool does not take all content".into())
     }
-    Err("the pool does not take all content".into())
+
+    /// Has the drives of each step lost.
+    async fn lose(&self) -> Result<(), String> {
+        let mut lost_at = self.timer.now();
+        for step in 0..self.cell.scenario.steps.len() {
+            if step > 0 {
+                self.until_carried("what was dirty is written back", lost_at)
+                    .await?;
+                self.timer.sleep(ON_ITS_WAY).await;
+            }
+            self.site.lose(step).await?;
+            lost_at = self.timer.now();
+            if self.cell.scenario.loss == DrillLoss::Path {
+                self.load.narrow(ReadScope::Since(lost_at));
+            }
+            if !self.cell.io {
+                self.load.visit().await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the load, and starts the daemon again. Verifies the volumes before, and the origins
+    /// between.
+    async fn restart(&self) -> Result<(), String> {
+        self.load.stop().await;
+        self.load.flush().await;
+        self.until("nothing is dirty", |s| s.dirty == 0).await?;
+        self.load.verify().await;
+        self.load.detach();
+        let origins = self.site.stop().await?;
+        self.load.verify_origins(&origins);
+        self.load.attach(self.site.start().await?);
+        Ok(())
+    }
 }
 
 /// The script of every cell.
@@ -94,17 +132,19 @@ pub(super) async fn play(
     let timer = env.timer.clone();
     let scenario = &cell.scenario;
     let load = DrillLoad::new(env, HABIT, devices);
-    let watch = StandingWatch {
-        timer: &timer,
+    let play = WriteBackPlay {
+        timer: timer.clone(),
         site,
+        cell,
+        load: load.clone(),
     };
     load.fill().await.map_err(to_message)?;
-    watch.until("nothing is dirty", |s| s.dirty == 0).await?;
+    play.until("nothing is dirty", |s| s.dirty == 0).await?;
     if scenario.loss == DrillLoss::Path {
-        warm(&load, site).await?;
+        play.warm().await?;
     }
     let began = timer.now();
-    let mut snapshots = vec![site.standing().await?.counts];
+    let at_start = site.standing().await?.counts;
     if cell.io {
         load.start();
     }
@@ -114,26 +154,10 @@ pub(super) async fn play(
         timer.sleep(ENDED).await;
     }
     let before_s = (timer.now() - began).as_secs_f64();
-    snapshots.push(site.standing().await?.counts);
+    let at_loss = site.standing().await?.counts;
     let pulled = timer.now();
     let before = load.seen.borrow().clone();
-    let mut lost_at = pulled;
-    for step in 0..scenario.steps.len() {
-        if step > 0 {
-            watch
-                .until_carried("what was dirty is written back", lost_at)
-                .await?;
-            timer.sleep(ON_ITS_WAY).await;
-        }
-        site.lose(step).await?;
-        lost_at = timer.now();
-        if scenario.loss == DrillLoss::Path {
-            load.narrow(ReadScope::Since(lost_at));
-        }
-        if !cell.io {
-            load.visit().await;
-        }
-    }
+    play.lose().await?;
     timer.sleep(volumes.away(scenario.loss)).await;
     if !cell.io {
         load.verify().await;
@@ -143,54 +167,27 @@ pub(super) async fn play(
         DrillLoss::Drives => standing.lost,
         DrillLoss::Path => standing.dirty > 0,
     };
-    snapshots.push(standing.counts);
     let away_s = (timer.now() - pulled).as_secs_f64();
     let during = load.seen.borrow().clone();
     site.give_back().await?;
     let back = timer.now();
-    watch
-        .until_carried("the origin has what it lacked", back)
+    play.until_carried("the origin has what it lacked", back)
         .await?;
     load.narrow(ReadScope::All);
     timer.sleep(BEFORE).await;
-    load.stop().await;
-    load.flush().await;
-    watch.until("nothing is dirty", |s| s.dirty == 0).await?;
-    load.verify().await;
-    load.detach();
-    let origins = site.stop().await?;
-    load.verify_origins(&origins);
-    load.attach(site.start().await?);
-    let is_whole = watch.reaches(|standing| standing.whole).await?;
+    play.restart().await?;
+    let is_whole = play.reaches(|standing| standing.whole).await?;
     let whole = timer.now();
     load.verify().await;
     let mut seen = load.seen.borrow().clone();
-    for (is_so, what) in [
-        (is_lost, "the loss was met by nobody: this shows nothing"),
-        (is_whole, "a log or a pool is never whole again"),
-    ] {
-        if !is_so {
-            seen.errors += 1;
-            seen.error.get_or_insert_with(|| what.into());
-        }
-    }
-    let since = |at: Nanos| (at - began).as_secs_f64();
-    Ok(DrillRow {
-        scenario: scenario.name.clone(),
-        side: scenario.side.clone(),
-        io: cell.io,
-        place,
-        longest_stall_ms: seen.longest.as_secs_f64() * 1e3,
-        errors: seen.errors,
-        wrong_bytes: seen.wrong_bytes,
-        reads_per_s: (during.reads - before.reads) as f64 / away_s,
-        writes_per_s: (during.writes - before.writes) as f64 / away_s,
-        error: seen.error,
-        detail: Detail {
-            line: seen.line,
-            marks_s: [since(pulled), since(back), since(whole)],
-            members: rates(&snapshots, before_s, away_s),
-            limit_ms: volumes.limit(scenario.loss).as_secs_f64() * 1e3,
-        },
-    })
+    seen.expect(is_lost, "the loss was met by nobody: this shows nothing");
+    seen.expect(is_whole, "a log or a pool is never whole again");
+    let course = DrillCourse {
+        counts: [at_start, at_loss, standing.counts],
+        seen: [before, during, seen],
+        spans_s: [before_s, away_s],
+        marks_s: [pulled, back, whole].map(|at| (at - began).as_secs_f64()),
+    };
+    let limit = volumes.limit(scenario.loss);
+    Ok(course.row((&scenario.name, &scenario.side), cell.io, place, limit))
 }

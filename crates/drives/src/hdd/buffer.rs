@@ -46,8 +46,8 @@ impl Buffer {
 
     /// The first sectors of the reads that this segment serves.
     pub fn reach(&self, shape: &HddShape) -> RangeInclusive<u64> {
-        let oldest = self.end.saturating_sub(shape.look_behind_sectors);
-        self.first.max(oldest)..=self.end.saturating_add(shape.read_ahead_sectors)
+        let oldest = self.end.saturating_sub(shape.firmware.look_behind_sectors);
+        self.first.max(oldest)..=self.end.saturating_add(shape.firmware.read_ahead_sectors)
     }
 
     /// End of `request` if this segment serves it from `now` on; `None` if it does not.
@@ -65,7 +65,7 @@ impl Buffer {
         if request.end <= self.end {
             return *self;
         }
-        let room = (shape.read_ahead_sectors * block::SECTOR_BYTES) as f64;
+        let room = (shape.firmware.read_ahead_sectors * block::SECTOR_BYTES) as f64;
         let paused_since = now - room / shape.surface.rate(self.end_cylinder);
         let resumes = self.media.max(paused_since);
         let to_end = shape

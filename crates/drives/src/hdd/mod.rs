@@ -36,7 +36,7 @@ use super::{Completed, DriveModel, DriveOp, DriveRequest, float, nanos};
 use block::{IoResult, Nanos};
 use buffer::Buffer;
 use queue::DiskQueue;
-use shape::{HddShape, QueuedRequest};
+use shape::{FirmwareShape, HddShape, QueuedRequest};
 use std::collections::VecDeque;
 
 /// A hard disk drive.
@@ -60,7 +60,7 @@ impl Hdd {
     pub fn new(parameters: &HddParameters, phase: f64) -> IoResult<Hdd> {
         let shape = parameters.shape(phase)?;
         Ok(Hdd {
-            queue: DiskQueue::new(shape.queue_depth),
+            queue: DiskQueue::new(shape.firmware.queue_depth),
             shape,
             head: 0.0,
             buffer: Buffer::EMPTY,
@@ -118,7 +118,7 @@ impl DriveModel for Hdd {
         request.assert_inside(self.shape.sectors);
         if matches!(request.op, DriveOp::Flush | DriveOp::Discard) {
             self.commands.push_back(Completed {
-                at: nanos(float(now) + self.shape.command_ns),
+                at: nanos(float(now) + self.shape.firmware.command_ns),
                 id: request.id,
             });
             return;

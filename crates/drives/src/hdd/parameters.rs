@@ -1,6 +1,6 @@
 //! Description of a hard disk, and the limits of its numbers.
 
-use super::{HddShape, SeekCurve, Surface};
+use super::{FirmwareShape, HddShape, SeekCurve, Surface};
 use crate::Figure;
 use block::{IoResult, SECTOR_BYTES};
 
@@ -74,81 +74,33 @@ impl HddParameters {
 
     /// The drive in the units the model computes with.
     pub(super) fn shape(&self, phase: f64) -> IoResult<HddShape> {
-        let check = |name, figure: Figure, least: f64, most: f64, remedy| {
-            figure.within(self.name, name, least..=most, remedy)
-        };
         let sectors = self.sectors.capacity(self.name)?;
-        let rpm = check(
+        let rpm = self.rpm.within(
+            self.name,
             "rpm",
-            self.rpm,
-            1_000.0,
-            30_000.0,
+            1_000.0..=30_000.0,
             "give the spindle speed in turns a minute",
         )?;
-        let rate_outer = check(
+        let rate_outer = self.rate_outer_mb_s.within(
+            self.name,
             "rate_outer_mb_s",
-            self.rate_outer_mb_s,
-            1.0,
-            10_000.0,
+            1.0..=10_000.0,
             "give the outer sustained rate in MB/s",
         )?;
-        let rate_inner = check(
+        let rate_inner = self.rate_inner_mb_s.within(
+            self.name,
             "rate_inner_mb_s",
-            self.rate_inner_mb_s,
-            1.0,
-            rate_outer,
+            1.0..=rate_outer,
             "the inner rate is no higher than the outer rate",
         )?;
-        let bus = check(
+        let bus = self.bus_mb_s.within(
+            self.name,
             "bus_mb_s",
-            self.bus_mb_s,
-            rate_outer,
-            100_000.0,
+            rate_outer..=100_000.0,
             "the bus is no slower than the outer media rate",
         )?;
-        let command_us = check(
-            "command_us",
-            self.firmware.command_us,
-            0.0,
-            10_000.0,
-            "give the command time in microseconds",
-        )?;
-        let read_ahead_mb = check(
-            "read_ahead_mb",
-            self.firmware.read_ahead_mb,
-            0.0,
-            4_096.0,
-            "give the read-ahead in MB, 0 for none",
-        )?;
-        let look_behind_mb = check(
-            "look_behind_mb",
-            self.firmware.look_behind_mb,
-            0.0,
-            4_096.0,
-            "give the look-behind in MB, 0 for none",
-        )?;
-        let queue_depth = check(
-            "queue_depth",
-            self.firmware.queue_depth,
-            1.0,
-            1_024.0,
-            "give 1 for a drive that does not reorder, 32 for NCQ",
-        )?;
-        let age_weight = check(
-            "age_weight",
-            self.firmware.age_weight,
-            0.0,
-            1_000.0,
-            "give 0 to ignore age, 0.05 for a typical drive",
-        )?;
         let turn_ms = 60_000.0 / rpm;
-        let guard_ms = check(
-            "guard_ms",
-            self.firmware.guard_ms,
-            0.0,
-            turn_ms,
-            "the guard is shorter than a turn",
-        )?;
+        let firmware = self.firmware.shape(self.name, turn_ms)?;
         let phase = Figure::estimate(phase, "argument").within(
             self.name,
             "phase",
@@ -162,13 +114,8 @@ impl HddParameters {
             turn_ns: turn_ms * 1e6,
             turns_per_ns: 1.0 / (turn_ms * 1e6),
             phase,
-            command_ns: command_us * 1e3,
             bus_rate: bus / 1e3,
-            read_ahead_sectors: (read_ahead_mb * 1e6) as u64 / SECTOR_BYTES,
-            look_behind_sectors: (look_behind_mb * 1e6) as u64 / SECTOR_BYTES,
-            queue_depth: queue_depth as usize,
-            age_weight,
-            guard_ns: guard_ms * 1e6,
+            firmware,
         })
     }
 
@@ -193,5 +140,55 @@ impl HddParameters {
             "correct it or seek_full_ms: the seek time must rise with the distance",
         )?;
         Ok(SeekCurve::fit(track * 1e6, average * 1e6, full * 1e6))
+    }
+}
+
+impl HddFirmware {
+    /// The firmware of `drive`, which turns once in `turn_ms`, in the units of the model.
+    fn shape(&self, drive: &'static str, turn_ms: f64) -> IoResult<FirmwareShape> {
+        let command_us = self.command_us.within(
+            drive,
+            "command_us",
+            0.0..=10_000.0,
+            "give the command time in microseconds",
+        )?;
+        let read_ahead_mb = self.read_ahead_mb.within(
+            drive,
+            "read_ahead_mb",
+            0.0..=4_096.0,
+            "give the read-ahead in MB, 0 for none",
+        )?;
+        let look_behind_mb = self.look_behind_mb.within(
+            drive,
+            "look_behind_mb",
+            0.0..=4_096.0,
+            "give the look-behind in MB, 0 for none",
+        )?;
+        let queue_depth = self.queue_depth.within(
+            drive,
+            "queue_depth",
+            1.0..=1_024.0,
+            "give 1 for a drive that does not reorder, 32 for NCQ",
+        )?;
+        let age_weight = self.age_weight.within(
+            drive,
+            "age_weight",
+            0.0..=1_000.0,
+            "give 0 to ignore age, 0.05 for a typical drive",
+        )?;
+        let guard_ms = self.guard_ms.within(
+            drive,
+            "guard_ms",
+            0.0..=turn_ms,
+            "the guard is shorter than a turn",
+        )?;
+        Ok(FirmwareShape {
+            command_ns: command_us * 1e3,
+            read_ahead_sectors: (read_ahead_mb * 1e6) as u64 / SECTOR_BYTES,
+            look_behind_sectors: (look_behind_mb * 1e6) as u64 / SECTOR_BYTES,
+            queue_depth: queue_depth as usize,
+            age_weight,
+            guard_ns: guard_ms * 1e6,
+        })
     }
 }

@@ -91,14 +91,14 @@ impl DiskQueue {
         for i in 0..len {
             let start = ready[i].max(now);
             let reach = shape.reach(head, cylinder[i], angle[i], start);
-            let credit = shape.age_weight * (now - arrived[i]);
+            let credit = shape.firmware.age_weight * (now - arrived[i]);
             scores[i] = reach.at + reach.risk + transfer[i] - now - credit;
         }
         for (i, first) in self.first.iter().enumerate() {
             if near.contains(first)
                 && let Some(done) = buffered(&self.seen[i])
             {
-                scores[i] = done - now - shape.age_weight * (now - arrived[i]);
+                scores[i] = done - now - shape.firmware.age_weight * (now - arrived[i]);
             }
         }
         let least = scores

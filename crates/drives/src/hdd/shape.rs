@@ -14,8 +14,14 @@ pub(super) struct HddShape {
     pub(super) turn_ns: f64,
     pub(super) turns_per_ns: f64,
     pub(super) phase: f64,
-    pub(super) command_ns: f64,
     pub(super) bus_rate: f64,
+    pub(super) firmware: FirmwareShape,
+}
+
+/// The constants of a drive's firmware.
+#[derive(Debug)]
+pub(super) struct FirmwareShape {
+    pub(super) command_ns: f64,
     pub(super) read_ahead_sectors: u64,
     pub(super) look_behind_sectors: u64,
     pub(super) queue_depth: usize,
@@ -57,7 +63,7 @@ impl HddShape {
         let seek = self.seek.time(distance);
         let there = start + if seeks { seek } else { 0.0 };
         let wait = self.turn_ns * ahead(angle - there * self.turns_per_ns);
-        let risky = seeks & (wait < self.guard_ns);
+        let risky = seeks & (wait < self.firmware.guard_ns);
         HeadReach {
             at: there + wait,
             risk: if risky { self.turn_ns } else { 0.0 },
@@ -75,7 +81,7 @@ impl HddShape {
             first,
             end,
             arrived,
-            ready: arrived + self.command_ns,
+            ready: arrived + self.firmware.command_ns,
             first_cylinder,
             end_cylinder,
             angle: fraction(self.surface.turns(first_cylinder) - self.phase),

@@ -243,22 +243,7 @@ fn of_trace(command: &Advise, path: &Path, prices: PriceBook) -> Result<Advice, 
         &devices,
     )?;
     let estimates: Vec<_> = estimates.into_iter().map(Some).collect();
-    let subject = AdviceSubject {
-        source: path
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned(),
-        basis: format!(
-            "Estimates replay the trace through the policy and models of the devices: {} x {} as \
-             the origin, {} as the pool, empty at first.",
-            command.origin_drives,
-            command.origin.name(),
-            command.ssd.name()
-        ),
-        policy: command.policy.clone(),
-        pool_bytes,
-    };
+    let subject = subject(command, path, pool_bytes);
     let mut advice = advise(profile, curve, subject, &estimates, prices);
     advice.write_back = Some(written.finish());
     if skipped.malformed + skipped.out_of_order > 0 || skipped.truncated {
@@ -273,6 +258,23 @@ fn of_trace(command: &Advise, path: &Path, prices: PriceBook) -> Result<Advice, 
         ));
     }
     Ok(advice)
+}
+
+/// The trace in the file `path`, as the subject of advice.
+fn subject(command: &Advise, path: &Path, pool_bytes: Option<u64>) -> AdviceSubject {
+    let source = path.file_name().unwrap_or_default();
+    AdviceSubject {
+        source: source.to_string_lossy().into_owned(),
+        basis: format!(
+            "Estimates replay the trace through the policy and models of the devices: {} x {} as \
+             the origin, {} as the pool, empty at first.",
+            command.origin_drives,
+            command.origin.name(),
+            command.ssd.name()
+        ),
+        policy: command.policy.clone(),
+        pool_bytes,
+    }
 }
 
 fn text(advice: &Advice) -> String {

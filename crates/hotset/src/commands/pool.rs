@@ -155,22 +155,12 @@ pub fn run(command: PoolCommand) -> Result<(), CommandFailure> {
             policy,
             line_size,
         } => {
-            let (mut names, mut new) = (Vec::new(), Vec::new());
-            for device in &devices {
-                match argument(device, None) {
-                    Argument::Named(name) => names.push(name),
-                    Argument::New(name, section) => {
-                        new.push(section.text("name", &name).finish());
-                        names.push(name);
-                    }
-                }
-            }
-            let section = SectionText::default()
-                .text("name", &pool)
-                .list("devices", &names)
+            let section = SectionText::default().text("name", &pool);
+            let (section, devices) = with_devices(section, &devices);
+            let section = section
                 .optional("policy", policy.as_deref())
                 .optional("line_size", line_size.as_deref());
-            let (pool, devices) = (section.finish(), new);
+            let pool = section.finish();
             (change, ControlRequest::AddPool { pool, devices })
         }
         PoolCommand::Remove { change, pool } => (change, ControlRequest::RemovePool { pool }),
@@ -181,20 +171,7 @@ pub fn run(command: PoolCommand) -> Result<(), CommandFailure> {
             name,
             controller,
         } => {
-            let device = match argument(&device, name.as_deref()) {
-                Argument::Named(device) if name.is_some() || controller.is_some() => {
-                    return Err(CommandFailure::Usage(format!(
-                        "hotset: {device} is a device of the configuration, which has its name and \
-                         controller; leave --name and --controller out"
-                    )));
-                }
-                Argument::Named(name) => NamedOrNew::Named(name),
-                Argument::New(name, section) => {
-                    let section = section.text("name", &name);
-                    let section = section.optional("controller", controller.as_deref());
-                    NamedOrNew::New(section.finish())
-                }
-            };
+            let device = added(&device, name.as_deref(), controller.as_deref())?;
             (change, ControlRequest::AddDevice { pool, device })
         }
         PoolCommand::Readmit {
@@ -212,4 +189,41 @@ pub fn run(command: PoolCommand) -> Result<(), CommandFailure> {
         } => (change, ControlRequest::RemoveDevice { pool, device }),
     };
     change.carry_out(&request)
+}
+
+/// Lists `devices` in the section of a pool. Returns the sections of those that are new.
+fn with_devices(pool: SectionText, devices: &[String]) -> (SectionText, Vec<String>) {
+    let (mut names, mut new) = (Vec::new(), Vec::new());
+    for device in devices {
+        match argument(device, None) {
+            Argument::Named(name) => names.push(name),
+            Argument::New(name, section) => {
+                new.push(section.text("name", &name).finish());
+                names.push(name);
+            }
+        }
+    }
+    (pool.list("devices", &names), new)
+}
+
+/// The device of a pool that is given by its name, or with a name and a controller of its own.
+fn added(
+    device: &str,
+    name: Option<&str>,
+    controller: Option<&str>,
+) -> Result<NamedOrNew, CommandFailure> {
+    match argument(device, name) {
+        Argument::Named(device) if name.is_some() || controller.is_some() => {
+            Err(CommandFailure::Usage(format!(
+                "hotset: {device} is a device of the configuration, which has its name and \
+                 controller; leave --name and --controller out"
+            )))
+        }
+        Argument::Named(name) => Ok(NamedOrNew::Named(name)),
+        Argument::New(name, section) => {
+            let section = section.text("name", &name);
+            let section = section.optional("controller", controller);
+            Ok(NamedOrNew::New(section.finish()))
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::browser::Browser;
 use crate::common::site::Site;
-use crate::common::{Daemon, Place, all, copy_out, hotset, noise, refused, run, tool, until};
+use crate::common::{Daemon, Place, all, copy_out, fio, hotset, refused, run, until};
 use serde_json::Value;
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -33,6 +33,36 @@ devices = []
 name = "vol"
 origin = "disk"
 pool = "fast"
+"#;
+
+const WRITE_BACK: &str = r#"
+[daemon]
+control = "$/control"
+state = "$/state"
+buffers = "64MiB"
+[[listen]]
+unix = "$/nbd"
+[[device]]
+name = "origin"
+path = "$/origin"
+model = "ST3500320AS"
+[[device]]
+name = "l0"
+path = "$/l0"
+controller = "x"
+[[device]]
+name = "l1"
+path = "$/l1"
+controller = "y"
+[[pool]]
+name = "fast"
+devices = []
+[[volume]]
+name = "vol"
+origin = "origin"
+pool = "fast"
+mode = "write-back"
+log = ["l0", "l1"]
 "#;
 
 fn job(daemon: &Daemon<'_>, name: &str) -> Option<Value> {
@@ -211,77 +241,45 @@ fn paused_by_the_api(place: &Place, daemon: &Daemon<'_>) {
     state("running");
 }
 
+/// Makes data dirty by writes of which many need a seek each.
+fn write(place: &Place, writes: u32) {
+    let number = format!("--number_ios={writes}");
+    let options = [
+        "--rw=randwrite",
+        "--bs=4k",
+        "--iodepth=16",
+        "--verify=crc32c",
+        "--do_verify=0",
+        "--verify_state_save=0",
+        &number,
+    ];
+    fio(place, "write", &place.uri("vol"), &options);
+}
+
+fn dirty(daemon: &Daemon<'_>) -> u64 {
+    let status = daemon.status();
+    let log = &status["volumes"][0]["write_back"];
+    log["dirty_bytes"].as_u64().unwrap()
+}
+
 #[test]
 fn a_volume_that_is_to_give_up_its_log_keeps_it_when_that_is_cancelled() {
     let place = Place::new();
     place.file("origin", 128);
     place.file("l0", 64);
     place.file("l1", 64);
-    let text = r#"
-[daemon]
-control = "$/control"
-state = "$/state"
-buffers = "64MiB"
-[[listen]]
-unix = "$/nbd"
-[[device]]
-name = "origin"
-path = "$/origin"
-model = "ST3500320AS"
-[[device]]
-name = "l0"
-path = "$/l0"
-controller = "x"
-[[device]]
-name = "l1"
-path = "$/l1"
-controller = "y"
-[[pool]]
-name = "fast"
-devices = []
-[[volume]]
-name = "vol"
-origin = "origin"
-pool = "fast"
-mode = "write-back"
-log = ["l0", "l1"]
-"#;
-    place.config(text);
+    place.config(WRITE_BACK);
     let daemon = place.serve();
-    // Many of them a seek each.
-    let image = place.path("image");
-    fs::write(&image, noise(3, 4096)).unwrap();
-    let write = |writes: u32| {
-        let mut write = tool("fio", "fio");
-        write.current_dir(place.dir.path()).args([
-            "--name=write",
-            "--ioengine=nbd",
-            "--thread",
-            "--rw=randwrite",
-            "--bs=4k",
-            "--iodepth=16",
-            "--verify=crc32c",
-            "--do_verify=0",
-            "--verify_state_save=0",
-        ]);
-        write.arg(format!("--number_ios={writes}"));
-        run(write.arg(format!("--uri={}", place.uri("vol"))));
-    };
-    write(6000);
+    write(&place, 6000);
     let mode = detached(&place, &daemon);
-    let dirty = || {
-        let status = daemon.status();
-        let log = &status["volumes"][0]["write_back"];
-        log["dirty_bytes"].as_u64().unwrap()
-    };
     run(&mut place.command("job pause detach:vol"));
     until("the job to be paused", || {
         job(&daemon, "detach:vol").is_some_and(|job| job["state"] == "paused")
     });
-    assert!(dirty() > 0, "{}", daemon.status());
+    assert!(dirty(&daemon) > 0, "{}", daemon.status());
     run(&mut place.command("job resume detach:vol"));
-    let before = dirty();
-    until("the job to go on", || dirty() < before);
+    let before = dirty(&daemon);
+    until("the job to go on", || dirty(&daemon) < before);
     paused_by_the_api(&place, &daemon);
     let cancelled = "job pause scrub:vol";
     refused(
@@ -309,7 +307,7 @@ log = ["l0", "l1"]
         "content differs"
     );
     // The stop of the daemon wrote the rest back: without more dirty data this would take no time.
-    write(1500);
+    write(&place, 1500);
     let held = copy_out(&place.uri("vol"), &place.path("more"));
     run(&mut place.command("volume set-mode vol write-through"));
     ended(&daemon, "detach:vol", "done");

@@ -294,13 +294,8 @@ fn a_log_that_keeps_no_order_outlives_its_daemon_and_says_what_it_does_not_promi
     assert!(said.contains(unpromised), "{said}");
 }
 
-#[test]
-fn a_volume_with_dirty_data_is_served_by_its_log_or_not_at_all() {
-    let (place, server) = write_back();
-    let bytes = leave_dirty(&place, &server);
-    server.signal(libc::SIGCONT);
-    let logs = || ["log0", "log1"].map(|log| std::fs::read(place.path(log)).unwrap());
-    let before = logs();
+/// Refuses configurations that leave the log out, or give its devices to others.
+fn is_refused_without_its_log(place: &Place) {
     let serve = || {
         let mut command = hotset();
         command.arg("serve").arg("--config");
@@ -335,6 +330,17 @@ fn a_volume_with_dirty_data_is_served_by_its_log_or_not_at_all() {
         1,
         &["it may hold dirty data of volume vol", "--write-back"],
     );
+}
+
+#[test]
+fn a_volume_with_dirty_data_is_served_by_its_log_or_not_at_all() {
+    let (place, server) = write_back();
+    let bytes = leave_dirty(&place, &server);
+    server.signal(libc::SIGCONT);
+    let logs = || ["log0", "log1"].map(|log| std::fs::read(place.path(log)).unwrap());
+    let before = logs();
+    is_refused_without_its_log(&place);
+    let config = |text: &str| drop(place.config(text));
     config(WRITE_BACK);
     // Both devices away, or one and the file that would say whether the other is current.
     let away = |name: &str| place.path(&format!("{name}.away"));

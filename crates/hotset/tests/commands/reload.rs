@@ -58,6 +58,37 @@ fn what_a_file_would_change_is_said_before() {
     daemon.stop();
 }
 
+/// Devices, a volume and a socket to add to [`USUAL`].
+const MORE: &str = r#"[[device]]
+name = "second"
+path = "$/second"
+[[device]]
+name = "other"
+path = "$/other"
+[[volume]]
+name = "b"
+origin = "other"
+pool = "fast"
+[[listen]]
+unix = "$/more"
+"#;
+
+/// A client of the volume `b` at the socket `more`.
+fn client(place: &Place) -> Process {
+    let mut client = Command::new("fio");
+    client.current_dir(place.dir.path()).args([
+        "--name=client",
+        "--ioengine=nbd",
+        "--thread",
+        "--rw=randread",
+        "--time_based",
+        "--runtime=300",
+        "--size=4m",
+    ]);
+    client.arg(format!("--uri=nbd+unix:///b?socket={}", place.text("more")));
+    Process(client.stdout(Stdio::null()).spawn().unwrap())
+}
+
 #[test]
 fn a_changed_file_is_run_step_by_step_and_clients_go_on() {
     let place = Place::usual();
@@ -71,19 +102,7 @@ fn a_changed_file_is_run_step_by_step_and_clients_go_on() {
     let changed = USUAL.replace("[\"pool\"]", "[\"second\"]").replace(
         "pool = \"fast\"\n[[listen]]",
         "pool = \"fast\"\nmode = \"write-around\"\n[[listen]]",
-    ) + r#"[[device]]
-name = "second"
-path = "$/second"
-[[device]]
-name = "other"
-path = "$/other"
-[[volume]]
-name = "b"
-origin = "other"
-pool = "fast"
-[[listen]]
-unix = "$/more"
-"#;
+    ) + MORE;
     place.config(&changed);
     assert_eq!(against(&place).0, Some(3));
     let said = run(&mut place.command("reload"));
@@ -115,18 +134,7 @@ unix = "$/more"
     );
 
     // A client that came by a socket stays when that is closed.
-    let mut client = Command::new("fio");
-    client.current_dir(place.dir.path()).args([
-        "--name=client",
-        "--ioengine=nbd",
-        "--thread",
-        "--rw=randread",
-        "--time_based",
-        "--runtime=300",
-        "--size=4m",
-    ]);
-    client.arg(format!("--uri=nbd+unix:///b?socket={}", place.text("more")));
-    let client = Process(client.stdout(Stdio::null()).spawn().unwrap());
+    let client = client(&place);
     let requests = || daemon.status()["nbd"]["requests"].as_u64().unwrap();
     let begun = requests();
     until("a client", || requests() > begun + 100);

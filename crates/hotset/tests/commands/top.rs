@@ -74,11 +74,7 @@ fn names<'a>(screen: &'a str, title: &str, known: &[&str]) -> Vec<&'a str> {
     names
 }
 
-#[test]
-fn a_daemon_is_seen_live_sorted_and_filtered() {
-    let place = Place::usual();
-    place.file("second", 32);
-    let more = r#"
+const MORE: &str = r#"
 [[device]]
 name = "second"
 path = "$/second"
@@ -87,7 +83,12 @@ name = "busy"
 origin = "second"
 pool = "fast"
 "#;
-    place.config(&format!("{USUAL}{more}"));
+
+#[test]
+fn a_daemon_is_seen_live_sorted_and_filtered() {
+    let place = Place::usual();
+    place.file("second", 32);
+    place.config(&format!("{USUAL}{MORE}"));
     let daemon = place.serve();
     let top = Terminal::top(&daemon);
     let volumes = ["vol", "busy"];

@@ -110,65 +110,68 @@ fn volumes_and_pools_are_changed_by_the_api() {
     daemon.stop();
 }
 
+/// Requests, each with the status of its answer and a part of the reason.
+const REFUSED: [(&str, &str, &str, u16, &str); 9] = [
+    (
+        "PUT",
+        "/api/v1/volumes/no/mode",
+        r#"{"mode":"pass-through"}"#,
+        409,
+        "no volume is named",
+    ),
+    (
+        "PUT",
+        "/api/v1/volumes/vol/mode",
+        r#"{"mode":"fast"}"#,
+        409,
+        "is no mode",
+    ),
+    (
+        "PUT",
+        "/api/v1/volumes/vol/mode",
+        r#"{"mode":"#,
+        400,
+        "parse",
+    ),
+    (
+        "PUT",
+        "/api/v1/volumes/vol/mode",
+        r#"{"mood":"x"}"#,
+        422,
+        "unknown field",
+    ),
+    ("DELETE", "/api/v1/volumes/%2e%2e%2f", "", 409, "name"),
+    (
+        "GET",
+        "/api/v1/volumes/vol/explanation?start=x",
+        "",
+        400,
+        "invalid digit",
+    ),
+    (
+        "GET",
+        "/api/v1/../../etc/passwd",
+        "",
+        404,
+        "nothing at this address",
+    ),
+    (
+        "PATCH",
+        "/api/v1/status",
+        "",
+        405,
+        "does not take this method",
+    ),
+    ("POST", "/api/v1/arrays/no/scrub", "{}", 409, "no array"),
+];
+
 #[test]
 fn what_cannot_be_done_is_reported_with_a_remedy_and_changes_nothing() {
     let place = Place::usual();
     let daemon = place.serve();
     let site = Site::start(&place);
     let before = daemon.status()["volumes"].clone();
-    for (method, path, body, status, reason) in [
-        (
-            "PUT",
-            "/api/v1/volumes/no/mode",
-            r#"{"mode":"pass-through"}"#,
-            409,
-            "no volume is named",
-        ),
-        (
-            "PUT",
-            "/api/v1/volumes/vol/mode",
-            r#"{"mode":"fast"}"#,
-            409,
-            "is no mode",
-        ),
-        (
-            "PUT",
-            "/api/v1/volumes/vol/mode",
-            r#"{"mode":"#,
-            400,
-            "parse",
-        ),
-        (
-            "PUT",
-            "/api/v1/volumes/vol/mode",
-            r#"{"mood":"x"}"#,
-            422,
-            "unknown field",
-        ),
-        ("DELETE", "/api/v1/volumes/%2e%2e%2f", "", 409, "name"),
-        (
-            "GET",
-            "/api/v1/volumes/vol/explanation?start=x",
-            "",
-            400,
-            "invalid digit",
-        ),
-        (
-            "GET",
-            "/api/v1/../../etc/passwd",
-            "",
-            404,
-            "nothing at this address",
-        ),
-        (
-            "PATCH",
-            "/api/v1/status",
-            "",
-            405,
-            "does not take this method",
-        ),
-        ("POST", "/api/v1/arrays/no/scrub", "{}", 409, "no array"),
-    ] {
+    for (method, path, body, status, reason) in REFUSED {
         let answer = site.with(&site.operator, method, path, body);
         assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
         assert_eq!(answer.header("content-type"), "application/problem+json");
@@ -361,6 +364,27 @@ fn live_figures_arrive_every_second() {
     daemon.stop();
 }
 
+/// The metrics for a client that trusts the certificate in the file `trusted`.
+fn scrape(place: &Place, trusted: &str, address: &str, token: &str) -> String {
+    let mut client = tool("openssl", "openssl");
+    client.args(["s_client", "-quiet", "-verify_return_error"]);
+    client.args(["-servername", "localhost", "-CAfile"]);
+    client.arg(place.path(trusted)).args(["-connect", address]);
+    client.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut client = client.stderr(Stdio::null()).spawn().unwrap();
+    let request = format!(
+        "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
+    );
+    let mut stdin = client.stdin.take().unwrap();
+    // A client that does not trust the server may be gone before.
+    let _ = stdin.write_all(request.as_bytes());
+    let mut answer = String::new();
+    let mut stdout = client.stdout.take().unwrap();
+    stdout.read_to_string(&mut answer).unwrap();
+    client.wait().unwrap();
+    answer
+}
+
 #[test]
 fn other_machines_are_served_with_tls_alone() {
     let place = Place::usual();
@@ -395,26 +419,7 @@ fn other_machines_are_served_with_tls_alone() {
         .unwrap();
     let url = lines.next().unwrap();
     let address = url.split("https://").nth(1).unwrap().trim_end_matches('/');
-    // The answer to a client that trusts the certificate in a file.
-    let answer = |trusted: &str| {
-        let mut client = tool("openssl", "openssl");
-        client.args(["s_client", "-quiet", "-verify_return_error"]);
-        client.args(["-servername", "localhost", "-CAfile"]);
-        client.arg(place.path(trusted)).args(["-connect", address]);
-        client.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut client = client.stderr(Stdio::null()).spawn().unwrap();
-        let request = format!(
-            "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\r\n"
-        );
-        let mut stdin = client.stdin.take().unwrap();
-        // A client that does not trust the server may be gone before.
-        let _ = stdin.write_all(request.as_bytes());
-        let mut answer = String::new();
-        let mut stdout = client.stdout.take().unwrap();
-        stdout.read_to_string(&mut answer).unwrap();
-        client.wait().unwrap();
-        answer
-    };
+    let answer = |trusted: &str| scrape(&place, trusted, address, &token);
     fs::copy(place.path("cert.pem"), place.path("old.pem")).unwrap();
     fs::write(place.path("new.pem"), other.cert.pem()).unwrap();
     let first = answer("old.pem");

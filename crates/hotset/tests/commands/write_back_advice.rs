@@ -140,10 +140,8 @@ fn what_an_origin_does_not_take_is_no_gain_and_reads_have_none() {
     }
 }
 
-#[test]
-fn a_recording_of_a_volume_has_its_flushes() {
-    let place = Place::usual();
-    let daemon = place.serve();
+/// Records 100 writes, with a flush after each fifth. Returns the trace.
+fn recorded(place: &Place) -> String {
     let trace = place.text("vol.hottrace");
     let mut record = place.command(&format!("trace record vol {trace}"));
     let mut recorder = Process(record.stderr(Stdio::piped()).spawn().unwrap());
@@ -152,9 +150,17 @@ fn a_recording_of_a_volume_has_its_flushes() {
     BufReader::new(stderr).read_line(&mut begun).unwrap();
     assert!(begun.contains("recording vol"), "{begun}");
     let words = ["--rw=randwrite", "--bs=4k", "--size=400k", "--fsync=5"];
-    faultless(&fio(&place, "writes", &daemon.uri("vol"), &words));
+    faultless(&fio(place, "writes", &place.uri("vol"), &words));
     recorder.signal(libc::SIGINT);
     assert!(recorder.0.wait().unwrap().success());
+    trace
+}
+
+#[test]
+fn a_recording_of_a_volume_has_its_flushes() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let trace = recorded(&place);
     // The daemon counts by the second.
     std::thread::sleep(Duration::from_millis(2100));
     let text = run(&mut place.command("advise --volume vol"));

@@ -33,29 +33,50 @@ fn record() -> LogRecord {
     }
 }
 
+fn log_superblock() -> LogSuperblock {
+    let text = || String::from("db");
+    LogSuperblock {
+        copy: Some(1),
+        may_be_dirty: true,
+        mask: [true; 2],
+        log: Uuid(3),
+        sequence: 4,
+        epoch: 5,
+        incarnation: 6,
+        segments: 7,
+        sectors: 8,
+        opened_at: 9,
+        volume: text(),
+        devices: [text(), text()],
+        host: text(),
+        identity: vec![1, 2, 3],
+        journal: Some((Uuid(1), text())),
+        record: vec![9; 33],
+    }
+}
+
+fn array_record() -> journal::JournalRecord {
+    let run = |member| journal::ChunkRun {
+        member,
+        from: Sectors(8),
+        len: Sectors(8),
+    };
+    let runs = vec![run(0), run(2)];
+    journal::JournalRecord {
+        array: OWNER,
+        number: 4,
+        tail: 2,
+        durable: 3,
+        headers: 2,
+        stripe: 5,
+        entry: journal::JournalEntry::Redo { runs, sum: 6 },
+    }
+}
+
 fn sound(kind: Kind) -> Vec<u8> {
     let mut block = vec![0; BLOCK_BYTES];
-    let text = String::from("db");
     match kind {
-        Kind::LogSuperblock => LogSuperblock {
-            copy: Some(1),
-            may_be_dirty: true,
-            mask: [true; 2],
-            log: Uuid(3),
-            sequence: 4,
-            epoch: 5,
-            incarnation: 6,
-            segments: 7,
-            sectors: 8,
-            opened_at: 9,
-            volume: text.clone(),
-            devices: [text.clone(), text.clone()],
-            host: text.clone(),
-            identity: vec![1, 2, 3],
-            journal: Some((Uuid(1), text)),
-            record: vec![9; 33],
-        }
-        .encode(&mut block),
+        Kind::LogSuperblock => log_superblock().encode(&mut block),
         Kind::Segment => {
             let copy = |member, slot| SegmentCopy { member, slot };
             let mut summary = SummaryWriter::new(0, 0, 1);
@@ -77,7 +98,7 @@ fn sound(kind: Kind) -> Vec<u8> {
             retired: 4,
             half: JOURNAL_HALF_MIN,
             sectors: 5,
-            volume: text,
+            volume: "db".into(),
             identity: vec![1],
         }
         .encode(&mut block),
@@ -94,24 +115,7 @@ fn sound(kind: Kind) -> Vec<u8> {
         }
         Kind::ArraySuperblock => superblock::SuperblockRow::ZERO.seal(&mut block),
         Kind::ArrayBitmap => bitmap::encode(&mut block, OWNER, 0, 7, &[0, 9, bitmap::REGIONS - 1]),
-        Kind::ArrayRecord => {
-            let run = |member| journal::ChunkRun {
-                member,
-                from: Sectors(8),
-                len: Sectors(8),
-            };
-            let runs = vec![run(0), run(2)];
-            let record = journal::JournalRecord {
-                array: OWNER,
-                number: 4,
-                tail: 2,
-                durable: 3,
-                headers: 2,
-                stripe: 5,
-                entry: journal::JournalEntry::Redo { runs, sum: 6 },
-            };
-            record.encode(&mut block);
-        }
+        Kind::ArrayRecord => array_record().encode(&mut block),
     }
     block
 }

@@ -90,27 +90,22 @@ enum ReplyState {
     Head,
     /// The chunk's fixed part is gathered.
     Fixed(ReplyChunk),
-    Data {
-        cookie: u64,
-        at: u32,
-        left: u32,
-        done: bool,
-    },
-    Extents {
-        chunk: ReplyChunk,
-        context: u32,
-        /// Bytes of the request not yet described.
-        room: u32,
-    },
-    Error {
-        chunk: ReplyChunk,
-        code: u32,
-        message_left: u32,
-        message: Vec<u8>,
-    },
+    Data(ReplyData),
+    Extents(ReplyExtents),
+    Error(ReplyError),
     End {
         cookie: u64,
     },
+}
+
+impl ReplyState {
+    /// The state after all of a simple reply or of a chunk; with `done`, the reply ends there.
+    fn after(cookie: u64, done: bool) -> ReplyState {
+        match done {
+            true => ReplyState::End { cookie },
+            false => ReplyState::Head,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -126,13 +121,7 @@ struct ReplyChunk {
 impl ReplyChunk {
     /// The state once the payload is used up.
     fn after(&self) -> ReplyState {
-        if self.done {
-            ReplyState::End {
-                cookie: self.cookie,
-            }
-        } else {
-            ReplyState::Head
-        }
+        ReplyState::after(self.cookie, self.done)
     }
 
     /// Length of the chunk's fixed part, gathered before anything is decoded.
@@ -176,6 +165,88 @@ impl ReplyChunk {
             return Err("data outside the range that was asked for");
         }
         Ok(at as u32)
+    }
+}
+
+/// The data of a simple reply or of a chunk.
+#[derive(Clone, Debug)]
+struct ReplyData {
+    cookie: u64,
+    at: u32,
+    left: u32,
+    done: bool,
+}
+
+impl ReplyData {
+    fn next<'a>(&mut self, input: &mut &'a [u8]) -> Option<ReplyEvent<'a>> {
+        if input.is_empty() {
+            return None;
+        }
+        let n = input.len().min(self.left as usize);
+        let (bytes, rest) = input.split_at(n);
+        *input = rest;
+        let (cookie, at) = (self.cookie, self.at);
+        self.at += n as u32;
+        self.left -= n as u32;
+        Some(ReplyEvent::Data { cookie, at, bytes })
+    }
+}
+
+/// The extents of a chunk.
+#[derive(Clone, Debug)]
+struct ReplyExtents {
+    chunk: ReplyChunk,
+    context: u32,
+    /// Bytes of the request not yet described.
+    room: u32,
+}
+
+impl ReplyExtents {
+    /// The event of the next extent, unless that lies past the request.
+    fn next(&mut self, wire: [u8; 12]) -> Result<Option<ReplyEvent<'static>>, Violation> {
+        let word = u64::from_be_bytes(*wire.first_chunk().expect("12 bytes"));
+        let (len, flags) = ((word >> 32) as u32, word as u32);
+        if len == 0 {
+            return Err("an empty extent");
+        }
+        // The last extent may reach past the request ("REQ_ONE").
+        let len = len.min(self.room);
+        self.room -= len;
+        self.chunk.left -= 8;
+        Ok((len > 0).then_some(ReplyEvent::Extent {
+            cookie: self.chunk.cookie,
+            context: self.context,
+            len,
+            flags,
+        }))
+    }
+}
+
+/// The error of a chunk, with its message so far.
+#[derive(Clone, Debug)]
+struct ReplyError {
+    chunk: ReplyChunk,
+    code: u32,
+    message_left: u32,
+    message: Vec<u8>,
+}
+
+impl ReplyError {
+    /// The event, once all of the chunk has arrived.
+    fn next(&mut self, input: &mut &[u8]) -> Option<ReplyEvent<'static>> {
+        let n = input.len().min(self.chunk.left as usize);
+        let (bytes, rest) = input.split_at(n);
+        *input = rest;
+        self.chunk.left -= n as u32;
+        let text = &bytes[..n.min(self.message_left as usize)];
+        self.message_left -= text.len() as u32;
+        let keep = text.len().min(STRING_BYTES_MAX - self.message.len());
+        self.message.extend(&text[..keep]);
+        (self.chunk.left == 0).then(|| ReplyEvent::Error {
+            cookie: self.chunk.cookie,
+            code: self.code,
+            message: printable(&self.message),
+        })
     }
 }
 
@@ -238,73 +309,31 @@ impl ReplyParser {
                         return Ok(Some(event));
                     }
                 }
-                ReplyState::Data {
-                    cookie, at, left, ..
-                } => {
-                    if input.is_empty() {
-                        return Ok(None);
+                ReplyState::Data(data) => {
+                    let event = data.next(input);
+                    if event.is_some() && data.left == 0 {
+                        self.state = ReplyState::after(data.cookie, data.done);
                     }
-                    let n = input.len().min(*left as usize);
-                    let (bytes, rest) = input.split_at(n);
-                    *input = rest;
-                    let (cookie, at) = (*cookie, *at);
-                    self.data_received(n as u32);
-                    return Ok(Some(ReplyEvent::Data { cookie, at, bytes }));
+                    return Ok(event);
                 }
-                ReplyState::Extents {
-                    chunk,
-                    context,
-                    room,
-                } => {
+                ReplyState::Extents(extents) => {
                     let Some(wire) = self.fixed.take_first(8, input) else {
                         return Ok(None);
                     };
-                    let word = u64::from_be_bytes(*wire.first_chunk().expect("12 bytes"));
-                    let (len, flags) = ((word >> 32) as u32, word as u32);
-                    if len == 0 {
-                        return Err("an empty extent");
+                    let event = extents.next(wire)?;
+                    if extents.chunk.left == 0 {
+                        self.state = extents.chunk.after();
                     }
-                    // The last extent may reach past the request ("REQ_ONE").
-                    let len = len.min(*room);
-                    *room -= len;
-                    let (cookie, context) = (chunk.cookie, *context);
-                    chunk.left -= 8;
-                    if chunk.left == 0 {
-                        self.state = chunk.after();
-                    }
-                    if len > 0 {
-                        return Ok(Some(ReplyEvent::Extent {
-                            cookie,
-                            context,
-                            len,
-                            flags,
-                        }));
+                    if event.is_some() {
+                        return Ok(event);
                     }
                 }
-                ReplyState::Error {
-                    chunk,
-                    code,
-                    message_left,
-                    message,
-                } => {
-                    let n = input.len().min(chunk.left as usize);
-                    let (bytes, rest) = input.split_at(n);
-                    *input = rest;
-                    chunk.left -= n as u32;
-                    let text = &bytes[..n.min(*message_left as usize)];
-                    *message_left -= text.len() as u32;
-                    let keep = text.len().min(STRING_BYTES_MAX - message.len());
-                    message.extend(&text[..keep]);
-                    if chunk.left > 0 {
-                        return Ok(None);
+                ReplyState::Error(error) => {
+                    let event = error.next(input);
+                    if event.is_some() {
+                        self.state = error.chunk.after();
                     }
-                    let event = ReplyEvent::Error {
-                        cookie: chunk.cookie,
-                        code: *code,
-                        message: printable(message),
-                    };
-                    self.state = chunk.after();
-                    return Ok(Some(event));
+                    return Ok(event);
                 }
                 ReplyState::End { cookie } => {
                     let cookie = *cookie;
@@ -326,12 +355,12 @@ impl ReplyParser {
                     return Err("a simple reply where a structured one was agreed");
                 }
                 if error == 0 && pending.wants == Wants::Data {
-                    self.state = ReplyState::Data {
+                    self.state = ReplyState::Data(ReplyData {
                         cookie,
                         at: 0,
                         left: pending.len,
                         done: true,
-                    };
+                    });
                     return Ok(None);
                 }
                 self.state = ReplyState::End { cookie };
@@ -379,12 +408,12 @@ impl ReplyParser {
         let first = (offset >> 32) as u32;
         match chunk.kind {
             chunk::OFFSET_DATA => {
-                self.state = ReplyState::Data {
+                self.state = ReplyState::Data(ReplyData {
                     cookie,
                     at: chunk.place(offset, chunk.left)?,
                     left: chunk.left,
                     done: chunk.done,
-                };
+                });
                 Ok(None)
             }
             chunk::OFFSET_HOLE => {
@@ -397,11 +426,11 @@ impl ReplyParser {
                 Ok(Some(ReplyEvent::Hole { cookie, at, len }))
             }
             chunk::BLOCK_STATUS => {
-                self.state = ReplyState::Extents {
+                self.state = ReplyState::Extents(ReplyExtents {
                     chunk,
                     context: first,
                     room: chunk.pending.len,
-                };
+                });
                 Ok(None)
             }
             _ => {
@@ -412,36 +441,14 @@ impl ReplyParser {
                 if first == 0 {
                     return Err("an error chunk without an error");
                 }
-                self.state = ReplyState::Error {
+                self.state = ReplyState::Error(ReplyError {
                     chunk,
                     code: first,
                     message_left: message_len,
                     message: Vec::new(),
-                };
+                });
                 Ok(None)
             }
-        }
-    }
-
-    fn data_received(&mut self, n: u32) {
-        let ReplyState::Data {
-            cookie,
-            at,
-            left,
-            done,
-        } = &mut self.state
-        else {
-            panic!("no data comes next");
-        };
-        *at += n;
-        *left = left.checked_sub(n).expect("no more than comes next");
-        if *left == 0 {
-            let cookie = *cookie;
-            self.state = if *done {
-                ReplyState::End { cookie }
-            } else {
-                ReplyState::Head
-            };
         }
     }
 }

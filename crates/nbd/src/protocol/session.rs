@@ -119,18 +119,10 @@ impl NbdSession {
             ..
         } = request;
         let fua = fua(flags);
-        // FUA is accepted on every command ("Command flags").
-        let known = cmd_flag::FUA
-            | match cmd {
-                cmd::READ if self.has(flag::SEND_DF) => cmd_flag::DF,
-                cmd::WRITE_ZEROES => cmd_flag::NO_HOLE | cmd_flag::FAST_ZERO,
-                cmd::BLOCK_STATUS => cmd_flag::REQ_ONE,
-                _ => 0,
-            };
         if cmd == cmd::DISC {
             return Ok(SessionCommand::Disconnect);
         }
-        if flags & !known != 0 {
+        if flags & !self.flags_of(cmd) != 0 {
             return Err(no(
                 Errno::Inval,
                 "a command flag is unknown or does not fit the command",
@@ -183,6 +175,18 @@ impl NbdSession {
                 one: flags & cmd_flag::REQ_ONE != 0,
             },
         })
+    }
+
+    /// The command flags that `cmd` may have.
+    fn flags_of(&self, cmd: u16) -> u16 {
+        let own = match cmd {
+            cmd::READ if self.has(flag::SEND_DF) => cmd_flag::DF,
+            cmd::WRITE_ZEROES => cmd_flag::NO_HOLE | cmd_flag::FAST_ZERO,
+            cmd::BLOCK_STATUS => cmd_flag::REQ_ONE,
+            _ => 0,
+        };
+        // FUA is accepted on every command ("Command flags").
+        cmd_flag::FUA | own
     }
 
     fn check_range(&self, cmd: u16, offset: u64, len: u32) -> Result<(), RequestRefusal> {

@@ -181,6 +181,48 @@ impl Model {
     }
 }
 
+/// The answer to a request: its error, and the data of a read.
+type ExpectedReply = (Option<Errno>, Option<Vec<u8>>);
+
+/// The answers of a flat array of zeroes to `requests`, and the bytes of these.
+fn expected(requests: &[(u16, u64, u32, u8)]) -> (Vec<u8>, Vec<ExpectedReply>) {
+    let (mut bytes, mut answers) = (Vec::new(), Vec::new());
+    let mut truth = vec![0u8; SIZE];
+    for (cookie, (cmd, offset, len, fill)) in (0..).zip(requests.iter().copied()) {
+        let (offset, len) = match cmd {
+            cmd::FLUSH => (0, 0),
+            _ => (offset, len),
+        };
+        let request = WireRequest {
+            flags: 0,
+            cmd,
+            cookie,
+            offset,
+            len,
+        };
+        bytes.extend(request.encode());
+        let payload = vec![fill; payload_bytes(&request) as usize];
+        bytes.extend(&payload);
+        let end = offset as usize + len as usize;
+        if cmd != cmd::FLUSH && (len == 0 || end > SIZE) {
+            let past = len > 0 && matches!(cmd, cmd::WRITE | cmd::WRITE_ZEROES);
+            let errno = if past { Errno::NoSpc } else { Errno::Inval };
+            answers.push((Some(errno), None));
+            continue;
+        }
+        let range = &mut truth[offset as usize..end];
+        let mut data = None;
+        match cmd {
+            cmd::WRITE => range.copy_from_slice(&payload),
+            cmd::WRITE_ZEROES => range.fill(0),
+            cmd::READ => data = Some(range.to_vec()),
+            _ => {}
+        }
+        answers.push((None, data));
+    }
+    (bytes, answers)
+}
+
 fn session(structured: bool) -> NbdSession {
     NbdSession {
         size_bytes: SIZE as u64,
@@ -255,30 +297,7 @@ proptest! {
             write: None,
             piece,
         };
-        let mut bytes = Vec::new();
-        let mut truth = vec![0u8; SIZE];
-        let mut expected = Vec::new();
-        for (cookie, (cmd, offset, len, fill)) in requests.iter().copied().enumerate() {
-            let (offset, len) = if cmd == cmd::FLUSH { (0, 0) } else { (offset, len) };
-            let request = WireRequest { flags: 0, cmd, cookie: cookie as u64, offset, len };
-            bytes.extend(request.encode());
-            let payload = vec![fill; payload_bytes(&request) as usize];
-            bytes.extend(&payload);
-            let end = offset as usize + len as usize;
-            let bad = cmd != cmd::FLUSH && (len == 0 || end > SIZE);
-            let past = len > 0 && matches!(cmd, cmd::WRITE | cmd::WRITE_ZEROES);
-            let errno = bad.then_some(if past { Errno::NoSpc } else { Errno::Inval });
-            let mut data = None;
-            if !bad {
-                match cmd {
-                    cmd::WRITE => truth[offset as usize..end].copy_from_slice(&payload),
-                    cmd::WRITE_ZEROES => truth[offset as usize..end].fill(0),
-                    cmd::READ => data = Some(truth[offset as usize..end].to_vec()),
-                    _ => {}
-                }
-            }
-            expected.push((errno, data));
-        }
+        let (bytes, expected) = expected(&requests);
         let mut answers = Vec::new();
         for piece in wire.pieces(&bytes) {
             model.feed(piece, &mut answers);

@@ -3,20 +3,33 @@
 use super::again::OPEN_MAX;
 use super::refusal::{Refusal, refusal};
 use super::write_back::{LogDevices, looked_at, release};
-use super::{Node, NodeVolume};
+use super::{Node, NodePool, NodeVolume};
 use crate::arrays::DeviceSource;
+use crate::event::NodeEvent;
 use crate::frontend::{VolumeAbout, frontend_memory};
+use crate::leaf::Leaf;
+use crate::log::OpenLog;
 use crate::origins::GuardedOrigin;
 use crate::place::{OpenedPlace, RawRole};
 use crate::platform::Platform;
 use crate::served_volume::ServedVolume;
-use block::{BoxDevice, Deadline, Device, Gate, IoError, IoErrorKind, IoResult, Sectors};
+use block::{
+    BoxDevice, Deadline, Device, Driver, Gate, Geometry, IoError, IoErrorKind, IoResult, Sectors,
+};
 use cache::{CacheMode, VolumeConfig};
 use control::config::{self, Config, Name, VolumeMode};
 use control::plan::Change;
 use futures_util::future::join_all;
 use origin::OriginRecord;
 use std::cmp::Ordering;
+
+/// The layers of a volume, opened and not begun.
+struct VolumeLayers<D: Driver> {
+    guard: GuardedOrigin<D>,
+    cached: cache::Volume<Leaf<D>>,
+    /// The log with its missing devices, to be reported once the log has begun.
+    log: Option<(OpenLog<D>, Vec<NodeEvent>)>,
+}
 
 impl<P: Platform> Node<P> {
     pub(super) async fn add_volume(
@@ -80,62 +93,13 @@ impl<P: Platform> Node<P> {
     ) -> Result<(), Refusal> {
         let name = &volume.name.value;
         let pool = self.pool(volume.pool.as_str())?;
-        let below = opened.leaf.geometry();
-        let sectors = match &volume.size {
-            None => None,
-            Some(size) if size.value.0 > below.sectors.bytes() => {
-                return Err(format!(
-                    "volume {name} of {} is larger than its origin {} of {}; \
-                     make the origin larger, or the volume smaller",
-                    size.value,
-                    below.name,
-                    config::ByteCount(below.sectors.bytes()),
-                ));
-            }
-            Some(size) => Some(Sectors(size.value.0 / block::SECTOR_BYTES)),
-        };
-        let config = VolumeConfig {
-            name: name.as_str().into(),
-            sectors,
-            mode: volume.in_force().cached(),
-        };
-        let size = config.sectors.unwrap_or(below.sectors);
-        // The device may lose writes of others in its volatile cache without notice.
-        opened.leaf.flush().await.map_err(refusal)?;
-        let mut found = match volume.in_force() {
-            VolumeMode::Cached(_) => None,
-            VolumeMode::WriteBack => {
-                let (devices, witness) = (looked_at(logs), self.log_witness(name).await?);
-                let found = self.find_log(volume, size, &opened.identity, devices, witness);
-                Some(found.await?)
-            }
-        };
-        let absent = found
-            .as_mut()
-            .map(|found| std::mem::take(&mut found.absent));
-        let record = pool.cache.origin_record(name.as_str());
-        let say = |event| self.say(name, event);
-        let guarded =
-            GuardedOrigin::guard(&self.platform, &say, &pool.cache, name, size, opened).await;
-        let guarded = guarded.map_err(refusal)?;
-        let below = BoxDevice::new(guarded.device());
-        let cached = pool.cache.add_volume(config, below).map_err(refusal)?;
-        // After a refusal for dirty data, the next start must find the same record.
-        pool.cache.set_origin_record(name.as_str(), &record);
-        let log = match found {
-            None => None,
-            Some(found) => match self.open_log(volume, found, &cached, opened, &record).await {
-                Ok(log) => Some(log),
-                Err(why) => {
-                    cached.close().await;
-                    return Err(why);
-                }
-            },
-        };
+        let layers = self.open_layers(volume, &pool, opened, logs).await?;
+        let VolumeLayers { guard, cached, log } = layers;
+        let (log, absent) = log.unzip();
         if let Some(log) = &log {
-            guarded.keep_with(log);
+            guard.keep_with(log);
         }
-        guarded.begin().await;
+        guard.begin().await;
         if let Some(log) = &log
             && let Err(error) = log.begin().await
         {
@@ -148,7 +112,7 @@ impl<P: Platform> Node<P> {
         let serving = ServedVolume::new(cached, log, pool.line_bytes, self.env().timer);
         let about = VolumeAbout {
             description: format!("{} cached in pool {}", opened.place, pool.name),
-            origin: guarded.identity().clone(),
+            origin: guard.identity().clone(),
             read_only: volume.read_only.value,
             block,
             ..self.about(name, &self.devices.config())
@@ -166,12 +130,63 @@ impl<P: Platform> Node<P> {
             gate,
             about,
             volume: serving,
-            guard: guarded,
+            guard,
             origin,
             pool: pool.name.clone(),
         };
         self.volumes.borrow_mut().insert(name.clone(), served);
         Ok(())
+    }
+
+    /// Opens the layers of `volume` on its open origin, from below.
+    async fn open_layers(
+        &self,
+        volume: &config::Volume,
+        pool: &NodePool<P::Driver>,
+        opened: &OpenedPlace<P>,
+        logs: &LogDevices<P>,
+    ) -> Result<VolumeLayers<P::Driver>, Refusal> {
+        let name = &volume.name.value;
+        let sectors = sectors_of(volume, opened.leaf.geometry())?;
+        let size = sectors.unwrap_or(opened.leaf.geometry().sectors);
+        // The device may lose writes of others in its volatile cache without notice.
+        opened.leaf.flush().await.map_err(refusal)?;
+        let found = match volume.in_force() {
+            VolumeMode::Cached(_) => None,
+            VolumeMode::WriteBack => {
+                let (devices, witness) = (looked_at(logs), self.log_witness(name).await?);
+                let found = self.find_log(volume, size, &opened.identity, devices, witness);
+                Some(found.await?)
+            }
+        };
+        let record = pool.cache.origin_record(name.as_str());
+        let say = |event| self.say(name, event);
+        let guard =
+            GuardedOrigin::guard(&self.platform, &say, &pool.cache, name, size, opened).await;
+        let guard = guard.map_err(refusal)?;
+        let config = VolumeConfig {
+            name: name.as_str().into(),
+            sectors,
+            mode: volume.in_force().cached(),
+        };
+        let below = BoxDevice::new(guard.device());
+        let cached = pool.cache.add_volume(config, below).map_err(refusal)?;
+        // After a refusal for dirty data, the next start must find the same record.
+        pool.cache.set_origin_record(name.as_str(), &record);
+        let log = match found {
+            None => None,
+            Some(mut found) => {
+                let absent = std::mem::take(&mut found.absent);
+                match self.open_log(volume, found, &cached, opened, &record).await {
+                    Ok(log) => Some((log, absent)),
+                    Err(why) => {
+                        cached.close().await;
+                        return Err(why);
+                    }
+                }
+            }
+        };
+        Ok(VolumeLayers { guard, cached, log })
     }
 
     /// The offer of a volume by the frontends that `config` names.
@@ -419,6 +434,22 @@ impl<P: Platform> Node<P> {
             self.resume(name).await?;
         }
         done.map_err(refusal)
+    }
+}
+
+/// The size that the configuration gives `volume`, if that fits the origin.
+fn sectors_of(volume: &config::Volume, origin: &Geometry) -> Result<Option<Sectors>, Refusal> {
+    match &volume.size {
+        None => Ok(None),
+        Some(size) if size.value.0 > origin.sectors.bytes() => Err(format!(
+            "volume {} of {} is larger than its origin {} of {}; \
+             make the origin larger, or the volume smaller",
+            volume.name.value,
+            size.value,
+            origin.name,
+            config::ByteCount(origin.sectors.bytes()),
+        )),
+        Some(size) => Ok(Some(Sectors(size.value.0 / block::SECTOR_BYTES))),
     }
 }
 

@@ -5,7 +5,7 @@ use super::client::{self, is_origins};
 use super::origin::TestOrigin;
 use super::report::CacheSimReport;
 use super::scenario::{CacheScenario, WITNESS};
-use super::shared::{CacheSimShared, TestVolume};
+use super::shared::{CacheSimShared, Leaf, TestVolume};
 use crate::model::{Space, VolumeModel};
 use block::{BoxDevice, Device, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId};
 use cache::{Cache, CacheMode, Config, Durability, VolumeConfig};
@@ -94,13 +94,11 @@ fn run_once(seed: u64) -> CacheSimReport {
     report
 }
 
-async fn build(
-    scenario: Arc<CacheScenario>,
-    local: Local<SimDriver>,
-    control: WorldControl,
-    (origins, pool, witness): (&[TargetId], Vec<TargetId>, TargetId),
-    report: Rc<RefCell<CacheSimReport>>,
-) -> CacheSimShared {
+async fn open(
+    scenario: &CacheScenario,
+    local: &Local<SimDriver>,
+    witness: TargetId,
+) -> Cache<Leaf> {
     let env = local.env();
     let config = Config {
         line_bytes: scenario.line_bytes,
@@ -111,7 +109,7 @@ async fn build(
         ..Config::default()
     };
     let policy = policy::registry::build(scenario.policy, 0, scenario.seed).expect("registered");
-    let cache = if scenario.durable {
+    if scenario.durable {
         let durability = Durability {
             label: "pool".into(),
             host: "campaign".into(),
@@ -120,11 +118,22 @@ async fn build(
             overwrite: false,
             cold: false,
         };
-        let opened = Cache::open(config, policy, env.clone(), durability, Vec::new()).await;
+        let opened = Cache::open(config, policy, env, durability, Vec::new()).await;
         opened.expect("an empty pool").0
     } else {
-        Cache::new(config, policy, env.clone()).expect("a sound configuration")
-    };
+        Cache::new(config, policy, env).expect("a sound configuration")
+    }
+}
+
+async fn build(
+    scenario: Arc<CacheScenario>,
+    local: Local<SimDriver>,
+    control: WorldControl,
+    (origins, pool, witness): (&[TargetId], Vec<TargetId>, TargetId),
+    report: Rc<RefCell<CacheSimReport>>,
+) -> CacheSimShared {
+    let env = local.env();
+    let cache = open(&scenario, &local, witness).await;
     let targets = (0..)
         .zip(origins)
         .map(|(i, origin)| {

@@ -28,6 +28,14 @@ impl Comings {
     }
 }
 
+fn draw_volumes(rng: &mut SimRng, block: Sectors) -> Vec<Space> {
+    let volume = |rng: &mut SimRng| Space {
+        windows: rng.between(1, 4),
+        each: rng.between(8, 64) * 8 + if rng.chance(0.2) { block.0 % 8 } else { 0 },
+    };
+    (0..rng.between(1, 3)).map(|_| volume(rng)).collect()
+}
+
 /// The length of cases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Length {
@@ -57,12 +65,7 @@ impl CrashCase {
         let mut rng = SimRng::fork(seed, 11);
         let rng = &mut rng;
         let block = Sectors(if rng.chance(0.6) { 1 } else { 8 });
-        let volumes: Vec<_> = (0..rng.between(1, 3))
-            .map(|_| Space {
-                windows: rng.between(1, 4),
-                each: rng.between(8, 64) * 8 + if rng.chance(0.2) { block.0 % 8 } else { 0 },
-            })
-            .collect();
+        let volumes = draw_volumes(rng, block);
         let line_bytes = 4096 << rng.below(5);
         let line = u64::from(line_bytes) / 512;
         let disks = rng.between(1, 4);
@@ -73,7 +76,7 @@ impl CrashCase {
         // Writes that a disk missed show in a line that the disk kept and that no bit covers. Where
         // disks come and go, lines therefore stay, bits are cleared soon, and writes are few.
         let is_calm = comings != Comings::Common;
-        let all: u64 = volumes.iter().map(|v: &Space| v.windows * v.each).sum();
+        let all: u64 = volumes.iter().map(|v| v.windows * v.each).sum();
         let least = if is_calm { 60 } else { 10 };
         let each = all * rng.between(least, 110) / 100 / disks;
         let pool = (0..disks)
@@ -117,14 +120,7 @@ impl CrashCase {
         };
         case.steps = (0..count).map(|_| case.step(rng, write_share)).collect();
         if length == Length::Long {
-            case.draw_cuts(rng, comings);
-            if comings == Comings::Roaming {
-                case.steps
-                    .retain(|step| !matches!(step, CrashStep::Plug(_)));
-            }
-            if comings != Comings::Backup && rng.chance(0.4) {
-                case.draw_faults(rng);
-            }
+            case.draw_losses(rng, comings);
         }
         let setting = |space: &Space| Setting {
             name: 0,
@@ -183,6 +179,18 @@ impl CrashCase {
         }
         let start = window.start + start.min(total - len) * block;
         start..start + len * block
+    }
+
+    /// Draws cuts, and faults of pool disks.
+    fn draw_losses(&mut self, rng: &mut SimRng, comings: Comings) {
+        self.draw_cuts(rng, comings);
+        if comings == Comings::Roaming {
+            self.steps
+                .retain(|step| !matches!(step, CrashStep::Plug(_)));
+        }
+        if comings != Comings::Backup && rng.chance(0.4) {
+            self.draw_faults(rng);
+        }
     }
 
     /// A step of a script takes about four disk steps. A cut beyond the end of a life finds that

@@ -37,6 +37,19 @@ pub(super) struct Spec {
     pub section: String,
 }
 
+impl Spec {
+    fn new(name: &str, origin: &str, disks: Vec<String>, tolerance: usize) -> Spec {
+        Spec {
+            name: name.to_owned(),
+            disks,
+            tolerance,
+            section: format!(
+                "name = {name:?}\norigin = {origin:?}\npool = \"fast\"\nsize = \"{VOLUME_KIB}KiB\"\n"
+            ),
+        }
+    }
+}
+
 /// A case.
 #[derive(Clone, Debug)]
 pub(super) struct NodeScenario {
@@ -67,11 +80,30 @@ pub(super) fn path(disk: &str) -> String {
     format!("{DIRECTORY}/{disk}")
 }
 
-fn array(text: &mut String, name: &str, level: &str, members: &[String]) {
-    *text += &format!(
-        "[[array]]\nname = {name:?}\nlevel = {level:?}\nmembers = {members:?}\ndetection = \"1s\"\n\
-         chunk = \"16KiB\"\n"
-    );
+/// The sections of arrays, and their names.
+#[derive(Default)]
+struct ArraySections {
+    text: String,
+    names: Vec<String>,
+}
+
+impl ArraySections {
+    fn add(&mut self, name: &str, level: &str, members: &[String]) {
+        self.text += &format!(
+            "[[array]]\nname = {name:?}\nlevel = {level:?}\nmembers = {members:?}\ndetection = \"1s\"\n\
+             chunk = \"16KiB\"\n"
+        );
+        self.names.push(name.to_owned());
+    }
+}
+
+fn draw_lives(rng: &mut SimRng) -> Vec<(NodeLifeEnd, Nanos)> {
+    let ends = [NodeLifeEnd::Stop, NodeLifeEnd::Kill, NodeLifeEnd::Cut];
+    let life = |rng: &mut SimRng| {
+        let end = ends[rng.below(3) as usize];
+        (end, Nanos(rng.between(500_000_000, 6_000_000_000)))
+    };
+    (0..rng.between(1, 3)).map(|_| life(rng)).collect()
 }
 
 impl NodeScenario {
@@ -90,23 +122,15 @@ impl NodeScenario {
         if mistakes {
             disks.extend([UNUSED, TINY].map(String::from));
         }
-        let mut arrays = Vec::new();
-        let mut sections = String::new();
-        array(&mut sections, "r", level, &members);
-        arrays.push("r".to_owned());
+        let mut arrays = ArraySections::default();
+        arrays.add("r", level, &members);
         let mut tolerance = usize::from(level != "raid0");
         let (mut origin, mut of_array) = ("r", members);
         let nested = rng.chance(0.3);
         if nested {
             let inner: Vec<String> = (0..2).map(|n| format!("n{n}")).collect();
-            array(&mut sections, "s", "raid0", &inner);
-            array(
-                &mut sections,
-                "t",
-                "raid1",
-                &["r".to_owned(), "s".to_owned()],
-            );
-            arrays.extend(["s".to_owned(), "t".to_owned()]);
+            arrays.add("s", "raid0", &inner);
+            arrays.add("t", "raid1", &["r", "s"].map(String::from));
             disks.extend(inner.iter().cloned());
             of_array.extend(inner);
             (origin, tolerance) = ("t", 1);
@@ -114,47 +138,30 @@ impl NodeScenario {
         let array_in_pool = rng.chance(0.2);
         let mut pool_devices = vec!["p0".to_owned(), "p1".to_owned()];
         if array_in_pool {
-            array(&mut sections, "q", "raid1", &pool_devices);
-            arrays.push("q".to_owned());
+            arrays.add("q", "raid1", &pool_devices);
             pool_devices = vec!["q".to_owned()];
         }
         for disk in &disks {
             text += &format!("[[device]]\nname = {disk:?}\npath = {:?}\n", path(disk));
         }
-        text += &sections;
+        text += &arrays.text;
         let names = policy::registry::POLICIES;
         let policy = names[rng.below(names.len() as u64) as usize];
         text += &format!(
             "[[pool]]\nname = \"fast\"\ndevices = {pool_devices:?}\npolicy = {policy:?}\n\
              line_size = \"16KiB\"\ncommit = \"100ms\"\n"
         );
-        let mut volumes = Vec::new();
-        for (name, origin, disks, tolerance) in [
-            ("plain", "o0", vec!["o0".to_owned()], 0),
-            ("array", origin, of_array, tolerance),
-        ] {
-            let section = format!(
-                "name = {name:?}\norigin = {origin:?}\npool = \"fast\"\nsize = \"{VOLUME_KIB}KiB\"\n"
-            );
-            text += &format!("[[volume]]\n{section}");
-            volumes.push(Spec {
-                name: name.to_owned(),
-                disks,
-                tolerance,
-                section,
-            });
+        let plain = Spec::new("plain", "o0", vec!["o0".to_owned()], 0);
+        let volumes = vec![plain, Spec::new("array", origin, of_array, tolerance)];
+        for volume in &volumes {
+            text += &format!("[[volume]]\n{}", volume.section);
         }
-        let ends = [NodeLifeEnd::Stop, NodeLifeEnd::Kill, NodeLifeEnd::Cut];
-        let lives = (0..rng.between(1, 3)).map(|_| {
-            let end = ends[rng.below(3) as usize];
-            (end, Nanos(rng.between(500_000_000, 6_000_000_000)))
-        });
         NodeScenario {
             seed,
-            lives: lives.collect(),
+            lives: draw_lives(&mut rng),
             text,
             volumes,
-            arrays,
+            arrays: arrays.names,
             pool_devices,
             spare_pool_device: "p2".to_owned(),
             several: rng.chance(0.4),

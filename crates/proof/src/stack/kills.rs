@@ -65,15 +65,7 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
         return Err(obstacle);
     }
     namespace::enter()?;
-    let origin = |dir: std::path::Display| format!("path = \"{dir}/origin\"");
-    let log = request.order.map(|order| StackWriteBack {
-        order,
-        max_lag: destroyed::MAX_LAG,
-        bytes: LOG_BYTES,
-        journal: String::new(),
-    });
-    let place = StackDirectory::new(&request.directory, log, origin)?;
-    place.make()?;
+    let place = make(request)?;
     let mut rng = SimRng::fork(request.seed, 32);
     let committed = Mutex::new(Vec::<Commit>::new());
     let mut kills = StackKills::default();
@@ -97,21 +89,7 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
             break;
         }
         let pause = Duration::from_millis(rng.between(300, 2000));
-        let cut_off = std::thread::scope(|scope| {
-            let client = |number| {
-                let (committed, sockets) = (&committed, place.path("sockets"));
-                scope.spawn(move || {
-                    let committed = |id| {
-                        let now = Instant::now();
-                        committed.lock().expect(SOUND).push((id, now));
-                    };
-                    DatabaseClient::start(round * CLIENTS + number, &sockets)?
-                        .commit(u64::MAX, committed)
-                })
-            };
-            let clients: Vec<_> = (0..CLIENTS).map(client).collect();
-            std::thread::sleep(pause);
-            let at_work = clients.iter().all(|client| !client.is_finished());
+        let kill = || {
             let destroyed = match request.destroys {
                 true => place.destroy(),
                 false => Ok(()),
@@ -119,14 +97,9 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
             let killed = daemon.kill().map_err(|error| error.to_string());
             // The database may have ended by itself, for its disk is gone.
             let _ = server.stop("immediate");
-            let ends = clients
-                .into_iter()
-                .map(|client| client.join().expect(SOUND));
-            let cut_off = ends.filter(Result::is_err).count() as u64;
-            destroyed
-                .and(killed)
-                .map(|()| at_work && cut_off == CLIENTS)
-        });
+            destroyed.and(killed)
+        };
+        let cut_off = under_load(round, pause, &place.path("sockets"), &committed, kill);
         kills.rounds += 1;
         kills.kills_under_load += u64::from(cut_off?);
         // A file system on a dead disk may not be unmounted in order.
@@ -154,6 +127,52 @@ pub fn kills(request: &KillRequest) -> Result<StackKills, String> {
 }
 
 const SOUND: &str = "no panic";
+
+/// Makes the files of the stack.
+fn make(request: &KillRequest) -> Result<StackDirectory, String> {
+    let origin = |dir: std::path::Display| format!("path = \"{dir}/origin\"");
+    let log = request.order.map(|order| StackWriteBack {
+        order,
+        max_lag: destroyed::MAX_LAG,
+        bytes: LOG_BYTES,
+        journal: String::new(),
+    });
+    let place = StackDirectory::new(&request.directory, log, origin)?;
+    place.make()?;
+    Ok(place)
+}
+
+/// Has clients commit for that time before `kill`. Returns true if every client was at its commits,
+/// and was cut off.
+fn under_load(
+    round: u64,
+    time: Duration,
+    sockets: &Path,
+    committed: &Mutex<Vec<Commit>>,
+    kill: impl FnOnce() -> Result<(), String>,
+) -> Result<bool, String> {
+    std::thread::scope(|scope| {
+        let client = |number| {
+            scope.spawn(move || {
+                let committed = |id| {
+                    let now = Instant::now();
+                    committed.lock().expect(SOUND).push((id, now));
+                };
+                DatabaseClient::start(round * CLIENTS + number, sockets)?
+                    .commit(u64::MAX, committed)
+            })
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(client).collect();
+        std::thread::sleep(time);
+        let at_work = clients.iter().all(|client| !client.is_finished());
+        let killed = kill();
+        let ends = clients
+            .into_iter()
+            .map(|client| client.join().expect(SOUND));
+        let cut_off = ends.filter(Result::is_err).count() as u64;
+        killed.map(|()| at_work && cut_off == CLIENTS)
+    })
+}
 
 /// Mounts the volume of the next daemon, with its database. Returns the number of rows.
 fn recover(

@@ -1,12 +1,13 @@
 //! A file system that does not answer: FUSE, over a server that is stopped.
 
 use crate::common::{directory, file, host};
-use block::{Device, Fua, Host, IoErrorKind, Lba, Nanos, ShardId};
+use block::{Device, Env, Fua, Host, IoErrorKind, Lba, Nanos, ShardId};
 use futures_util::future::join_all;
 use shard::{Config, Local, Mesh, Shard};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use uring::{DiskOptions, UringDriver};
 
@@ -86,6 +87,31 @@ fn wait(mut done: impl FnMut() -> bool) {
     }
 }
 
+/// Has the server of `mount` go on after two minutes, unless the sender is dropped before. A shard
+/// that hangs with the mount would hang for ever, and fail no test.
+fn go_on_at_last(mount: &Arc<Mount>) -> Sender<()> {
+    let (over, watch) = std::sync::mpsc::channel();
+    let hung = Arc::downgrade(mount);
+    std::thread::spawn(move || {
+        let waited = watch.recv_timeout(Duration::from_secs(120));
+        if let (Err(RecvTimeoutError::Timeout), Some(mount)) = (waited, hung.upgrade()) {
+            mount.signal(libc::SIGCONT);
+        }
+    });
+    over
+}
+
+/// Writes, and reads the same again.
+async fn takes_data(device: &impl Device, env: &Env) {
+    let mut buf = env.pool.take(8192);
+    buf.fill(7);
+    device.write(Lba(0), buf.share(), Fua::Yes).await.unwrap();
+    device.flush().await.unwrap();
+    let (buf, result) = device.read(Lba(0), env.pool.take(8192)).await;
+    result.unwrap();
+    assert!(buf.iter().all(|byte| *byte == 7));
+}
+
 #[test]
 fn a_file_system_that_hangs_blocks_itself_alone() {
     let dir = directory();
@@ -96,16 +122,8 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
     let (hangs, _) = host.open_disk(&mount.path, &options).unwrap();
     let (sound, _) = host.open_disk(file(&dir, BYTES), &options).unwrap();
     let (mesh, opener) = (Mesh::new(1), host.clone());
-    let mount = std::sync::Arc::new(mount);
-    // A shard that hangs with the mount would hang for ever, and fail no test.
-    let (_over, watch) = std::sync::mpsc::channel::<()>();
-    let hung = std::sync::Arc::downgrade(&mount);
-    std::thread::spawn(move || {
-        let waited = watch.recv_timeout(Duration::from_secs(120));
-        if let (Err(RecvTimeoutError::Timeout), Some(mount)) = (waited, hung.upgrade()) {
-            mount.signal(libc::SIGCONT);
-        }
-    });
+    let mount = Arc::new(mount);
+    let _over = go_on_at_last(&mount);
     host.run(1, move |id: ShardId, driver| {
         let (mount, opener, options) = (mount.clone(), opener.clone(), options.clone());
         Shard::boot(
@@ -135,19 +153,8 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
                 assert!(env.timer.timeout(pause, open()).await.is_none());
                 assert_eq!(open().await.unwrap_err().kind(), IoErrorKind::Timeout);
                 opener.close(hangs);
-                let elsewhere = async {
-                    let mut buf = env.pool.take(8192);
-                    buf.fill(7);
-                    sound.write(Lba(0), buf.share(), Fua::Yes).await.unwrap();
-                    sound.flush().await.unwrap();
-                    let (buf, result) = sound.read(Lba(0), env.pool.take(8192)).await;
-                    result.unwrap();
-                    assert!(buf.iter().all(|byte| *byte == 7));
-                };
-                env.timer
-                    .timeout(SOON, elsewhere)
-                    .await
-                    .expect("it hangs with the other");
+                let elsewhere = env.timer.timeout(SOON, takes_data(&sound, &env));
+                elsewhere.await.expect("it hangs with the other");
                 assert!(env.timer.now() - began < SOON, "the shard stalled");
                 mount.signal(libc::SIGCONT);
                 let opened = async {
@@ -177,7 +184,7 @@ fn a_host_ends_in_time_though_a_device_does_not_answer() {
     let (hangs, _) = host
         .open_disk(&mount.path, &DiskOptions::default())
         .unwrap();
-    let mount = std::sync::Arc::new(mount);
+    let mount = Arc::new(mount);
     let (mesh, opener, stopped) = (Mesh::new(1), host.clone(), mount.clone());
     // A host that waits for the device would wait for ever, and fail no test.
     let (over, watch) = std::sync::mpsc::channel::<()>();

@@ -4,7 +4,9 @@ use super::devices::FIGURES;
 use super::value::MetricValue;
 use super::volumes::{CLIENTS, LOG};
 use cache::Counter;
-use control::status::{NamedCounters, Status, VolumeReport, WriteBackReport};
+use control::status::{
+    ArrayReport, MemberStatus, NamedCounters, PoolReport, Status, VolumeReport, WriteBackReport,
+};
 use control::trouble::TroubleKind;
 use std::iter;
 
@@ -55,8 +57,9 @@ impl<'a> Families<'a> {
         &mut self,
         name: &str,
         help: &'static str,
-        samples: impl Iterator<Item = MetricSample<'a>> + 'a,
+        samples: impl Iterator<Item = (Labels<'a>, MetricValue<'a>)> + 'a,
     ) {
+        let samples = samples.map(|(labels, value)| MetricSample { labels, value });
         self.0.push(Family {
             name: format!("hotset_{name}"),
             help,
@@ -73,11 +76,23 @@ impl<'a> Families<'a> {
         named: impl Fn(&'a T) -> Labels<'a> + 'a,
         value: impl Fn(&'a T) -> MetricValue<'a> + 'a,
     ) {
-        let sample = move |item| MetricSample {
-            labels: named(item),
-            value: value(item),
-        };
+        let sample = move |item| (named(item), value(item));
         self.add(name, help, items.iter().map(sample));
+    }
+
+    /// Adds every gauge of `table`, for each of `items`, with the label `owner`.
+    fn gauges<T>(
+        &mut self,
+        owner: &'static str,
+        table: &'static [(&'static str, &'static str, fn(&T) -> f64)],
+        items: &'a [T],
+        name_of: fn(&'a T) -> &'a str,
+    ) {
+        for (name, help, of) in table {
+            let named = move |item| labels([(owner, name_of(item))]);
+            let value = move |item| MetricValue::Gauge(of(item));
+            self.each(name, help, items, named, value);
+        }
     }
 
     /// Adds every counter of the cache, for each of `items`, under the prefix `owner`.
@@ -108,17 +123,14 @@ fn states<'a>(
     of: Labels<'a>,
     known: &'static [&'static str],
     now: &'a str,
-) -> impl Iterator<Item = MetricSample<'a>> + 'a {
+) -> impl Iterator<Item = (Labels<'a>, MetricValue<'a>)> + 'a {
     let present = known.iter().copied().find(|state| now.starts_with(state));
     let other = if present.is_none() { Some(now) } else { None };
     let all = known.iter().copied().chain(other);
-    let sample = move |state| MetricSample {
-        labels: with(of, ("state", state)),
-        value: MetricValue::Gauge(if state == present.unwrap_or(now) {
-            1.0
-        } else {
-            0.0
-        }),
+    let sample = move |state| {
+        let is_now = state == present.unwrap_or(now);
+        let value = MetricValue::Gauge(f64::from(u8::from(is_now)));
+        (with(of, ("state", state)), value)
     };
     all.map(sample)
 }
@@ -183,18 +195,15 @@ fn daemon<'a>(status: &'a Status, to: &mut Families<'a>) {
             MetricValue::Counter(nbd.errors),
         ),
     ] {
-        let labels = labels([]);
-        to.add(name, help, iter::once(MetricSample { labels, value }));
+        to.add(name, help, iter::once((labels([]), value)));
     }
     let troubles = TroubleKind::ALL.into_iter().map(|kind| {
         let its = status
             .troubles
             .iter()
             .filter(|trouble| trouble.kind == kind);
-        MetricSample {
-            labels: labels([("kind", kind.name()), ("severity", kind.severity().name())]),
-            value: MetricValue::Gauge(its.count() as f64),
-        }
+        let labels = labels([("kind", kind.name()), ("severity", kind.severity().name())]);
+        (labels, MetricValue::Gauge(its.count() as f64))
     });
     to.add("troubles", "What is wrong, by kind.", troubles);
 }
@@ -238,9 +247,9 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
     let logs = volumes
         .iter()
         .filter_map(|v| Some((v, v.write_back.as_ref()?)));
-    let order = logs.clone().map(|(volume, log)| MetricSample {
-        labels: labels([("volume", &volume.name), ("order", &log.order)]),
-        value: MetricValue::Gauge(1.0),
+    let order = logs.clone().map(|(volume, log)| {
+        let labels = labels([("volume", &volume.name), ("order", &log.order)]);
+        (labels, MetricValue::Gauge(1.0))
     });
     to.add(
         "volume_write_back_info",
@@ -249,9 +258,9 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
     );
     for (name, help, value) in LOG {
         let logs = logs.clone();
-        let sample = move |(volume, log): (&'a VolumeReport, &'a WriteBackReport)| MetricSample {
-            labels: labels([("volume", volume.name.as_str())]),
-            value: MetricValue::Gauge(value(log)),
+        let sample = move |(volume, log): (&'a VolumeReport, &'a WriteBackReport)| {
+            let labels = labels([("volume", volume.name.as_str())]);
+            (labels, MetricValue::Gauge(value(log)))
         };
         to.add(name, help, logs.map(sample));
     }
@@ -268,6 +277,25 @@ fn volumes<'a>(status: &'a Status, to: &mut Families<'a>) {
     to.counters("volume", volumes, |v| (&v.name, &v.counters));
 }
 
+/// Reads the value of a gauge from a pool.
+type OfPool = fn(&PoolReport) -> f64;
+const POOL_GAUGES: [(&str, &str, OfPool); 4] = [
+    ("pool_line_size_bytes", "The unit of replacement.", |p| {
+        p.line_bytes.into()
+    }),
+    ("pool_lines", "Lines that there is room for.", |p| {
+        p.lines.into()
+    }),
+    ("pool_lines_used", "Lines that hold something.", |p| {
+        p.lines_used.into()
+    }),
+    (
+        "pool_memory_bytes",
+        "Memory for validity and checksums.",
+        |p| p.memory_bytes as f64,
+    ),
+];
+
 fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
     let pools = &status.pools;
     to.each(
@@ -277,74 +305,73 @@ fn pools<'a>(status: &'a Status, to: &mut Families<'a>) {
         |p| labels([("pool", &p.name), ("policy", &p.policy)]),
         |_| MetricValue::Gauge(1.0),
     );
-    type Of = fn(&control::status::PoolReport) -> f64;
-    let figures: [(&str, &str, Of); 4] = [
-        ("pool_line_size_bytes", "The unit of replacement.", |p| {
-            p.line_bytes.into()
-        }),
-        ("pool_lines", "Lines that there is room for.", |p| {
-            p.lines.into()
-        }),
-        ("pool_lines_used", "Lines that hold something.", |p| {
-            p.lines_used.into()
-        }),
-        (
-            "pool_memory_bytes",
-            "Memory for validity and checksums.",
-            |p| p.memory_bytes as f64,
-        ),
-    ];
-    for (name, help, of) in figures {
-        to.each(
-            name,
-            help,
-            pools,
-            |p| labels([("pool", &p.name)]),
-            move |p| MetricValue::Gauge(of(p)),
-        );
-    }
+    to.gauges("pool", &POOL_GAUGES, pools, |p| &p.name);
     let rules = pools.iter().flat_map(|p| {
-        p.rule
-            .would_miss
-            .iter()
-            .map(move |(rule, share)| MetricSample {
-                labels: labels([("pool", &p.name), ("rule", rule)]),
-                value: MetricValue::Gauge(*share),
-            })
+        let rules = p.rule.would_miss.iter();
+        rules.map(move |(rule, share)| {
+            let labels = labels([("pool", &p.name), ("rule", rule)]);
+            (labels, MetricValue::Gauge(*share))
+        })
     });
     let help =
         "The share of recent accesses that a rule of a policy that tunes itself would have missed.";
     to.add("pool_rule_miss_ratio", help, rules);
     to.counters("pool", pools, |p| (&p.name, &p.counters));
+    pool_devices(pools, to);
+}
+
+fn pool_devices<'a>(pools: &'a [PoolReport], to: &mut Families<'a>) {
     let devices = || {
-        let pools = pools.iter();
-        pools.flat_map(|p| {
-            p.devices
-                .iter()
-                .map(move |d| (labels([("pool", &*p.name), ("device", &*d.name)]), d))
+        pools.iter().flat_map(|p| {
+            let devices = p.devices.iter();
+            devices.map(move |d| (labels([("pool", &*p.name), ("device", &*d.name)]), d))
         })
     };
-    let state = devices().flat_map(|(labels, d)| states(labels, &DEVICE_STATES, &d.state));
     to.add(
         "pool_device_state",
         "Whether a pool's device is in this state.",
-        state,
+        devices().flat_map(|(labels, d)| states(labels, &DEVICE_STATES, &d.state)),
     );
-    let capacity = devices().map(|(labels, d)| MetricSample {
-        labels,
-        value: MetricValue::Gauge(d.capacity_bytes as f64),
-    });
     to.add(
         "pool_device_capacity_bytes",
         "Bytes of a pool device's lines.",
-        capacity,
+        devices().map(|(labels, d)| (labels, MetricValue::Gauge(d.capacity_bytes as f64))),
     );
-    let faults = devices().map(|(labels, d)| MetricSample {
-        labels,
-        value: MetricValue::Counter(d.faults),
-    });
-    to.add("pool_device_faults", "Faults of a pool's device.", faults);
+    to.add(
+        "pool_device_faults",
+        "Faults of a pool's device.",
+        devices().map(|(labels, d)| (labels, MetricValue::Counter(d.faults))),
+    );
 }
+
+/// Reads the value of a gauge from an array.
+type OfArray = fn(&ArrayReport) -> f64;
+const ARRAY_GAUGES: [(&str, &str, OfArray); 4] = [
+    ("array_size_bytes", "Size of an array.", |a| {
+        a.size_bytes as f64
+    }),
+    (
+        "array_lost_bytes",
+        "Bytes of an array whose data is lost.",
+        |a| a.lost_bytes as f64,
+    ),
+    (
+        "array_progress_ratio",
+        "How much of a rebuild or resynchronisation is done; 1 if none runs.",
+        |a| {
+            let progress = a.progress.as_ref();
+            progress.map_or(1.0, |progress| progress.percent / 100.0)
+        },
+    ),
+    (
+        "array_scrub_mismatches",
+        "Places that differed in the scrub that runs, or the last one.",
+        |a| {
+            let scrub = a.scrub.as_ref();
+            scrub.map_or(0.0, |scrub| scrub.mismatches as f64)
+        },
+    ),
+];
 
 fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
     let arrays = &status.arrays;
@@ -352,107 +379,69 @@ fn arrays<'a>(status: &'a Status, to: &mut Families<'a>) {
         .iter()
         .flat_map(|a| states(labels([("array", &a.name)]), &ARRAY_STATES, &a.state));
     to.add("array_state", "Whether an array is in this state.", state);
-    type Of = fn(&control::status::ArrayReport) -> f64;
-    let figures: [(&str, &str, Of); 4] = [
-        ("array_size_bytes", "Size of an array.", |a| {
-            a.size_bytes as f64
-        }),
-        (
-            "array_lost_bytes",
-            "Bytes of an array whose data is lost.",
-            |a| a.lost_bytes as f64,
-        ),
-        (
-            "array_progress_ratio",
-            "How much of a rebuild or resynchronisation is done; 1 if none runs.",
-            |a| {
-                a.progress
-                    .as_ref()
-                    .map_or(1.0, |progress| progress.percent / 100.0)
-            },
-        ),
-        (
-            "array_scrub_mismatches",
-            "Places that differed in the scrub that runs, or the last one.",
-            |a| {
-                a.scrub
-                    .as_ref()
-                    .map_or(0.0, |scrub| scrub.mismatches as f64)
-            },
-        ),
-    ];
-    for (name, help, of) in figures {
-        to.each(
-            name,
-            help,
-            arrays,
-            |a| labels([("array", &a.name)]),
-            move |a| MetricValue::Gauge(of(a)),
-        );
-    }
+    to.gauges("array", &ARRAY_GAUGES, arrays, |a| &a.name);
+    members(arrays, to);
+    to.each(
+        "array_members_missing",
+        "Roles of an array that no device has.",
+        arrays,
+        |a| labels([("array", &a.name)]),
+        |a| {
+            let missing = a.members.iter().filter(|m| m.device.is_none()).count();
+            MetricValue::Gauge(missing as f64)
+        },
+    );
+}
+
+/// Reads the value of a counter from a member of an array.
+type OfMember = fn(&MemberStatus) -> u64;
+const MEMBER_COUNTERS: [(&str, &str, OfMember); 5] = [
+    (
+        "array_member_reads",
+        "Reads of a member that succeeded.",
+        |m| m.reads,
+    ),
+    (
+        "array_member_writes",
+        "Writes of a member that succeeded.",
+        |m| m.writes,
+    ),
+    (
+        "array_member_read_errors",
+        "Reads of a member that failed.",
+        |m| m.read_errors,
+    ),
+    (
+        "array_member_write_errors",
+        "Writes and flushes of a member that failed.",
+        |m| m.write_errors,
+    ),
+    (
+        "array_member_repaired_sectors",
+        "Sectors of a member that could not be read and were written again.",
+        |m| m.repaired,
+    ),
+];
+
+/// Adds the metrics of the members that have a device.
+fn members<'a>(arrays: &'a [ArrayReport], to: &mut Families<'a>) {
     let members = || {
-        let arrays = arrays.iter();
-        arrays.flat_map(|a| {
-            a.members.iter().map(move |m| {
-                let device = m.device.as_deref().unwrap_or("");
-                (labels([("array", &*a.name), ("device", device)]), m)
+        arrays.iter().flat_map(|a| {
+            a.members.iter().filter_map(move |m| {
+                let device = m.device.as_deref()?;
+                Some((labels([("array", &*a.name), ("device", device)]), m))
             })
         })
     };
-    let present = || members().filter(|(_, m)| m.device.is_some());
-    let state = present().flat_map(|(labels, m)| states(labels, &MEMBER_STATES, &m.state));
     to.add(
         "array_member_state",
         "Whether a member of an array is in this state.",
-        state,
+        members().flat_map(|(labels, m)| states(labels, &MEMBER_STATES, &m.state)),
     );
-    type Count = fn(&control::status::MemberStatus) -> u64;
-    let counts: [(&str, &str, Count); 5] = [
-        (
-            "array_member_reads",
-            "Reads of a member that succeeded.",
-            |m| m.reads,
-        ),
-        (
-            "array_member_writes",
-            "Writes of a member that succeeded.",
-            |m| m.writes,
-        ),
-        (
-            "array_member_read_errors",
-            "Reads of a member that failed.",
-            |m| m.read_errors,
-        ),
-        (
-            "array_member_write_errors",
-            "Writes and flushes of a member that failed.",
-            |m| m.write_errors,
-        ),
-        (
-            "array_member_repaired_sectors",
-            "Sectors of a member that could not be read and were written again.",
-            |m| m.repaired,
-        ),
-    ];
-    for (name, help, of) in counts {
-        let sample = move |(labels, m)| MetricSample {
-            labels,
-            value: MetricValue::Counter(of(m)),
-        };
-        to.add(name, help, present().map(sample));
+    for (name, help, of) in MEMBER_COUNTERS {
+        let sample = move |(labels, m)| (labels, MetricValue::Counter(of(m)));
+        to.add(name, help, members().map(sample));
     }
-    let missing = arrays.iter().map(|a| {
-        let missing = a.members.iter().filter(|m| m.device.is_none()).count();
-        MetricSample {
-            labels: labels([("array", &*a.name)]),
-            value: MetricValue::Gauge(missing as f64),
-        }
-    });
-    to.add(
-        "array_members_missing",
-        "Roles of an array that no device has.",
-        missing,
-    );
 }
 
 fn devices<'a>(status: &'a Status, to: &mut Families<'a>) {
@@ -466,18 +455,15 @@ fn devices<'a>(status: &'a Status, to: &mut Families<'a>) {
     to.add(
         "device_endurance_used_ratio",
         "The share of its rated endurance that a device says it has used.",
-        worn().map(|(labels, wear)| MetricSample {
-            labels,
-            value: MetricValue::Gauge(f64::from(wear.used_percent) / 100.0),
+        worn().map(|(labels, wear)| {
+            let ratio = f64::from(wear.used_percent) / 100.0;
+            (labels, MetricValue::Gauge(ratio))
         }),
     );
     to.add(
         "device_lifetime_written_bytes",
         "What was written to a device in its life, as it says.",
-        worn().map(|(labels, wear)| MetricSample {
-            labels,
-            value: MetricValue::Counter(wear.written_bytes),
-        }),
+        worn().map(|(labels, wear)| (labels, MetricValue::Counter(wear.written_bytes))),
     );
     for (name, help, of) in FIGURES {
         to.each(

@@ -78,6 +78,10 @@ pub fn text(array: &Status) -> String {
     } else if array.scrubbed_s.is_some() {
         text += &format!("  {last}\n");
     }
+    text + &members(array).to_string()
+}
+
+fn members(array: &Status) -> TextTable {
     let mut table = TextTable::new(&[
         "  MEMBER",
         "CONTROLLER",
@@ -104,5 +108,5 @@ pub fn text(array: &Status) -> String {
         let cells = ["-", "-", "spare"].map(str::to_owned);
         table.row([format!("  {spare}")].into_iter().chain(cells));
     }
-    text + &table.to_string()
+    table
 }

@@ -136,37 +136,8 @@ pub fn is_taken(kind: Kind, block: &[u8]) -> bool {
             |commit, out| commit.encode(OWNER, out),
         )
         .is_some(),
-        Kind::ArraySuperblock => {
-            let found = superblock::open(block);
-            if let Some(row) = found.clone() {
-                let mut again = vec![0; BLOCK_BYTES];
-                row.seal(&mut again);
-                // A version that is read is not written.
-                if again[8..12] == block[8..12] {
-                    assert_eq!(again, block);
-                }
-            }
-            found.is_some()
-        }
-        Kind::ArrayBitmap => {
-            let mut marked = Vec::new();
-            bitmap::decode(block, OWNER, 0, |region| marked.push(region));
-            assert!(marked.iter().all(|region| *region < bitmap::REGIONS));
-            let is_legible = bitmap::is_legible(block, OWNER, 0);
-            if is_legible {
-                let mut again = vec![0; BLOCK_BYTES];
-                let writes = bitmap::writes(block, OWNER, 0).expect("it is legible");
-                bitmap::encode(&mut again, OWNER, 0, writes, &marked);
-                // Each sector has its own count.
-                let but_for_that = |block: &[u8]| {
-                    let sectors = block.chunks(512);
-                    let parts = sectors.map(|sector| [&sector[8..28], &sector[32..]].concat());
-                    parts.collect::<Vec<_>>()
-                };
-                assert_eq!(but_for_that(&again), but_for_that(block));
-            }
-            is_legible
-        }
+        Kind::ArraySuperblock => is_superblock(block),
+        Kind::ArrayBitmap => is_bitmap(block),
         Kind::ArrayRecord => {
             let decode =
                 |block: &[u8]| journal::JournalRecord::decode(block, OWNER, MEMBERS, CHUNK);
@@ -174,6 +145,39 @@ pub fn is_taken(kind: Kind, block: &[u8]) -> bool {
             record.inspect(in_a_stripe).is_some()
         }
     }
+}
+
+fn is_superblock(block: &[u8]) -> bool {
+    let found = superblock::open(block);
+    if let Some(row) = found.clone() {
+        let mut again = vec![0; BLOCK_BYTES];
+        row.seal(&mut again);
+        // A version that is read is not written.
+        if again[8..12] == block[8..12] {
+            assert_eq!(again, block);
+        }
+    }
+    found.is_some()
+}
+
+fn is_bitmap(block: &[u8]) -> bool {
+    let mut marked = Vec::new();
+    bitmap::decode(block, OWNER, 0, |region| marked.push(region));
+    assert!(marked.iter().all(|region| *region < bitmap::REGIONS));
+    let is_legible = bitmap::is_legible(block, OWNER, 0);
+    if is_legible {
+        let mut again = vec![0; BLOCK_BYTES];
+        let writes = bitmap::writes(block, OWNER, 0).expect("it is legible");
+        bitmap::encode(&mut again, OWNER, 0, writes, &marked);
+        // Each sector has its own count.
+        let but_for_that = |block: &[u8]| {
+            let sectors = block.chunks(512);
+            let parts = sectors.map(|sector| [&sector[8..28], &sector[32..]].concat());
+            parts.collect::<Vec<_>>()
+        };
+        assert_eq!(but_for_that(&again), but_for_that(block));
+    }
+    is_legible
 }
 
 /// The value that `decode` reads from `block`; the same once `encode` has written it.
