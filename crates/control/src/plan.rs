@@ -404,7 +404,8 @@ fn volume(before: &Volume, now: &Volume, steps: &mut Vec<PlanStep>) {
         steps.push(PlanStep::new(Some(line), what, Err(SEEN)));
     }
     let all_but = |kept: &[&str]| -> Vec<&str> {
-        let all = Volume::rows().iter().map(|row| row.name);
+        let rows = Volume::rows();
+        let all = rows.iter().map(|row| row.name);
         all.filter(|name| !kept.contains(name)).collect()
     };
     let has_log = |volume: &Volume| volume.in_force() == VolumeMode::WriteBack;

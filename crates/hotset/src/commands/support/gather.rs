@@ -6,7 +6,6 @@
 
 use super::{SupportPart, headers, reason};
 use crate::commands::{check, status};
-use crate::platform::machine;
 use crate::platform::state;
 use crate::platform::ublk::mounts;
 use command::CommandFailure;
