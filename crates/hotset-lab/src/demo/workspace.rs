@@ -1,9 +1,9 @@
 //! The files of the demonstration, made once: the site, its ext4 image, the
 //! SSD, the configuration.
 
-use super::site::DemoSite;
 use crate::CommandFailure;
 use crate::program::made_directory;
+use crate::web::site::WebSite;
 use command::print_line;
 use std::fs;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ pub const DRIVE: &str = "ST3500320AS";
 const DRIVES: u32 = 4;
 const IMAGE_BYTES: u64 = 768 << 20;
 const SSD_BYTES: u64 = 512 << 20;
-const SITE: DemoSite = DemoSite {
+const SITE: WebSite = WebSite {
     seed: 1,
     pages: 4000,
     images: 12_000,
@@ -26,7 +26,7 @@ pub struct Workspace {
     /// Directory above all files.
     pub directory: PathBuf,
     /// The served site.
-    pub site: DemoSite,
+    pub site: WebSite,
     policy: String,
 }
 

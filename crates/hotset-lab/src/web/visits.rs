@@ -3,11 +3,11 @@
 //!
 //! Pages are drawn by Zipf's law, so that some are hot and most are not.
 
-use super::site::DemoSite;
+use super::fetch::{client, fetch};
+use super::site::WebSite;
+use super::threads::share;
 use fastrand::Rng;
-use std::io::{self, Read};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::io;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct VisitPlan {
     /// The site.
-    pub site: DemoSite,
+    pub site: WebSite,
     /// The pages to load, in order; from [`pages`].
     pub pages: Vec<u32>,
     /// Visitors at the same time.
@@ -38,7 +38,7 @@ pub struct PageVisit {
 }
 
 /// The pages of `count` loads: drawn by Zipf's law with exponent `skew`.
-pub fn pages(site: &DemoSite, count: usize, skew: f64, seed: u64) -> Vec<u32> {
+pub fn pages(site: &WebSite, count: usize, skew: f64, seed: u64) -> Vec<u32> {
     let mut rng = Rng::with_seed(seed);
     // Popularity is no matter of the place on the disk.
     let mut order: Vec<u32> = (0..site.pages).collect();
@@ -60,68 +60,42 @@ pub fn pages(site: &DemoSite, count: usize, skew: f64, seed: u64) -> Vec<u32> {
 /// Loads every page of the plan, reporting each to `seen`. Ends at the first failed request; the
 /// error names the request.
 pub fn run(plan: &VisitPlan, seen: &Sender<PageVisit>) -> io::Result<Duration> {
-    let next = AtomicUsize::new(0);
-    let failed = Mutex::new(None);
     let start = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..plan.visitors {
-            let (seen, next, failed) = (seen.clone(), &next, &failed);
-            scope.spawn(move || {
-                let agent = ureq::Agent::new_with_defaults();
-                while let Some(page) = plan.pages.get(next.fetch_add(1, Relaxed)) {
-                    match visit(&agent, plan, *page, start) {
-                        // A listener that has gone does not stop the visitors.
-                        Ok(visit) => drop(seen.send(visit)),
-                        Err(error) => {
-                            next.store(plan.pages.len(), Relaxed);
-                            *failed.lock().expect("no panic under this lock") = Some(error);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    match failed.into_inner().expect("no panic under this lock") {
-        Some(error) => Err(error),
-        None => Ok(start.elapsed()),
-    }
+    let begin = || (client(1), seen.clone());
+    share(
+        plan.visitors,
+        plan.pages.len(),
+        begin,
+        |(agent, seen), number| {
+            let visit = visit(agent, &plan.site, &plan.base, plan.pages[number], start)?;
+            // A listener that has gone does not stop the visitors.
+            let _ = seen.send(visit);
+            Ok(())
+        },
+    )?;
+    Ok(start.elapsed())
 }
 
-fn visit(
+/// Loads a page with its images; `start` is the beginning of the run.
+pub fn visit(
     agent: &ureq::Agent,
-    plan: &VisitPlan,
+    site: &WebSite,
+    base: &str,
     page: u32,
     start: Instant,
 ) -> io::Result<PageVisit> {
     let begin = Instant::now();
-    let (mut bytes, first_byte) = get(agent, &plan.base, &DemoSite::page_path(page))?;
-    for image in plan.site.images_of(page) {
-        bytes += get(agent, &plan.base, &DemoSite::image_path(image))?.0;
+    let html = fetch(agent, base, &WebSite::page_path(page))?;
+    let mut bytes = html.bytes;
+    for image in site.images_of(page) {
+        bytes += fetch(agent, base, &WebSite::image_path(image))?.bytes;
     }
     Ok(PageVisit {
         at: start.elapsed(),
         page: begin.elapsed(),
-        first_byte,
+        first_byte: html.first_byte,
         bytes,
     })
-}
-
-/// Loads one file: its length, and the time to its first byte.
-fn get(agent: &ureq::Agent, base: &str, path: &str) -> io::Result<(u64, Duration)> {
-    let begin = Instant::now();
-    let url = format!("{base}/{path}");
-    let failed = |e: ureq::Error| io::Error::other(format!("{url}: {e}"));
-    let mut answer = agent.get(&url).call().map_err(failed)?;
-    let mut body = answer.body_mut().as_reader();
-    let mut chunk = vec![0; 64 << 10];
-    let mut length = body.read(&mut chunk)? as u64;
-    let first_byte = begin.elapsed();
-    loop {
-        match body.read(&mut chunk)? {
-            0 => return Ok((length, first_byte)),
-            n => length += n as u64,
-        }
-    }
 }
 
 /// Result of a run of visits.
@@ -170,7 +144,7 @@ mod tests {
 
     #[test]
     fn pages_repeat_and_some_are_hot() {
-        let site = DemoSite {
+        let site = WebSite {
             seed: 1,
             pages: 1000,
             images: 10,

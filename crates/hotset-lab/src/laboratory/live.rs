@@ -1,0 +1,58 @@
+//! `hotset-lab live`: the loads of published evaluations on real files, through real servers.
+
+mod access_log;
+mod log;
+pub mod report;
+mod rounds;
+mod stage;
+
+use crate::CommandFailure;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+#[derive(Subcommand)]
+pub enum LiveCommand {
+    /// Send the requests of an access log to nginx, each as soon as the one before is answered
+    ///
+    /// nginx serves a file for each address of the log, as large as the log says, on PATH. The page
+    /// cache is dropped before each list. Figures of a published evaluation are printed beside.
+    Log(log::LiveLog),
+}
+
+/// The storage, the rounds and the results of a live run.
+#[derive(Args)]
+pub struct LiveArguments {
+    /// Directory on the storage; files are made in `hotset-live` below, which is removed at the end
+    #[arg(long, value_name = "PATH")]
+    path: PathBuf,
+    /// The volume that is mounted there: each round has it off, cold and warm
+    #[arg(long, value_name = "VOLUME")]
+    volume: Option<String>,
+    /// The control socket of the volume's daemon
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        env = "HOTSET_CONTROL",
+        default_value = "/run/hotset/control.sock"
+    )]
+    control: PathBuf,
+    /// Number of rounds
+    #[arg(long, value_name = "N", default_value_t = 5,
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    rounds: u64,
+    /// Go on with rounds until so many minutes are over
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    minutes: Option<u64>,
+    /// Keep the results in this directory, made if missing; rounds that are there are not run again
+    #[arg(long, value_name = "DIRECTORY")]
+    out: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(command: &LiveCommand) -> Result<(), CommandFailure> {
+    match command {
+        LiveCommand::Log(command) => log::run(command),
+    }
+}

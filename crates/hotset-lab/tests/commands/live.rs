@@ -1,0 +1,284 @@
+//! `hotset-lab live`: real servers on directories, and on a volume that is mounted.
+
+use crate::common::{Daemon, Place, Process, attaches, lab, refused, run, tool, until};
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use testbed::attached::AttachedDevice;
+use testbed::mounted::MountedFileSystem;
+
+/// A line of the combined form.
+fn line(address: &str, status: u16, bytes: u64) -> String {
+    format!(
+        "10.0.0.1 - - [27/Aug/2009:10:00:00 +0200] \"GET {address} HTTP/1.1\" {status} {bytes} \
+         \"-\" \"agent\"\n"
+    )
+}
+
+/// Writes a log of `requests` for forty files of some kilobytes.
+fn access_log(path: &Path, requests: u64) {
+    let lines = (0..requests).map(|n| n * 7 % 40);
+    let lines = lines.map(|file| line(&format!("/file/{file}?a=b"), 200, 3000 + 400 * file));
+    fs::write(path, lines.collect::<String>()).unwrap();
+}
+
+/// `live log` of a log on a directory.
+fn live_log(place: &Place, path: &Path, options: &[&str]) -> Command {
+    let mut command = lab();
+    command.args(["live", "log", "--json", "--path"]).arg(path);
+    command.arg("--log").arg(place.path("access.log"));
+    command.args(options);
+    command.env("HOTSET_CONTROL", place.path("control"));
+    command
+}
+
+fn report(command: &mut Command) -> Value {
+    let text = run(command);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn figure<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let figures = report["figures"].as_array().unwrap();
+    let found = figures.iter().find(|figure| figure["figure"] == name);
+    found.unwrap_or_else(|| panic!("no {name} in {report}"))
+}
+
+fn mean(report: &Value, name: &str, phase: &str) -> f64 {
+    let phases = figure(report, name)["phases"].as_array().unwrap();
+    let found = phases.iter().find(|found| found["phase"] == phase);
+    found.unwrap()["mean"].as_f64().unwrap()
+}
+
+/// A place with a directory to measure.
+fn measured() -> (Place, PathBuf) {
+    let place = Place::new();
+    let path = place.path("storage");
+    fs::create_dir(&path).unwrap();
+    access_log(&place.path("access.log"), 200);
+    (place, path)
+}
+
+/// The usual volume, mounted; the parts in the order of the take-down.
+struct MountedVolume<'a> {
+    mounted: MountedFileSystem,
+    _attached: AttachedDevice,
+    daemon: Daemon<'a>,
+}
+
+impl MountedVolume<'_> {
+    fn new(place: &Place) -> MountedVolume<'_> {
+        let daemon = place.serve();
+        let fuse = place.path("fuse");
+        let attached = AttachedDevice::new(&place.uri("vol"), &fuse, &["--direct-io=on"]).unwrap();
+        run(tool("mkfs.ext4", "e2fsprogs")
+            .arg("-q")
+            .arg(attached.device()));
+        let mounted = MountedFileSystem::new(attached.device(), &place.path("mount")).unwrap();
+        MountedVolume {
+            mounted,
+            _attached: attached,
+            daemon,
+        }
+    }
+}
+
+#[test]
+fn an_access_log_is_replayed_on_a_path() {
+    let (place, path) = measured();
+    let log = place.path("access.log");
+    let old = place.path("access.log.1");
+    fs::write(&old, line("/old", 200, 100_000) + &line("/gone", 404, 9)).unwrap();
+    run(tool("gzip", "gzip").arg(&old));
+    let old = place.text("access.log.1.gz");
+    let mut command = lab();
+    command.args(["live", "log", "--json", "--rounds", "2", "--threads", "3"]);
+    command
+        .arg("--path")
+        .arg(&path)
+        .arg("--log")
+        .arg(&old)
+        .arg(&log);
+    let report = report(&mut command);
+    assert_eq!(report["rounds"].as_array().unwrap().len(), 2);
+    assert_eq!(report["asked"]["requests"], "201");
+    assert_eq!(report["asked"]["files"], "41");
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("1 lines are other requests"), "{notes}");
+    let of = |name| mean(&report, name, "runs");
+    assert!(of("mttfb") > 0.0 && of("mttfb") <= of("mtt"), "{report}");
+    // Three threads have three requests in flight at most.
+    assert!(of("tps") <= 3.0 * 1e3 / of("mtt") * 1.01, "{report}");
+    let bytes: f64 = (0..40)
+        .map(|file| 5.0 * (3000.0 + 400.0 * f64::from(file)))
+        .sum();
+    let mean_bytes = of("rbps") / of("tps");
+    assert!(
+        (mean_bytes / ((bytes + 100_000.0) / 201.0) - 1.0).abs() < 1e-3,
+        "{report}"
+    );
+    let published = &figure(&report, "tps")["published"];
+    assert_eq!(
+        published[0],
+        serde_json::json!({ "of": "hdd", "value": 179.51 })
+    );
+    assert_eq!(published.as_array().unwrap().len(), 3);
+    assert_eq!(
+        fs::read_dir(&path).unwrap().count(),
+        0,
+        "all files are removed"
+    );
+}
+
+#[test]
+fn a_volume_is_measured_off_cold_and_warm() {
+    if !attaches() {
+        return;
+    }
+    let place = Place::usual();
+    access_log(&place.path("access.log"), 200);
+    let volume = MountedVolume::new(&place);
+    let path = volume.mounted.at();
+    let out = place.text("out");
+    let volume_and_out = ["--volume", "vol", "--out", &out];
+    let first = report(live_log(&place, path, &volume_and_out).args(["--rounds", "2"]));
+    assert_eq!(first["rounds"].as_array().unwrap().len(), 2);
+    let hits = |phase| mean(&first, "hits", phase);
+    assert!(hits("warm") > hits("cold"), "{first}");
+    let phases = figure(&first, "hits")["phases"].as_array().unwrap();
+    assert_eq!(phases.len(), 2, "a volume that is off asks no cache");
+    let ratios = figure(&first, "mtt")["ratios"].as_array().unwrap();
+    let of: Vec<_> = ratios.iter().map(|ratio| &ratio["phase"]).collect();
+    assert_eq!(of, ["cold", "warm"]);
+    for ratio in ratios {
+        assert_eq!((&ratio["to"], &ratio["rounds"]), (&"off".into(), &2.into()));
+        let open = ratio["verdict"] == "inconclusive";
+        assert!(open || ratio["rounds_needed"].is_null(), "{ratio}");
+    }
+    assert!(volume.daemon.status()["volumes"][0]["off"].is_null());
+    // Finished rounds are not run again.
+    let more = report(live_log(&place, path, &volume_and_out).args(["--rounds", "3"]));
+    let rounds = more["rounds"].as_array().unwrap();
+    assert_eq!(
+        (rounds.len(), &rounds[..2]),
+        (3, &first["rounds"].as_array().unwrap()[..])
+    );
+    let other = ["--threads", "2"];
+    let mut other = live_log(&place, path, &[&volume_and_out[..], &other].concat());
+    refused(
+        &mut other,
+        2,
+        &[
+            "live-log.json",
+            "is of other seeds or another form or place",
+        ],
+    );
+    // A volume that was off is off again.
+    run(&mut place.command("volume off vol --temporary"));
+    run(live_log(&place, path, &volume_and_out).args(["--rounds", "4"]));
+    assert_eq!(volume.daemon.status()["volumes"][0]["off"], "write-through");
+    assert!(!path.join("hotset-live").exists());
+}
+
+#[test]
+fn a_volume_that_is_in_use_or_elsewhere_is_refused() {
+    let (place, path) = measured();
+    refused(
+        &mut live_log(&place, &path, &["--volume", "vol"]),
+        1,
+        &["no daemon answers on", "control"],
+    );
+    let served = Place::usual();
+    access_log(&served.path("access.log"), 200);
+    let daemon = served.serve();
+    let on = |name| live_log(&served, &path, &["--volume", name]);
+    refused(
+        &mut on("other"),
+        2,
+        &["volume other: not served by the daemon (volumes: vol)"],
+    );
+    refused(
+        &mut on("vol"),
+        2,
+        &["not on volume vol", "Mount the volume there"],
+    );
+    let clients = daemon.slow_reads();
+    refused(
+        &mut on("vol"),
+        1,
+        &["volume vol: in use (", "Stop its clients first."],
+    );
+    drop(clients);
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    assert!(daemon.status()["volumes"][0]["off"].is_null());
+}
+
+#[test]
+fn bad_logs_paths_and_servers_are_named() {
+    let (place, path) = measured();
+    let log = place.path("access.log");
+    let live = || live_log(&place, &path, &["--rounds", "1"]);
+    let mut elsewhere = live_log(&place, &place.path("none"), &[]);
+    refused(
+        &mut elsewhere,
+        2,
+        &["none: cannot be used (No such file or directory)."],
+    );
+    fs::write(&log, "garbage\nmore\n").unwrap();
+    refused(
+        &mut live(),
+        2,
+        &[
+            "access.log:1: no request (2 of 2 lines",
+            "Give an access log",
+        ],
+    );
+    fs::write(&log, line("/large", 200, 1 << 50)).unwrap();
+    refused(
+        &mut live(),
+        1,
+        &["storage: too little room (1.0 PiB are needed", "Make room"],
+    );
+    access_log(&log, 10);
+    fs::create_dir(path.join("hotset-live")).unwrap();
+    refused(
+        &mut live(),
+        1,
+        &["hotset-live: exists (a run uses it, or one was killed)."],
+    );
+    fs::remove_dir(path.join("hotset-live")).unwrap();
+    let server = place.path("nginx");
+    fs::write(&server, "#!/bin/sh\necho no such module >&2\nexit 1\n").unwrap();
+    fs::set_permissions(&server, fs::Permissions::from_mode(0o755)).unwrap();
+    let found = format!("{}:{}", place.text(""), std::env::var("PATH").unwrap());
+    refused(
+        live().env("PATH", found),
+        1,
+        &["nginx did not start: no such module"],
+    );
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}
+
+#[test]
+fn an_interrupted_run_keeps_its_rounds_and_clears_the_path() {
+    let (place, path) = measured();
+    let (out, rounds) = (place.text("out"), ["--rounds", "10000"]);
+    let mut command = live_log(&place, &path, &["--out", &out]);
+    command
+        .args(rounds)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut process = Process(command.spawn().unwrap());
+    let kept = place.path("out/live-log.json");
+    until("a round", || kept.exists());
+    process.signal(libc::SIGINT);
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut process.0.stderr.take().unwrap(), &mut said).unwrap();
+    assert_eq!(process.0.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("storage: interrupted ("), "{said}");
+    assert!(said.contains("of 10000 rounds are kept in"), "{said}");
+    let kept: Value = serde_json::from_str(&fs::read_to_string(kept).unwrap()).unwrap();
+    assert!(!kept["rounds"].as_array().unwrap().is_empty());
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}
