@@ -3,7 +3,7 @@
 
 use crate::CommandFailure;
 use crate::program::made_directory;
-use crate::web::site::WebSite;
+use crate::web::site::{FILE_BYTES_MAX, WebSite};
 use command::print_line;
 use std::fs;
 use std::io::ErrorKind;
@@ -20,6 +20,8 @@ const SITE: WebSite = WebSite {
     pages: 4000,
     images: 12_000,
 };
+
+const _: () = assert!((SITE.pages + SITE.images) as u64 * FILE_BYTES_MAX < IMAGE_BYTES);
 
 /// Places of all files.
 pub struct Workspace {
@@ -78,7 +80,10 @@ impl Workspace {
             }
             _ => {}
         }
-        let bytes = self.site.write(&root).map_err(CommandFailure::runtime)?;
+        let bytes = self
+            .site
+            .write(&root, || Ok(()))
+            .map_err(CommandFailure::runtime)?;
         print_line(format!("  {} MB", bytes / 1_000_000))?;
         let draft = self.directory.join("site.ext4.new");
         let file = fs::File::create(&draft).map_err(CommandFailure::runtime)?;

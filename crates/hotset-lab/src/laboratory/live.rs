@@ -5,10 +5,13 @@ mod log;
 pub mod report;
 mod rounds;
 mod stage;
+mod web;
 
 use crate::CommandFailure;
+use block::Nanos;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Subcommand)]
 pub enum LiveCommand {
@@ -17,6 +20,11 @@ pub enum LiveCommand {
     /// nginx serves a file for each address of the log, as large as the log says, on PATH. The page
     /// cache is dropped before each list. Figures of a published evaluation are printed beside.
     Log(log::LiveLog),
+    /// Have users load the pages of a web site from nginx, think, and load more
+    ///
+    /// nginx serves HTML pages with 11 or 12 images each, on PATH. Several numbers of users are a
+    /// sweep. Figures of a published evaluation are printed beside.
+    Web(web::LiveWeb),
 }
 
 /// The storage, the rounds and the results of a live run.
@@ -54,5 +62,11 @@ pub struct LiveArguments {
 pub fn run(command: &LiveCommand) -> Result<(), CommandFailure> {
     match command {
         LiveCommand::Log(command) => log::run(command),
+        LiveCommand::Web(command) => web::run(command),
     }
+}
+
+/// A span in the unit of the crate `experiment`.
+fn nanos(span: Duration) -> Nanos {
+    Nanos(span.as_nanos() as u64)
 }

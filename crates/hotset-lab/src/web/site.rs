@@ -22,6 +22,8 @@ pub struct WebSite {
 
 /// Files in one directory, as a site of this size would have.
 const FILES_PER_DIRECTORY: u32 = 100;
+/// No file of a site is larger.
+pub const FILE_BYTES_MAX: u64 = 40 << 10;
 /// A usual quality of cameras and web pages.
 const JPEG_QUALITY: u8 = 92;
 
@@ -55,13 +57,16 @@ impl WebSite {
         format!("i/{}/{image}.{ending}", image / FILES_PER_DIRECTORY)
     }
 
-    /// Writes the whole site below `root`; returns its bytes.
-    pub fn write(&self, root: &Path) -> io::Result<u64> {
+    /// Writes the whole site below `root`; returns its bytes. Calls `going` before each file, which
+    /// may end the work by an error.
+    pub fn write(&self, root: &Path, going: impl Fn() -> io::Result<()>) -> io::Result<u64> {
         let mut bytes = 0;
         for page in 0..self.pages {
+            going()?;
             bytes += put(root, &WebSite::page_path(page), self.page(page).as_bytes())?;
         }
         for image in 0..self.images {
+            going()?;
             bytes += put(root, &WebSite::image_path(image), &self.image(image)?)?;
         }
         Ok(bytes)
@@ -149,7 +154,9 @@ mod tests {
         };
         let dirs = ["a", "b"]
             .map(|name| std::env::temp_dir().join(format!("site-{}-{name}", std::process::id())));
-        let bytes = dirs.each_ref().map(|dir| site.write(dir).unwrap());
+        let bytes = dirs
+            .each_ref()
+            .map(|dir| site.write(dir, || Ok(())).unwrap());
         assert_eq!(bytes[0], bytes[1]);
         for page in 0..3 {
             let path = WebSite::page_path(page);
@@ -160,6 +167,7 @@ mod tests {
                 let path = WebSite::image_path(image);
                 assert!(width(&dirs[0].join(&path)) >= 64, "{path}");
                 let same = fs::read(dirs[0].join(&path)).unwrap();
+                assert!(same.len() as u64 <= FILE_BYTES_MAX);
                 assert_eq!(same, fs::read(dirs[1].join(&path)).unwrap());
             }
         }

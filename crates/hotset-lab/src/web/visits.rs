@@ -3,7 +3,7 @@
 //!
 //! Pages are drawn by Zipf's law, so that some are hot and most are not.
 
-use super::fetch::{client, fetch};
+use super::fetch::{Fetched, client, fetch};
 use super::site::WebSite;
 use super::threads::share;
 use fastrand::Rng;
@@ -37,65 +37,75 @@ pub struct PageVisit {
     pub bytes: u64,
 }
 
+/// The popularity of pages, by Zipf's law.
+pub struct PagePopularity {
+    /// Pages by rank.
+    order: Vec<u32>,
+    /// Sums of the weights up to each rank.
+    sums: Vec<f64>,
+}
+
+impl PagePopularity {
+    /// Ranks the pages of `site` by `rng`, with exponent `skew`.
+    pub fn new(site: &WebSite, skew: f64, rng: &mut Rng) -> PagePopularity {
+        // Popularity is no matter of the place on the disk.
+        let mut order: Vec<u32> = (0..site.pages).collect();
+        rng.shuffle(&mut order);
+        let mut total = 0.0;
+        let sums = (1..=site.pages).map(|rank| {
+            total += f64::from(rank).powf(-skew);
+            total
+        });
+        let sums = sums.collect();
+        PagePopularity { order, sums }
+    }
+
+    /// Draws a page.
+    pub fn draw(&self, rng: &mut Rng) -> u32 {
+        let at = rng.f64() * self.sums.last().copied().unwrap_or(0.0);
+        let rank = self.sums.partition_point(|&sum| sum < at);
+        self.order[rank.min(self.order.len() - 1)]
+    }
+}
+
 /// The pages of `count` loads: drawn by Zipf's law with exponent `skew`.
 pub fn pages(site: &WebSite, count: usize, skew: f64, seed: u64) -> Vec<u32> {
     let mut rng = Rng::with_seed(seed);
-    // Popularity is no matter of the place on the disk.
-    let mut order: Vec<u32> = (0..site.pages).collect();
-    rng.shuffle(&mut order);
-    let mut total = 0.0;
-    let weights: Vec<f64> = (1..=site.pages)
-        .map(|rank| {
-            total += f64::from(rank).powf(-skew);
-            total
-        })
-        .collect();
-    let draw = |rng: &mut Rng| {
-        let at = rng.f64() * total;
-        order[weights.partition_point(|&w| w < at).min(order.len() - 1)]
-    };
-    (0..count).map(|_| draw(&mut rng)).collect()
+    let popularity = PagePopularity::new(site, skew, &mut rng);
+    (0..count).map(|_| popularity.draw(&mut rng)).collect()
 }
 
 /// Loads every page of the plan, reporting each to `seen`. Ends at the first failed request; the
 /// error names the request.
 pub fn run(plan: &VisitPlan, seen: &Sender<PageVisit>) -> io::Result<Duration> {
     let start = Instant::now();
-    let begin = || (client(1), seen.clone());
-    share(
-        plan.visitors,
-        plan.pages.len(),
-        begin,
-        |(agent, seen), number| {
-            let visit = visit(agent, &plan.site, &plan.base, plan.pages[number], start)?;
-            // A listener that has gone does not stop the visitors.
-            let _ = seen.send(visit);
-            Ok(())
-        },
-    )?;
+    let state = || (client(1), seen.clone());
+    let count = plan.pages.len();
+    share(plan.visitors, count, state, |(client, seen), number| {
+        let answers = load(client, &plan.base, &plan.site, plan.pages[number])?;
+        let visit = PageVisit {
+            at: start.elapsed(),
+            page: answers.iter().map(|answer| answer.whole).sum(),
+            first_byte: answers[0].first_byte,
+            bytes: answers.iter().map(|answer| answer.bytes).sum(),
+        };
+        // A listener that has gone does not stop the visitors.
+        let _ = seen.send(visit);
+        Ok(())
+    })?;
     Ok(start.elapsed())
 }
 
-/// Loads a page with its images; `start` is the beginning of the run.
-pub fn visit(
-    agent: &ureq::Agent,
-    site: &WebSite,
+/// Loads a page and then its images, one after the other. The answers begin with the HTML's.
+pub fn load(
+    client: &ureq::Agent,
     base: &str,
+    site: &WebSite,
     page: u32,
-    start: Instant,
-) -> io::Result<PageVisit> {
-    let begin = Instant::now();
-    let html = fetch(agent, base, &WebSite::page_path(page))?;
-    let mut bytes = html.bytes;
-    for image in site.images_of(page) {
-        bytes += fetch(agent, base, &WebSite::image_path(image))?.bytes;
-    }
-    Ok(PageVisit {
-        at: start.elapsed(),
-        page: begin.elapsed(),
-        first_byte: html.first_byte,
-        bytes,
-    })
+) -> io::Result<Vec<Fetched>> {
+    let images = site.images_of(page).into_iter().map(WebSite::image_path);
+    let files = [WebSite::page_path(page)].into_iter().chain(images);
+    files.map(|path| fetch(client, base, &path)).collect()
 }
 
 /// Result of a run of visits.

@@ -282,3 +282,51 @@ fn an_interrupted_run_keeps_its_rounds_and_clears_the_path() {
     assert!(!kept["rounds"].as_array().unwrap().is_empty());
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
 }
+
+#[test]
+fn users_visit_a_site_in_a_sweep() {
+    let (_place, path) = measured();
+    let mut command = lab();
+    command.args(["live", "web", "--json", "--rounds", "1", "--pages", "10"]);
+    command.args([
+        "--users",
+        "1,500",
+        "--think",
+        "50",
+        "--ramp",
+        "1",
+        "--seconds",
+        "2",
+    ]);
+    let report = report(command.arg("--path").arg(&path));
+    let of = |name| mean(&report, name, "runs");
+    // A user who thinks for 50 ms on average loads twenty pages a second at most, but for chance.
+    assert!((1.0..40.0).contains(&of("1.pages")), "{report}");
+    assert!(of("500.pages") > of("1.pages"), "{report}");
+    for users in ["1", "500"] {
+        let of = |figure: &str| of(&format!("{users}.{figure}"));
+        assert!(of("page.min") <= of("page.mean") && of("page.mean") <= of("page.max"));
+        assert!(of("ttfb") > 0.0 && of("ttfb") < of("page.mean"), "{report}");
+        // Twelve to thirteen files of 2 to 40 KB.
+        let page_bits = of("mbps") * 1e6 / of("pages");
+        assert!((8.0 * 24e3..8.0 * 520e3).contains(&page_bits), "{report}");
+    }
+    let curves = report["rounds"][0]["curves"].as_array().unwrap();
+    assert_eq!((curves.len(), &curves[0][0]), (2, &"1 users, runs".into()));
+    let points = curves[1][1]["points"].as_array().unwrap();
+    let pages: u64 = points
+        .iter()
+        .map(|point| point["pages"].as_u64().unwrap())
+        .sum();
+    assert_eq!((points.len(), pages as f64), (60, of("500.pages") * 2.0));
+    let printed = &figure(&report, "500.ttfb")["published"];
+    assert_eq!(
+        printed[0],
+        serde_json::json!({ "of": "RAID 5", "value": 0.3 })
+    );
+    assert_eq!(
+        figure(&report, "1.ttfb")["published"],
+        serde_json::json!([])
+    );
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}

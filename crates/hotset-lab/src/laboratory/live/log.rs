@@ -7,22 +7,21 @@
 
 use super::access_log::RequestList;
 use super::report::{FigureAbout, LiveReport};
+use super::rounds::{self, LoadOutcome};
 use super::stage::LiveStage;
-use super::{LiveArguments, rounds};
+use super::{LiveArguments, nanos};
 use crate::CommandFailure;
 use crate::web::fetch::{client, fetch};
 use crate::web::nginx::NginxServer;
 use crate::web::threads::share;
-use block::Nanos;
 use clap::Args;
 use experiment::redskin::{self, SHORT, SiteDrive};
 use experiment::replay::ReplaySums;
-use experiment::verdict::Values;
 use fastrand::Rng;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const NAME: &str = "log";
 /// Files of a directory, as in the evaluation in virtual time.
@@ -62,10 +61,7 @@ pub fn run(command: &LiveLog) -> Result<(), CommandFailure> {
     let list = RequestList::read(&command.log, most).map_err(CommandFailure::Usage)?;
     let mut stage = LiveStage::raise(&command.at, list.files.iter().copied())?;
     let site = stage.directory().join("site");
-    write_site(&site, &list, &stage).map_err(|cause| match stage.is_stopped() {
-        true => CommandFailure::runtime("interrupted before the first round"),
-        false => CommandFailure::of(&site.display().to_string(), cause),
-    })?;
+    write_site(&site, &list, &stage).map_err(|cause| stage.failed(&site, cause))?;
     let largest = (0..list.files.len() as u32).max_by_key(|file| list.files[*file as usize]);
     stage.prove_volume(&site.join(path_of(largest.unwrap_or(0))))?;
     let nginx = NginxServer::start(&site, stage.directory(), |nginx| nginx)?;
@@ -92,19 +88,18 @@ pub fn run(command: &LiveLog) -> Result<(), CommandFailure> {
 fn report(command: &LiveLog, list: &RequestList, stage: &LiveStage, source: &str) -> LiveReport {
     let logs = command.log.iter().map(|log| log.display().to_string());
     let mut report = LiveReport::new(NAME, source, stage.page_cache())
-        .asked("path", command.at.path.display())
-        .asked("volume", command.at.volume.as_deref().unwrap_or("-"))
+        .of(&command.at)
         .asked("logs", logs.collect::<Vec<_>>().join(" "))
         .asked("requests", list.requests.len())
         .asked("files", list.files.len())
         .asked("bytes", list.files.iter().sum::<u64>())
-        .asked("threads", command.threads);
-    report.notes.push(format!(
-        "{} requests for {} files; {} lines are other requests and are left out",
-        list.requests.len(),
-        list.files.len(),
-        list.left_out
-    ));
+        .asked("threads", command.threads)
+        .note(format!(
+            "{} requests for {} files; {} lines are other requests and are left out",
+            list.requests.len(),
+            list.files.len(),
+            list.left_out
+        ));
     report.notes.extend(list.remark());
     report
 }
@@ -130,30 +125,27 @@ fn write_site(site: &Path, list: &RequestList, stage: &LiveStage) -> io::Result<
             rng.fill(part);
             out.write_all(part)?;
             left -= part.len() as u64;
-            require_going(stage)?;
+            stage.require_going()?;
         }
     }
     Ok(())
 }
 
-fn require_going(stage: &LiveStage) -> io::Result<()> {
-    match stage.is_stopped() {
-        true => Err(io::ErrorKind::Interrupted.into()),
-        false => Ok(()),
-    }
-}
-
 /// Sends every request, `threads` at a time; returns the figures.
-fn replay(base: &str, list: &RequestList, threads: usize, stage: &LiveStage) -> io::Result<Values> {
+fn replay(
+    base: &str,
+    list: &RequestList,
+    threads: usize,
+    stage: &LiveStage,
+) -> io::Result<LoadOutcome> {
     let begin = Instant::now();
     let start = || (client(0), ReplaySums::default());
-    let nanos = |span: Duration| Nanos(span.as_nanos() as u64);
     let threads = share(
         threads,
         list.requests.len(),
         start,
         |(client, sums), number| {
-            require_going(stage)?;
+            stage.require_going()?;
             let file = list.requests[number];
             let answer = fetch(client, base, &path_of(file))?;
             let expected = list.files[file as usize];
@@ -172,5 +164,8 @@ fn replay(base: &str, list: &RequestList, threads: usize, stage: &LiveStage) -> 
     let mut all = ReplaySums::default();
     threads.iter().for_each(|(_, sums)| all.join(sums));
     let named = all.over(span).named();
-    Ok(named.map(|(name, value)| (name.to_owned(), value)).into())
+    Ok(LoadOutcome {
+        values: named.map(|(name, value)| (name.to_owned(), value)).into(),
+        curves: Vec::new(),
+    })
 }

@@ -1,11 +1,13 @@
 //! Figures of a live run: means over the rounds, ratios of the phases, and published figures beside.
 
+use super::LiveArguments;
 use crate::CommandFailure;
 use command::print_line;
 use command::table::TextTable;
 use experiment::figures::PublishedFigures;
 use experiment::spread::{interval, needed, spans_one};
 use experiment::verdict::Values;
+use experiment::visitors::VisitCurve;
 use lab::report::short;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -79,6 +81,8 @@ pub struct LiveRound {
     pub seconds: f64,
     /// Measurements of each phase.
     pub phases: BTreeMap<String, Values>,
+    /// Curves over time, by name and phase.
+    pub curves: Vec<(String, VisitCurve)>,
 }
 
 /// A figure over all rounds.
@@ -200,6 +204,19 @@ impl LiveReport {
             rounds: Vec::new(),
             figures: Vec::new(),
         }
+    }
+
+    /// Adds the storage of the run.
+    pub fn of(self, at: &LiveArguments) -> LiveReport {
+        let volume = at.volume.as_deref().unwrap_or("-");
+        self.asked("path", at.path.display())
+            .asked("volume", volume)
+    }
+
+    /// Adds a remark.
+    pub fn note(mut self, note: impl Into<String>) -> LiveReport {
+        self.notes.push(note.into());
+        self
     }
 
     /// Adds a condition of the run.
@@ -364,6 +381,7 @@ mod tests {
                     ("cold".to_owned(), values(*cold)),
                     ("off".to_owned(), values(*off)),
                 ]),
+                curves: Vec::new(),
             })
             .collect();
         report.judge(&[&FigureAbout::new("tps", "1/s"), &FigureAbout::new("no", "")]);

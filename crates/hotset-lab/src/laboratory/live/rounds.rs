@@ -10,11 +10,21 @@ use crate::laboratory::run::progress;
 use crate::laboratory::store;
 use crate::program::made_directory;
 use experiment::verdict::Values;
+use experiment::visitors::VisitCurve;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// The figure that the daemon measures.
 const HITS: &str = "hits";
+
+/// Results of a load in one phase.
+#[derive(Default)]
+pub struct LoadOutcome {
+    /// Values by the names of the figures.
+    pub values: Values,
+    /// Curves over time, by name.
+    pub curves: Vec<(String, VisitCurve)>,
+}
 
 /// Runs the rounds, and prints the report. `perform` runs the load once.
 pub fn run(
@@ -22,7 +32,7 @@ pub fn run(
     stage: &mut LiveStage,
     mut report: LiveReport,
     about: &[FigureAbout],
-    mut perform: impl FnMut(&LiveStage) -> Result<Values, CommandFailure>,
+    mut perform: impl FnMut(&LiveStage) -> Result<LoadOutcome, CommandFailure>,
 ) -> Result<(), CommandFailure> {
     let hits = FigureAbout::new(HITS, "%");
     let about: Vec<&FigureAbout> = about.iter().chain([&hits]).collect();
@@ -57,26 +67,29 @@ fn round(
     stage: &mut LiveStage,
     number: usize,
     progress: &dyn Fn(&str),
-    perform: &mut dyn FnMut(&LiveStage) -> Result<Values, CommandFailure>,
+    perform: &mut dyn FnMut(&LiveStage) -> Result<LoadOutcome, CommandFailure>,
 ) -> Result<LiveRound, CommandFailure> {
     let begun = Instant::now();
     let mut groups: Vec<&[Phase]> = stage.phases().to_vec();
     if number % 2 == 1 {
         groups.reverse();
     }
-    let mut phases = BTreeMap::new();
+    let (mut phases, mut curves) = (BTreeMap::new(), Vec::new());
     for phase in groups.concat() {
         stage.prepare(phase)?;
-        let mut values = perform(stage)?;
+        let mut outcome = perform(stage)?;
         if let Some(percent) = stage.hit_percent()? {
-            values.insert(HITS.into(), percent);
+            outcome.values.insert(HITS.into(), percent);
         }
-        phases.insert(phase.to_owned(), values);
+        phases.insert(phase.to_owned(), outcome.values);
+        let named = outcome.curves.into_iter();
+        curves.extend(named.map(|(name, curve)| (format!("{name}, {phase}"), curve)));
         progress(&format!("round {}, {phase}", number + 1));
     }
     Ok(LiveRound {
         seconds: begun.elapsed().as_secs_f64(),
         phases,
+        curves,
     })
 }
 

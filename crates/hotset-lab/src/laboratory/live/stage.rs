@@ -111,6 +111,22 @@ impl LiveStage {
         self.stopped.load(Ordering::Relaxed)
     }
 
+    /// An error once the user has ended the run.
+    pub fn require_going(&self) -> io::Result<()> {
+        match self.is_stopped() {
+            true => Err(ErrorKind::Interrupted.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// The failure to make the run's file at `path`.
+    pub fn failed(&self, path: &Path, cause: io::Error) -> CommandFailure {
+        match self.is_stopped() {
+            true => CommandFailure::runtime("interrupted before the first round"),
+            false => CommandFailure::of(&path.display().to_string(), cause),
+        }
+    }
+
     /// The way in which the page cache is dropped, in words.
     pub fn page_cache(&self) -> &'static str {
         match self.page_cache {
