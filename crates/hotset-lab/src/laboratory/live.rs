@@ -5,6 +5,7 @@ mod log;
 pub mod report;
 mod rounds;
 mod stage;
+mod stress;
 mod web;
 
 use crate::CommandFailure;
@@ -25,6 +26,11 @@ pub enum LiveCommand {
     /// nginx serves HTML pages with 11 or 12 images each, on PATH. Several numbers of users are a
     /// sweep. Figures of a published evaluation are printed beside.
     Web(web::LiveWeb),
+    /// Sweep a file by fio: random and sequential requests, more and more at a time
+    ///
+    /// A file of SIZE on PATH is read by direct requests of 4 KiB and 256 KiB. With --yes the file is
+    /// written too. Needs fio.
+    Stress(stress::LiveStress),
 }
 
 /// The storage, the rounds and the results of a live run.
@@ -63,6 +69,7 @@ pub fn run(command: &LiveCommand) -> Result<(), CommandFailure> {
     match command {
         LiveCommand::Log(command) => log::run(command),
         LiveCommand::Web(command) => web::run(command),
+        LiveCommand::Stress(command) => stress::run(command),
     }
 }
 

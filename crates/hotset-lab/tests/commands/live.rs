@@ -330,3 +330,48 @@ fn users_visit_a_site_in_a_sweep() {
     );
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
 }
+
+#[test]
+fn a_file_is_swept_and_written_only_if_asked() {
+    let (_place, path) = measured();
+    let live = |options: &[&str]| {
+        let mut command = lab();
+        command.args(["live", "stress", "--json", "--rounds", "1", "--size", "16"]);
+        command.args(["--threads", "1,4", "--seconds", "1", "--path"]);
+        command.arg(&path).args(options);
+        command
+    };
+    let verbs = |report: &Value| -> Vec<String> {
+        let figures = report["figures"].as_array().unwrap();
+        let names = figures
+            .iter()
+            .map(|figure| figure["figure"].as_str().unwrap());
+        let mut verbs: Vec<_> = names
+            .map(|name| name.split('.').next().unwrap().into())
+            .collect();
+        verbs.dedup();
+        verbs
+    };
+    let reads = report(&mut live(&[]));
+    assert_eq!(verbs(&reads), ["randread", "read"]);
+    let of = |name| mean(&reads, name, "runs");
+    let mb_s = of("randread.4.iops") * 4096.0 / 1e6;
+    assert!((of("randread.4.mb_s") / mb_s - 1.0).abs() < 1e-6, "{reads}");
+    assert!(of("read.1.latency") > 0.0 && of("read.1.p99") > 0.0);
+    let both = report(&mut live(&["--yes"]));
+    assert_eq!(verbs(&both), ["randread", "randwrite", "read", "write"]);
+    assert!(mean(&both, "randwrite.1.iops", "runs") > 0.0, "{both}");
+    fs::write(path.join("letter"), "dear").unwrap();
+    refused(
+        &mut live(&["--yes"]),
+        2,
+        &["storage: not empty (letter). Give --yes with"],
+    );
+    let mut unread = live(&[]);
+    refused(
+        unread.env("PATH", "/none"),
+        1,
+        &["fio: missing (no such program here)"],
+    );
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
+}

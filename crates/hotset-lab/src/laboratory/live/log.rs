@@ -18,8 +18,8 @@ use clap::Args;
 use experiment::redskin::{self, SHORT, SiteDrive};
 use experiment::replay::ReplaySums;
 use fastrand::Rng;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -28,8 +28,6 @@ const NAME: &str = "log";
 const FILES_PER_DIRECTORY: u32 = 200;
 /// Draws the bytes of files.
 const CONTENT: u64 = 8;
-/// Bytes written at once.
-const CHUNK_BYTES: usize = 1 << 20;
 /// Names, meanings and units of the figures.
 const FIGURES: [(&str, &str); 5] = [
     ("mtt", "ms"),
@@ -112,21 +110,12 @@ fn path_of(file: u32) -> String {
 /// Writes the files of the list below `site`; an error if the user ends the run.
 fn write_site(site: &Path, list: &RequestList, stage: &LiveStage) -> io::Result<()> {
     let mut rng = Rng::with_seed(CONTENT);
-    let mut chunk = vec![0; CHUNK_BYTES];
     for (file, bytes) in (0u32..).zip(&list.files) {
         let path = site.join(path_of(file));
         if file % FILES_PER_DIRECTORY == 0 {
             fs::create_dir_all(path.parent().unwrap_or(site))?;
         }
-        let mut out = File::create(path)?;
-        let mut left = *bytes;
-        while left > 0 {
-            let part = &mut chunk[..left.min(CHUNK_BYTES as u64) as usize];
-            rng.fill(part);
-            out.write_all(part)?;
-            left -= part.len() as u64;
-            stage.require_going()?;
-        }
+        stage.write_file(&path, *bytes, &mut rng)?;
     }
     Ok(())
 }

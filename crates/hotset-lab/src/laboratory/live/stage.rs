@@ -10,9 +10,10 @@ use control::client::ControlClient;
 use control::plain;
 use control::protocol::ControlRequest;
 use control::status::VolumeReport;
+use fastrand::Rng;
 use std::ffi::CString;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -28,6 +29,8 @@ const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 const ASIDE_BYTES: u64 = 1 << 20;
 /// A file takes whole blocks, and a name in a directory.
 const BLOCK_BYTES: u64 = 4096;
+/// Bytes of a file written at once.
+const CHUNK_BYTES: u64 = 1 << 20;
 /// Time in which a volume is watched for other clients.
 const WATCHED: Duration = Duration::from_secs(1);
 
@@ -117,6 +120,21 @@ impl LiveStage {
             true => Err(ErrorKind::Interrupted.into()),
             false => Ok(()),
         }
+    }
+
+    /// Writes a file of drawn bytes, which no storage can compress.
+    pub fn write_file(&self, path: &Path, bytes: u64, rng: &mut Rng) -> io::Result<()> {
+        let mut out = File::create(path)?;
+        let mut chunk = vec![0; bytes.min(CHUNK_BYTES) as usize];
+        let mut left = bytes;
+        while left > 0 {
+            self.require_going()?;
+            let part = &mut chunk[..left.min(CHUNK_BYTES) as usize];
+            rng.fill(part);
+            out.write_all(part)?;
+            left -= part.len() as u64;
+        }
+        Ok(())
     }
 
     /// The failure to make the run's file at `path`.
