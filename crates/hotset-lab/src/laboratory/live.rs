@@ -2,6 +2,7 @@
 
 mod access_log;
 mod log;
+mod oltp;
 pub mod report;
 mod rounds;
 mod stage;
@@ -31,6 +32,10 @@ pub enum LiveCommand {
     /// A file of SIZE on PATH is read by direct requests of 4 KiB and 256 KiB. With --yes the file is
     /// written too. Needs fio.
     Stress(stress::LiveStress),
+    /// Commit transactions of pgbench to a PostgreSQL on PATH
+    ///
+    /// The server stops before each phase, so that its memory is empty. Needs root and PostgreSQL.
+    Oltp(oltp::LiveOltp),
 }
 
 /// The storage, the rounds and the results of a live run.
@@ -70,6 +75,7 @@ pub fn run(command: &LiveCommand) -> Result<(), CommandFailure> {
         LiveCommand::Log(command) => log::run(command),
         LiveCommand::Web(command) => web::run(command),
         LiveCommand::Stress(command) => stress::run(command),
+        LiveCommand::Oltp(command) => oltp::run(command),
     }
 }
 

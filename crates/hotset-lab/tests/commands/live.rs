@@ -375,3 +375,43 @@ fn a_file_is_swept_and_written_only_if_asked() {
     );
     assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
 }
+
+#[test]
+fn pgbench_runs_on_a_path_in_both_mixes() {
+    if let Some(why) = proof::stack::database_obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    let (place, path) = measured();
+    fs::set_permissions(place.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for mix in ["pgbench", "brokerage"] {
+        let mut command = lab();
+        command.args([
+            "live", "oltp", "--json", "--rounds", "1", "--scale", "1", "--mix", mix,
+        ]);
+        command.args(["--clients", "4", "--seconds", "1", "--path"]);
+        let report = report(command.arg(&path));
+        let of = |name| mean(&report, name, "runs");
+        // Four clients have four transactions in flight.
+        assert!(
+            (of("tps") * of("latency") / 4e3 - 1.0).abs() < 0.1,
+            "{report}"
+        );
+        assert_eq!(figure(&report, "tps")["published"][0]["value"], 274.0);
+        let scripts = report["asked"]["scripts"].as_str().unwrap();
+        assert_eq!(
+            scripts.contains("(\"select-only\", 769)"),
+            mix == "brokerage"
+        );
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    let mut command = lab();
+    command.args(["live", "oltp", "--scale", "1", "--path"]);
+    refused(
+        command.arg(&path),
+        1,
+        &["hotset-live: no database can be made", "user postgres"],
+    );
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}

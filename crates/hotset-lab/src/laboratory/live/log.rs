@@ -28,7 +28,7 @@ const NAME: &str = "log";
 const FILES_PER_DIRECTORY: u32 = 200;
 /// Draws the bytes of files.
 const CONTENT: u64 = 8;
-/// Names, meanings and units of the figures.
+/// Names and units of the figures.
 const FIGURES: [(&str, &str); 5] = [
     ("mtt", "ms"),
     ("ttsd", "ms"),

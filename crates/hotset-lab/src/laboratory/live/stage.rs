@@ -81,6 +81,7 @@ impl LiveStage {
         if let Some(volume) = &mut volume {
             volume.require_idle()?;
         }
+        let stopped = stop_on_signals()?;
         let directory = path.join(DIRECTORY);
         fs::create_dir(&directory).map_err(|cause| {
             let directory = directory.display();
@@ -100,7 +101,7 @@ impl LiveStage {
             directory,
             volume,
             page_cache,
-            stopped: stop_on_signals()?,
+            stopped,
         })
     }
 
