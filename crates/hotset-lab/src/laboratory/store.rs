@@ -170,9 +170,12 @@ pub fn keep_ablated(directory: &Path, came: &Ablated) -> Result<(), CommandFailu
     write(directory, &ablated(&came.experiment), came)
 }
 
-/// Keeps a live run, finished or not.
+/// Keeps a live run, finished or not, and its page.
 pub fn keep_live(directory: &Path, report: &LiveReport) -> Result<(), CommandFailure> {
-    write(directory, &live(&report.load), report)
+    let name = live(&report.load);
+    write(directory, &name, report)?;
+    let page = report.page().map_err(CommandFailure::runtime)?;
+    replace(&directory.join(format!("{name}.html")), page.as_bytes())
 }
 
 fn write(directory: &Path, stem: &str, what: &impl serde::Serialize) -> Result<(), CommandFailure> {

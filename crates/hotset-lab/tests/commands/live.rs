@@ -156,6 +156,7 @@ fn a_volume_is_measured_off_cold_and_warm() {
         let open = ratio["verdict"] == "inconclusive";
         assert!(open || ratio["rounds_needed"].is_null(), "{ratio}");
     }
+    assert!(place.path("out/live-log.html").exists());
     assert!(volume.daemon.status()["volumes"][0]["off"].is_null());
     // Finished rounds are not run again.
     let more = report(live_log(&place, path, &volume_and_out).args(["--rounds", "3"]));

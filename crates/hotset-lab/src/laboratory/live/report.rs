@@ -2,15 +2,17 @@
 
 use super::LiveArguments;
 use crate::CommandFailure;
+use advise::page::{self, HtmlPage, escape, themed};
 use command::print_line;
 use command::table::TextTable;
 use experiment::figures::PublishedFigures;
 use experiment::spread::{interval, needed, spans_one};
 use experiment::verdict::Values;
 use experiment::visitors::VisitCurve;
-use lab::report::short;
+use lab::report::{CurveCharts, short};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::error::Error;
 
 /// The format that is written.
 const FORMAT: u32 = 1;
@@ -304,15 +306,49 @@ impl LiveReport {
         for note in &self.notes {
             print_line(format!("note: {note}"))?;
         }
-        print_line(format!("\n{}", self.means()))?;
+        print_line(format!("\n{}", table(self.means(), &[1])))?;
         if self.figures.iter().any(|figure| !figure.ratios.is_empty()) {
-            print_line(self.ratios())?;
+            print_line(table(self.ratios(), &[1, 4]))?;
         }
         print_line(format!("published: {}", self.source))
     }
 
-    /// Means of each phase with their intervals, and the published figures.
-    fn means(&self) -> TextTable {
+    /// The page: the ratios first, then means of each phase, and the first round over time.
+    pub fn page(&self) -> Result<String, Box<dyn Error>> {
+        let title = format!("Live run: {}", self.load);
+        let mut page = HtmlPage::new(&title, "On real storage, through real servers.");
+        let rounds = self.rounds.len().to_string();
+        let asked = self.asked.iter();
+        let asked = asked.map(|(name, value)| (name.as_str(), value.clone()));
+        let facts: Vec<_> = [("rounds", rounds)].into_iter().chain(asked).collect();
+        page.facts(&facts);
+        page.warnings(&self.notes);
+        if self.figures.iter().any(|figure| !figure.ratios.is_empty()) {
+            page.section("Ratios", &html_table(self.ratios(), &[1, 4]));
+        }
+        let below = format!(
+            "Page cache: {}. Published: {}.",
+            self.page_cache, self.source
+        );
+        let below = format!("<p class=\"soft\">{}</p>", escape(&below));
+        page.section("Figures", &(html_table(self.means(), &[1]) + &below));
+        let curves = self.rounds.first().map_or(&[][..], |round| &round.curves);
+        let charts = CurveCharts {
+            curves,
+            rows: &[],
+            times: 1.0,
+        };
+        for (title, svg) in charts.draw()? {
+            page.section(
+                &title,
+                &format!("<figure>{}</figure>", themed(&svg, &title)),
+            );
+        }
+        Ok(page.finish())
+    }
+
+    /// Means of each phase with their intervals, and the published figures: a head and rows.
+    fn means(&self) -> TableRows {
         let phases = self.phases();
         let mut published: Vec<&str> = Vec::new();
         for beside in self.figures.iter().flat_map(|figure| &figure.published) {
@@ -320,13 +356,11 @@ impl LiveReport {
                 published.push(&beside.of);
             }
         }
-        let mut head = vec!["figure".to_owned(), "unit".to_owned()];
+        let mut rows = vec![vec!["figure".to_owned(), "unit".to_owned()]];
         for phase in &phases {
-            head.extend([phase.clone(), "95 %".to_owned()]);
+            rows[0].extend([phase.clone(), "95 %".to_owned()]);
         }
-        head.extend(published.iter().map(|of| format!("printed: {of}")));
-        let head: Vec<&str> = head.iter().map(String::as_str).collect();
-        let mut table = TextTable::new(&head).text(&[1]);
+        rows[0].extend(published.iter().map(|of| format!("printed: {of}")));
         for figure in &self.figures {
             let mut cells = vec![figure.figure.clone(), figure.unit.clone()];
             for phase in &phases {
@@ -338,26 +372,50 @@ impl LiveReport {
                 let found = figure.published.iter().find(|beside| beside.of == *of);
                 cells.push(found.map_or("-".into(), |beside| short(beside.value)));
             }
-            table.row(cells);
+            rows.push(cells);
         }
-        table
+        rows
     }
 
-    fn ratios(&self) -> TextTable {
-        let mut table = TextTable::new(&["figure", "of", "ratio", "95 %", "verdict"]).text(&[1, 4]);
+    /// Ratios of the phases: a head and rows.
+    fn ratios(&self) -> TableRows {
+        let head = ["figure", "of", "ratio", "95 %", "verdict"];
+        let mut rows = vec![head.map(String::from).to_vec()];
         for figure in &self.figures {
-            for ratio in &figure.ratios {
-                table.row([
+            rows.extend(figure.ratios.iter().map(|ratio| {
+                vec![
                     figure.figure.clone(),
                     format!("{} / {}", ratio.phase, ratio.to),
                     short(ratio.ratio),
                     span(ratio.interval),
                     ratio.says(),
-                ]);
-            }
+                ]
+            }));
         }
-        table
+        rows
     }
+}
+
+/// A head, and rows below.
+type TableRows = Vec<Vec<String>>;
+
+/// A table for a terminal; `text` are columns that are flush left.
+fn table(rows: TableRows, text: &[usize]) -> TextTable {
+    let head: Vec<&str> = rows[0].iter().map(String::as_str).collect();
+    let mut table = TextTable::new(&head).text(text);
+    rows.iter().skip(1).for_each(|row| table.row(row.clone()));
+    table
+}
+
+/// A table for a page, likewise.
+fn html_table(rows: TableRows, text: &[usize]) -> String {
+    let head: Vec<&str> = rows[0].iter().map(String::as_str).collect();
+    let lines: Vec<_> = rows
+        .iter()
+        .skip(1)
+        .map(|row| (row.clone(), false))
+        .collect();
+    page::table(&head, &lines, text)
 }
 
 fn span(interval: Option<[f64; 2]>) -> String {
@@ -369,6 +427,7 @@ fn span(interval: Option<[f64; 2]>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use experiment::visitors::VisitTally;
 
     fn report(rounds: &[[f64; 2]]) -> LiveReport {
         let mut report = LiveReport::new("x", "a paper", "dropped");
@@ -422,6 +481,24 @@ mod tests {
         assert!(only_ratio(&[[10.0, 10.0]]).says().contains("two rounds"));
         let equal = only_ratio(&[[10.0, 10.0], [10.0, 10.0]]);
         assert!(equal.says().contains("no number of rounds"), "{equal:?}");
+    }
+
+    #[test]
+    fn the_page_has_verdicts_first_and_needs_nothing_else() {
+        let mut report = report(&[[10.0, 20.0], [11.0, 22.5]]).note("a <b>");
+        let points = vec![VisitTally::default(); 20];
+        let curve = VisitCurve {
+            interval_s: 1.0,
+            points,
+        };
+        report.rounds[0]
+            .curves
+            .push(("12 users, off".into(), curve));
+        let page = report.page().unwrap();
+        page::assert_self_contained(&page);
+        let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
+        assert!(at(">larger<") < at("<h2>Figures") && at("cold / off") < at("<svg"));
+        assert!(page.contains("12 users, off") && !page.contains("<b>"));
     }
 
     #[test]
