@@ -12,7 +12,7 @@ mod web;
 use crate::CommandFailure;
 use block::Nanos;
 use clap::{Args, Subcommand};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Subcommand)]
@@ -30,7 +30,7 @@ pub enum LiveCommand {
     /// Sweep a file by fio: random and sequential requests, more and more at a time
     ///
     /// A file of SIZE on PATH is read by direct requests of 4 KiB and 256 KiB. With --yes the file is
-    /// written too. Needs fio.
+    /// written too. Two devices are compared by reads alone. Needs fio.
     Stress(stress::LiveStress),
     /// Commit transactions of pgbench to a PostgreSQL on PATH
     ///
@@ -42,8 +42,8 @@ pub enum LiveCommand {
 #[derive(Args)]
 pub struct LiveArguments {
     /// Directory on the storage; files are made in `hotset-live` below, which is removed at the end
-    #[arg(long, value_name = "PATH")]
-    path: PathBuf,
+    #[arg(long, value_name = "PATH", required = true)]
+    path: Option<PathBuf>,
     /// The volume that is mounted there: each round has it off, cold and warm
     #[arg(long, value_name = "VOLUME")]
     volume: Option<String>,
@@ -68,6 +68,14 @@ pub struct LiveArguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+impl LiveArguments {
+    /// The directory on the storage.
+    fn path(&self) -> &Path {
+        let path = self.path.as_deref();
+        path.expect("clap requires a path where this is asked for")
+    }
 }
 
 pub fn run(command: &LiveCommand) -> Result<(), CommandFailure> {

@@ -1,6 +1,6 @@
 //! `hotset-lab live`: real servers on directories, and on a volume that is mounted.
 
-use crate::common::{Daemon, Place, Process, attaches, lab, refused, run, tool, until};
+use crate::common::{Daemon, Place, Process, attaches, lab, noise, refused, run, tool, until};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -277,7 +277,10 @@ fn an_interrupted_run_keeps_its_rounds_and_clears_the_path() {
     let mut said = String::new();
     std::io::Read::read_to_string(&mut process.0.stderr.take().unwrap(), &mut said).unwrap();
     assert_eq!(process.0.wait().unwrap().code(), Some(1), "{said}");
-    assert!(said.contains("storage: interrupted ("), "{said}");
+    assert!(
+        said.contains("storage/hotset-live: interrupted ("),
+        "{said}"
+    );
     assert!(said.contains("of 10000 rounds are kept in"), "{said}");
     let kept: Value = serde_json::from_str(&fs::read_to_string(kept).unwrap()).unwrap();
     assert!(!kept["rounds"].as_array().unwrap().is_empty());
@@ -375,6 +378,53 @@ fn a_file_is_swept_and_written_only_if_asked() {
         &["fio: missing (no such program here)"],
     );
     assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
+}
+
+#[test]
+fn two_devices_take_turns_and_are_only_read() {
+    let place = Place::new();
+    let paths = ["a", "b"].map(|name| place.path(name));
+    paths
+        .iter()
+        .for_each(|path| fs::write(path, noise(1, 4 << 20)).unwrap());
+    let live = |devices: &[&PathBuf]| {
+        let mut command = lab();
+        command.args([
+            "live",
+            "stress",
+            "--json",
+            "--rounds",
+            "2",
+            "--threads",
+            "2",
+        ]);
+        command.args(["--seconds", "1"]);
+        devices
+            .iter()
+            .for_each(|device| drop(command.arg("--device").arg(device)));
+        command
+    };
+    let report = report(&mut live(&[&paths[0], &paths[1]]));
+    assert_eq!(report["figures"].as_array().unwrap().len(), 2 * 4);
+    let ratio = &figure(&report, "randread.2.iops")["ratios"][0];
+    assert_eq!((&ratio["phase"], &ratio["to"]), (&"b".into(), &"a".into()));
+    assert!(
+        paths
+            .iter()
+            .all(|path| fs::read(path).unwrap() == noise(1, 4 << 20))
+    );
+    refused(
+        &mut live(&[&paths[0]]),
+        2,
+        &["--device: one device or more than two."],
+    );
+    let none = place.path("none");
+    refused(
+        &mut live(&[&paths[0], &none]),
+        2,
+        &["none: cannot be read", "Name two devices"],
+    );
+    refused(&mut live(&[]), 2, &["--path"]);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 
 use super::access_log::RequestList;
 use super::report::{FigureAbout, LiveReport};
-use super::rounds::{self, LoadOutcome};
+use super::rounds::{self, LivePlace, LoadOutcome};
 use super::stage::LiveStage;
 use super::{LiveArguments, nanos};
 use crate::CommandFailure;
@@ -76,7 +76,7 @@ pub fn run(command: &LiveLog) -> Result<(), CommandFailure> {
     let report = report(command, &list, &stage, &figures.source);
     let base = nginx.base();
     let threads = command.threads as usize;
-    rounds::run(&command.at, &mut stage, report, &about, |stage| {
+    rounds::run(&command.at, &mut stage, report, &about, |stage, _| {
         replay(&base, &list, threads, stage).map_err(CommandFailure::runtime)
     })?;
     nginx.stop()?;
@@ -134,7 +134,7 @@ fn replay(
         list.requests.len(),
         start,
         |(client, sums), number| {
-            stage.require_going()?;
+            stage.interruption().require_none()?;
             let file = list.requests[number];
             let answer = fetch(client, base, &path_of(file))?;
             let expected = list.files[file as usize];

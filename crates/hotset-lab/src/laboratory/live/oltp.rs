@@ -113,7 +113,7 @@ pub fn run(command: &LiveOltp) -> Result<(), CommandFailure> {
         .asked("memory_mib", command.memory)
         .asked("scripts", format!("{scripts:?}"))
         .asked("seconds", command.seconds);
-    rounds::run(&command.at, &mut stage, report, &about, |_| {
+    rounds::run(&command.at, &mut stage, report, &about, |_, _| {
         let measured = DatabaseServer::start(&data, &sockets).and_then(|server| {
             let figures = server.bench(&scripts, command.clients, command.seconds)?;
             server.stop("fast")?;

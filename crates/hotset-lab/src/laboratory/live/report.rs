@@ -211,7 +211,7 @@ impl LiveReport {
     /// Adds the storage of the run.
     pub fn of(self, at: &LiveArguments) -> LiveReport {
         let volume = at.volume.as_deref().unwrap_or("-");
-        self.asked("path", at.path.display())
+        self.asked("path", at.path().display())
             .asked("volume", volume)
     }
 

@@ -4,7 +4,6 @@
 
 use super::LiveArguments;
 use super::report::{FigureAbout, LiveReport, LiveRound};
-use super::stage::{LiveStage, Phase};
 use crate::CommandFailure;
 use crate::laboratory::run::progress;
 use crate::laboratory::store;
@@ -12,10 +11,63 @@ use crate::program::made_directory;
 use experiment::verdict::Values;
 use experiment::visitors::VisitCurve;
 use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// A state of the storage in which a load runs.
+pub type Phase = &'static str;
 
 /// The figure that the daemon measures.
 const HITS: &str = "hits";
+
+/// Storage that takes turns.
+pub trait LivePlace {
+    /// The name in messages.
+    fn name(&self) -> String;
+
+    /// The phases of a round. The order within a group is fixed; groups change places.
+    fn phases(&self) -> &'static [&'static [Phase]];
+
+    /// Has the storage in the state of `phase`, with nothing of the run in the page cache.
+    fn prepare(&mut self, phase: Phase) -> Result<(), CommandFailure>;
+
+    /// The percentage of hits since the phase was prepared, if a cache was asked.
+    fn hit_percent(&mut self) -> Result<Option<f64>, CommandFailure>;
+
+    /// The user's wish to end the run.
+    fn interruption(&self) -> &Interruption;
+}
+
+/// Set by SIGINT and SIGTERM, which end no process then.
+#[derive(Clone, Debug)]
+pub struct Interruption(Arc<AtomicBool>);
+
+impl Interruption {
+    /// Waits for the signals from now on.
+    pub fn listen() -> Result<Interruption, CommandFailure> {
+        let stopped = Arc::new(AtomicBool::new(false));
+        for signal in [libc::SIGINT, libc::SIGTERM] {
+            let registered = signal_hook::flag::register(signal, stopped.clone());
+            registered.map_err(CommandFailure::runtime)?;
+        }
+        Ok(Interruption(stopped))
+    }
+
+    /// True once a signal has come.
+    pub fn has_come(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// An error once a signal has come.
+    pub fn require_none(&self) -> io::Result<()> {
+        match self.has_come() {
+            true => Err(io::ErrorKind::Interrupted.into()),
+            false => Ok(()),
+        }
+    }
+}
 
 /// Results of a load in one phase.
 #[derive(Default)]
@@ -26,13 +78,13 @@ pub struct LoadOutcome {
     pub curves: Vec<(String, VisitCurve)>,
 }
 
-/// Runs the rounds, and prints the report. `perform` runs the load once.
-pub fn run(
+/// Runs the rounds, and prints the report. `perform` runs the load once, in a phase.
+pub fn run<P: LivePlace>(
     at: &LiveArguments,
-    stage: &mut LiveStage,
+    place: &mut P,
     mut report: LiveReport,
     about: &[FigureAbout],
-    mut perform: impl FnMut(&LiveStage) -> Result<LoadOutcome, CommandFailure>,
+    mut perform: impl FnMut(&P, Phase) -> Result<LoadOutcome, CommandFailure>,
 ) -> Result<(), CommandFailure> {
     let hits = FigureAbout::new(HITS, "%");
     let about: Vec<&FigureAbout> = about.iter().chain([&hits]).collect();
@@ -47,9 +99,9 @@ pub fn run(
     let span = Duration::from_secs(at.minutes.unwrap_or(0) * 60);
     while (report.rounds.len() as u64) < at.rounds || begun.elapsed() < span {
         let number = report.rounds.len();
-        let round = round(stage, number, &progress, &mut perform);
-        let round = round.map_err(|failure| match stage.is_stopped() {
-            true => interrupted(at, number),
+        let round = round(place, number, &progress, &mut perform);
+        let round = round.map_err(|failure| match place.interruption().has_come() {
+            true => interrupted(at, &place.name(), number),
             false => failure,
         })?;
         report.rounds.push(round);
@@ -63,22 +115,24 @@ pub fn run(
 }
 
 /// Runs the load in each phase. Every second round has the groups of phases the other way round.
-fn round(
-    stage: &mut LiveStage,
+fn round<P: LivePlace>(
+    place: &mut P,
     number: usize,
     progress: &dyn Fn(&str),
-    perform: &mut dyn FnMut(&LiveStage) -> Result<LoadOutcome, CommandFailure>,
+    perform: &mut impl FnMut(&P, Phase) -> Result<LoadOutcome, CommandFailure>,
 ) -> Result<LiveRound, CommandFailure> {
     let begun = Instant::now();
-    let mut groups: Vec<&[Phase]> = stage.phases().to_vec();
+    let mut groups: Vec<&[Phase]> = place.phases().to_vec();
     if number % 2 == 1 {
         groups.reverse();
     }
     let (mut phases, mut curves) = (BTreeMap::new(), Vec::new());
     for phase in groups.concat() {
-        stage.prepare(phase)?;
-        let mut outcome = perform(stage)?;
-        if let Some(percent) = stage.hit_percent()? {
+        let going = place.interruption().require_none();
+        going.map_err(CommandFailure::runtime)?;
+        place.prepare(phase)?;
+        let mut outcome = perform(place, phase)?;
+        if let Some(percent) = place.hit_percent()? {
             outcome.values.insert(HITS.into(), percent);
         }
         phases.insert(phase.to_owned(), outcome.values);
@@ -93,7 +147,7 @@ fn round(
     })
 }
 
-fn interrupted(at: &LiveArguments, rounds: usize) -> CommandFailure {
+fn interrupted(at: &LiveArguments, name: &str, rounds: usize) -> CommandFailure {
     let kept = match &at.out {
         Some(directory) => format!(
             "{rounds} of {} rounds are kept in {}). Run the same command to go on.",
@@ -105,5 +159,5 @@ fn interrupted(at: &LiveArguments, rounds: usize) -> CommandFailure {
             at.rounds
         ),
     };
-    CommandFailure::Runtime(format!("{}: interrupted ({kept}", at.path.display()))
+    CommandFailure::Runtime(format!("{name}: interrupted ({kept}"))
 }

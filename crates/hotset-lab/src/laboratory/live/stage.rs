@@ -4,6 +4,7 @@
 //! pool has lost the volume's lines.
 
 use super::LiveArguments;
+use super::rounds::{Interruption, LivePlace, Phase};
 use crate::CommandFailure;
 use command::table::bytes;
 use control::client::ControlClient;
@@ -17,8 +18,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The directory of a run, below the user's.
@@ -34,8 +33,6 @@ const CHUNK_BYTES: u64 = 1 << 20;
 /// Time in which a volume is watched for other clients.
 const WATCHED: Duration = Duration::from_secs(1);
 
-/// The state of the volume, or the runs of a path without a volume.
-pub type Phase = &'static str;
 /// The cache is not used; other phases are compared to this one.
 pub const OFF: Phase = "off";
 const COLD: Phase = "cold";
@@ -56,7 +53,7 @@ pub struct LiveStage {
     directory: PathBuf,
     volume: Option<LiveVolume>,
     page_cache: PageCacheDrop,
-    stopped: Arc<AtomicBool>,
+    interruption: Interruption,
 }
 
 impl LiveStage {
@@ -68,8 +65,8 @@ impl LiveStage {
         at: &LiveArguments,
         files: impl Iterator<Item = u64>,
     ) -> Result<LiveStage, CommandFailure> {
-        let path = at.path.canonicalize().map_err(|cause| {
-            let path = at.path.display();
+        let path = at.path().canonicalize().map_err(|cause| {
+            let path = at.path().display();
             CommandFailure::Usage(format!(
                 "{path}: cannot be used ({cause}). Name a directory on the storage to be measured."
             ))
@@ -81,7 +78,7 @@ impl LiveStage {
         if let Some(volume) = &mut volume {
             volume.require_idle()?;
         }
-        let stopped = stop_on_signals()?;
+        let interruption = Interruption::listen()?;
         let directory = path.join(DIRECTORY);
         fs::create_dir(&directory).map_err(|cause| {
             let directory = directory.display();
@@ -101,7 +98,7 @@ impl LiveStage {
             directory,
             volume,
             page_cache,
-            stopped,
+            interruption,
         })
     }
 
@@ -110,26 +107,13 @@ impl LiveStage {
         &self.directory
     }
 
-    /// True once the user has ended the run.
-    pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::Relaxed)
-    }
-
-    /// An error once the user has ended the run.
-    pub fn require_going(&self) -> io::Result<()> {
-        match self.is_stopped() {
-            true => Err(ErrorKind::Interrupted.into()),
-            false => Ok(()),
-        }
-    }
-
     /// Writes a file of drawn bytes, which no storage can compress.
     pub fn write_file(&self, path: &Path, bytes: u64, rng: &mut Rng) -> io::Result<()> {
         let mut out = File::create(path)?;
         let mut chunk = vec![0; bytes.min(CHUNK_BYTES) as usize];
         let mut left = bytes;
         while left > 0 {
-            self.require_going()?;
+            self.interruption.require_none()?;
             let part = &mut chunk[..left.min(CHUNK_BYTES) as usize];
             rng.fill(part);
             out.write_all(part)?;
@@ -140,8 +124,11 @@ impl LiveStage {
 
     /// The failure to make the run's file at `path`.
     pub fn failed(&self, path: &Path, cause: io::Error) -> CommandFailure {
-        match self.is_stopped() {
-            true => CommandFailure::runtime("interrupted before the first round"),
+        match self.interruption.has_come() {
+            true => CommandFailure::Runtime(format!(
+                "{}: interrupted (no round had ended). Run the same command again.",
+                self.directory.display()
+            )),
             false => CommandFailure::of(&path.display().to_string(), cause),
         }
     }
@@ -156,44 +143,11 @@ impl LiveStage {
         }
     }
 
-    /// The phases of a round. The order within a group is fixed; groups change places.
-    pub fn phases(&self) -> &'static [&'static [Phase]] {
-        match self.volume {
-            Some(_) => &[&[OFF], &[COLD, WARM]],
-            None => &[&[RUNS]],
-        }
-    }
-
-    /// Has the storage in the state of `phase`, with nothing of the run in the page cache.
-    pub fn prepare(&mut self, phase: Phase) -> Result<(), CommandFailure> {
-        if let Some(volume) = &mut self.volume {
-            volume.set(phase == OFF)?;
-            if phase == COLD {
-                volume.invalidate()?;
-            }
-        }
-        self.drop_page_cache()?;
-        if let Some(volume) = &mut self.volume {
-            // Percentages of the next report are of the phase.
-            volume.report()?;
-        }
-        Ok(())
-    }
-
-    /// The percentage of hits since the phase was prepared, if the cache was asked.
-    pub fn hit_percent(&mut self) -> Result<Option<f64>, CommandFailure> {
-        match &mut self.volume {
-            Some(volume) => Ok(volume.report()?.hit_percent),
-            None => Ok(None),
-        }
-    }
-
     /// Checks that reads of `file`, which is in the run's directory, reach the volume.
     pub fn prove_volume(&mut self, file: &Path) -> Result<(), CommandFailure> {
-        if self.volume.is_none() {
-            return Ok(());
+        if self.volume.is_some() {
+            self.drop_page_cache()?;
         }
-        self.drop_page_cache()?;
         let Some(volume) = &mut self.volume else {
             return Ok(());
         };
@@ -247,22 +201,51 @@ impl LiveStage {
     }
 }
 
+impl LivePlace for LiveStage {
+    fn name(&self) -> String {
+        self.directory.display().to_string()
+    }
+
+    fn phases(&self) -> &'static [&'static [Phase]] {
+        match self.volume {
+            Some(_) => &[&[OFF], &[COLD, WARM]],
+            None => &[&[RUNS]],
+        }
+    }
+
+    fn prepare(&mut self, phase: Phase) -> Result<(), CommandFailure> {
+        if let Some(volume) = &mut self.volume {
+            volume.set(phase == OFF)?;
+            if phase == COLD {
+                volume.invalidate()?;
+            }
+        }
+        self.drop_page_cache()?;
+        if let Some(volume) = &mut self.volume {
+            // Percentages of the next report are of the phase.
+            volume.report()?;
+        }
+        Ok(())
+    }
+
+    fn hit_percent(&mut self) -> Result<Option<f64>, CommandFailure> {
+        match &mut self.volume {
+            Some(volume) => Ok(volume.report()?.hit_percent),
+            None => Ok(None),
+        }
+    }
+
+    fn interruption(&self) -> &Interruption {
+        &self.interruption
+    }
+}
+
 impl Drop for LiveStage {
     fn drop(&mut self) {
         if let Err(CommandFailure::Runtime(what) | CommandFailure::Usage(what)) = self.take_down() {
             eprintln!("{}", plain(what));
         }
     }
-}
-
-/// Set by SIGINT and SIGTERM.
-fn stop_on_signals() -> Result<Arc<AtomicBool>, CommandFailure> {
-    let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [libc::SIGINT, libc::SIGTERM] {
-        let registered = signal_hook::flag::register(signal, stopped.clone());
-        registered.map_err(CommandFailure::runtime)?;
-    }
-    Ok(stopped)
 }
 
 /// An error unless files of these sizes fit on the storage at `path`.

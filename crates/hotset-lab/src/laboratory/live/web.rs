@@ -4,7 +4,7 @@
 //! virtual time. A user has one connection, kept open.
 
 use super::report::{FigureAbout, LiveReport};
-use super::rounds::{self, LoadOutcome};
+use super::rounds::{self, LivePlace, LoadOutcome};
 use super::stage::LiveStage;
 use super::{LiveArguments, nanos};
 use crate::CommandFailure;
@@ -67,7 +67,7 @@ pub fn run(command: &LiveWeb) -> Result<(), CommandFailure> {
     let files = (site.pages + site.images) as usize;
     let mut stage = LiveStage::raise(&command.at, std::iter::repeat_n(FILE_BYTES_MAX, files))?;
     let root = stage.directory().join("site");
-    let written = site.write(&root, || stage.require_going());
+    let written = site.write(&root, || stage.interruption().require_none());
     let bytes = written.map_err(|cause| stage.failed(&root, cause))?;
     stage.prove_volume(&root.join(WebSite::page_path(0)))?;
     let nginx = NginxServer::start(&root, stage.directory(), |nginx| nginx)?;
@@ -96,7 +96,7 @@ pub fn run(command: &LiveWeb) -> Result<(), CommandFailure> {
         ramp: Duration::from_secs(command.ramp),
         span: Duration::from_secs(command.seconds),
     };
-    rounds::run(&command.at, &mut stage, report, &about, |stage| {
+    rounds::run(&command.at, &mut stage, report, &about, |stage, _| {
         let mut outcome = LoadOutcome::default();
         for users in &command.users {
             let curve = visitors
@@ -237,7 +237,7 @@ impl WebVisitors {
 /// Waits, unless the user ends the run.
 fn pause_until(time: Instant, stage: &LiveStage) -> io::Result<()> {
     loop {
-        stage.require_going()?;
+        stage.interruption().require_none()?;
         match time.checked_duration_since(Instant::now()) {
             None | Some(Duration::ZERO) => return Ok(()),
             Some(left) => std::thread::sleep(left.min(PAUSE_MAX)),
