@@ -18,7 +18,7 @@ const PLACES: u64 = 7;
 
 /// The requests of a log that can be sent again, and the files that they ask for.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct RequestList {
+pub struct LogRequests {
     /// Bytes of each file.
     pub files: Vec<u64>,
     /// The file of each request, in the order of the log.
@@ -95,9 +95,9 @@ struct LogReading {
     lines: u64,
 }
 
-impl RequestList {
+impl LogRequests {
     /// Reads logs in their order, up to `most` requests. The error names the log.
-    pub fn read(logs: &[PathBuf], most: usize) -> Result<RequestList, String> {
+    pub fn read(logs: &[PathBuf], most: usize) -> Result<LogRequests, String> {
         let mut reading = LogReading::default();
         for path in logs {
             reading
@@ -189,7 +189,7 @@ impl LogReading {
     }
 
     /// The list, with files in drawn places.
-    fn list(self) -> RequestList {
+    fn list(self) -> LogRequests {
         let mut known: Vec<u32> = (0..self.files.len() as u32).collect();
         known.retain(|number| self.files[*number as usize].is_some());
         Rng::with_seed(PLACES).shuffle(&mut known);
@@ -202,7 +202,7 @@ impl LogReading {
             .filter_map(|number| places[*number as usize])
             .collect();
         let files = known.iter();
-        RequestList {
+        LogRequests {
             files: files
                 .filter_map(|number| self.files[*number as usize])
                 .collect(),
@@ -219,11 +219,11 @@ mod tests {
 
     const COMMON: &str = r#"::1 - a b [27/Aug/2009:10:00:00 +0200] "GET /a?b=1 HTTP/1.1" 200 512"#;
 
-    fn list(text: &str, most: usize) -> Result<RequestList, String> {
+    fn list(text: &str, most: usize) -> Result<LogRequests, String> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("access.log");
         std::fs::write(&path, text).unwrap();
-        RequestList::read(&[path], most)
+        LogRequests::read(&[path], most)
     }
 
     fn line(address: &str, status: u16, bytes: &str) -> String {

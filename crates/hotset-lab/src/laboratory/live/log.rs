@@ -5,7 +5,7 @@
 //!
 //! Not here: the server's own log, which is off.
 
-use super::access_log::RequestList;
+use super::access_log::LogRequests;
 use super::report::{FigureAbout, LiveReport};
 use super::rounds::{self, LivePlace, LoadOutcome};
 use super::stage::LiveStage;
@@ -56,7 +56,7 @@ pub struct LiveLog {
 
 pub fn run(command: &LiveLog) -> Result<(), CommandFailure> {
     let most = command.requests.map_or(usize::MAX, |most| most as usize);
-    let list = RequestList::read(&command.log, most).map_err(CommandFailure::Usage)?;
+    let list = LogRequests::read(&command.log, most).map_err(CommandFailure::Usage)?;
     let mut stage = LiveStage::raise(&command.at, list.files.iter().copied())?;
     let site = stage.directory().join("site");
     write_site(&site, &list, &stage).map_err(|cause| stage.failed(&site, cause))?;
@@ -64,7 +64,7 @@ pub fn run(command: &LiveLog) -> Result<(), CommandFailure> {
     stage.prove_volume(&site.join(path_of(largest.unwrap_or(0))))?;
     let nginx = NginxServer::start(&site, stage.directory(), |nginx| nginx)?;
     let figures = redskin::figures();
-    let about = |(figure, unit)| {
+    let about = |(figure, unit): (&str, &'static str)| {
         let mut about = FigureAbout::new(figure, unit);
         for drive in SiteDrive::ALL.map(SiteDrive::name) {
             let name = format!("{}.{drive}.elevator.{figure}", SHORT.name);
@@ -83,7 +83,7 @@ pub fn run(command: &LiveLog) -> Result<(), CommandFailure> {
     stage.strike()
 }
 
-fn report(command: &LiveLog, list: &RequestList, stage: &LiveStage, source: &str) -> LiveReport {
+fn report(command: &LiveLog, list: &LogRequests, stage: &LiveStage, source: &str) -> LiveReport {
     let logs = command.log.iter().map(|log| log.display().to_string());
     let mut report = LiveReport::new(NAME, source, stage.page_cache())
         .of(&command.at)
@@ -108,7 +108,7 @@ fn path_of(file: u32) -> String {
 }
 
 /// Writes the files of the list below `site`; an error if the user ends the run.
-fn write_site(site: &Path, list: &RequestList, stage: &LiveStage) -> io::Result<()> {
+fn write_site(site: &Path, list: &LogRequests, stage: &LiveStage) -> io::Result<()> {
     let mut rng = Rng::with_seed(CONTENT);
     for (file, bytes) in (0u32..).zip(&list.files) {
         let path = site.join(path_of(file));
@@ -123,7 +123,7 @@ fn write_site(site: &Path, list: &RequestList, stage: &LiveStage) -> io::Result<
 /// Sends every request, `threads` at a time; returns the figures.
 fn replay(
     base: &str,
-    list: &RequestList,
+    list: &LogRequests,
     threads: usize,
     stage: &LiveStage,
 ) -> io::Result<LoadOutcome> {

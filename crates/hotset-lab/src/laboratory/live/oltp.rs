@@ -102,7 +102,7 @@ pub fn run(command: &LiveOltp) -> Result<(), CommandFailure> {
     make(command, &stage, &data, &sockets)?;
     stage.prove_volume(&data.join("PG_VERSION"))?;
     let figures = perc_oltp::figures();
-    let beside = |name, unit| {
+    let beside = |name: &str, unit| {
         FigureAbout::new(name, unit).beside(&figures, "two controllers, 250 users", name)
     };
     let about = [beside("tps", "1/s"), FigureAbout::new("latency", "ms")];

@@ -332,7 +332,10 @@ impl LiveReport {
         );
         let below = format!("<p class=\"soft\">{}</p>", escape(&below));
         page.section("Figures", &(html_table(self.means(), &[1]) + &below));
-        let curves = self.rounds.first().map_or(&[][..], |round| &round.curves);
+        let curves = self
+            .rounds
+            .first()
+            .map_or(&[][..], |round| &round.curves[..]);
         let charts = CurveCharts {
             curves,
             rows: &[],
@@ -348,7 +351,7 @@ impl LiveReport {
     }
 
     /// Means of each phase with their intervals, and the published figures: a head and rows.
-    fn means(&self) -> TableRows {
+    fn means(&self) -> ReportRows {
         let phases = self.phases();
         let mut published: Vec<&str> = Vec::new();
         for beside in self.figures.iter().flat_map(|figure| &figure.published) {
@@ -378,7 +381,7 @@ impl LiveReport {
     }
 
     /// Ratios of the phases: a head and rows.
-    fn ratios(&self) -> TableRows {
+    fn ratios(&self) -> ReportRows {
         let head = ["figure", "of", "ratio", "95 %", "verdict"];
         let mut rows = vec![head.map(String::from).to_vec()];
         for figure in &self.figures {
@@ -397,10 +400,10 @@ impl LiveReport {
 }
 
 /// A head, and rows below.
-type TableRows = Vec<Vec<String>>;
+type ReportRows = Vec<Vec<String>>;
 
 /// A table for a terminal; `text` are columns that are flush left.
-fn table(rows: TableRows, text: &[usize]) -> TextTable {
+fn table(rows: ReportRows, text: &[usize]) -> TextTable {
     let head: Vec<&str> = rows[0].iter().map(String::as_str).collect();
     let mut table = TextTable::new(&head).text(text);
     rows.iter().skip(1).for_each(|row| table.row(row.clone()));
@@ -408,7 +411,7 @@ fn table(rows: TableRows, text: &[usize]) -> TextTable {
 }
 
 /// A table for a page, likewise.
-fn html_table(rows: TableRows, text: &[usize]) -> String {
+fn html_table(rows: ReportRows, text: &[usize]) -> String {
     let head: Vec<&str> = rows[0].iter().map(String::as_str).collect();
     let lines: Vec<_> = rows
         .iter()

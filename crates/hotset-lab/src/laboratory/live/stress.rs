@@ -23,7 +23,8 @@ const CONTENT: u64 = 9;
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// The phases of two devices.
-const PAIR: [Phase; 2] = ["a", "b"];
+const A: Phase = "a";
+const B: Phase = "b";
 
 #[derive(Args)]
 #[command(mut_arg("path", |path| path.required(false).required_unless_present("device")))]
@@ -100,9 +101,9 @@ fn on_devices(command: &LiveStress) -> Result<(), CommandFailure> {
         interruption: Interruption::listen()?,
     };
     let report = LiveReport::new(NAME, SOURCE, "not used (direct requests)")
-        .asked(PAIR[0], a.display())
-        .asked(PAIR[1], b.display());
-    sweep(command, &mut pair, report, |phase| match phase == PAIR[0] {
+        .asked(A, a.display())
+        .asked(B, b.display());
+    sweep(command, &mut pair, report, |phase| match phase == A {
         true => a,
         false => b,
     })
@@ -120,7 +121,7 @@ impl LivePlace for DevicePair {
     }
 
     fn phases(&self) -> &'static [&'static [Phase]] {
-        &[&[PAIR[0]], &[PAIR[1]]]
+        &[&[A], &[B]]
     }
 
     fn prepare(&mut self, _: Phase) -> Result<(), CommandFailure> {
