@@ -72,8 +72,9 @@ impl MountedVolume<'_> {
         let daemon = place.serve();
         let fuse = place.path("fuse");
         let attached = AttachedDevice::new(&place.uri("vol"), &fuse, &["--direct-io=on"]).unwrap();
+        // A file system that is initialised later is read meanwhile.
         run(tool("mkfs.ext4", "e2fsprogs")
-            .arg("-q")
+            .args(["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0"])
             .arg(attached.device()));
         let mounted = MountedFileSystem::new(attached.device(), &place.path("mount")).unwrap();
         MountedVolume {
@@ -106,7 +107,7 @@ fn an_access_log_is_replayed_on_a_path() {
     assert_eq!(report["asked"]["files"], "41");
     let notes = report["notes"].to_string();
     assert!(notes.contains("1 lines are other requests"), "{notes}");
-    let of = |name| mean(&report, name, "runs");
+    let of = |name: &str| mean(&report, name, "runs");
     assert!(of("mttfb") > 0.0 && of("mttfb") <= of("mtt"), "{report}");
     // Three threads have three requests in flight at most.
     assert!(of("tps") <= 3.0 * 1e3 / of("mtt") * 1.01, "{report}");
@@ -144,7 +145,7 @@ fn a_volume_is_measured_off_cold_and_warm() {
     let volume_and_out = ["--volume", "vol", "--out", &out];
     let first = report(live_log(&place, path, &volume_and_out).args(["--rounds", "2"]));
     assert_eq!(first["rounds"].as_array().unwrap().len(), 2);
-    let hits = |phase| mean(&first, "hits", phase);
+    let hits = |phase: &str| mean(&first, "hits", phase);
     assert!(hits("warm") > hits("cold"), "{first}");
     let phases = figure(&first, "hits")["phases"].as_array().unwrap();
     assert_eq!(phases.len(), 2, "a volume that is off asks no cache");
@@ -193,7 +194,7 @@ fn a_volume_that_is_in_use_or_elsewhere_is_refused() {
     let served = Place::usual();
     access_log(&served.path("access.log"), 200);
     let daemon = served.serve();
-    let on = |name| live_log(&served, &path, &["--volume", name]);
+    let on = |name: &str| live_log(&served, &path, &["--volume", name]);
     refused(
         &mut on("other"),
         2,
@@ -303,7 +304,7 @@ fn users_visit_a_site_in_a_sweep() {
         "2",
     ]);
     let report = report(command.arg("--path").arg(&path));
-    let of = |name| mean(&report, name, "runs");
+    let of = |name: &str| mean(&report, name, "runs");
     // A user who thinks for 50 ms on average loads twenty pages a second at most, but for chance.
     assert!((1.0..40.0).contains(&of("1.pages")), "{report}");
     assert!(of("500.pages") > of("1.pages"), "{report}");
@@ -350,7 +351,7 @@ fn a_file_is_swept_and_written_only_if_asked() {
         let names = figures
             .iter()
             .map(|figure| figure["figure"].as_str().unwrap());
-        let mut verbs: Vec<_> = names
+        let mut verbs: Vec<String> = names
             .map(|name| name.split('.').next().unwrap().into())
             .collect();
         verbs.dedup();
@@ -358,7 +359,7 @@ fn a_file_is_swept_and_written_only_if_asked() {
     };
     let reads = report(&mut live(&[]));
     assert_eq!(verbs(&reads), ["randread", "read"]);
-    let of = |name| mean(&reads, name, "runs");
+    let of = |name: &str| mean(&reads, name, "runs");
     let mb_s = of("randread.4.iops") * 4096.0 / 1e6;
     assert!((of("randread.4.mb_s") / mb_s - 1.0).abs() < 1e-6, "{reads}");
     assert!(of("read.1.latency") > 0.0 && of("read.1.p99") > 0.0);
@@ -442,7 +443,7 @@ fn pgbench_runs_on_a_path_in_both_mixes() {
         ]);
         command.args(["--clients", "4", "--seconds", "1", "--path"]);
         let report = report(command.arg(&path));
-        let of = |name| mean(&report, name, "runs");
+        let of = |name: &str| mean(&report, name, "runs");
         // Four clients have four transactions in flight.
         assert!(
             (of("tps") * of("latency") / 4e3 - 1.0).abs() < 0.1,

@@ -248,8 +248,10 @@ impl LiveReport {
     fn phases(&self) -> Vec<String> {
         let mut phases: Vec<String> = Vec::new();
         for round in &self.rounds {
-            for phase in round.phases.keys().filter(|phase| !phases.contains(phase)) {
-                phases.push(phase.clone());
+            for phase in round.phases.keys() {
+                if !phases.contains(phase) {
+                    phases.push(phase.clone());
+                }
             }
         }
         phases.sort_by_key(|phase| (phase != super::stage::OFF, phase.clone()));
