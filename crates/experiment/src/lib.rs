@@ -38,7 +38,7 @@ pub mod queries;
 pub mod record;
 pub mod redskin;
 pub mod registry;
-mod replay;
+pub mod replay;
 pub mod rig;
 mod site;
 pub mod spread;

@@ -48,6 +48,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     choose: |seed, quick, flash, choice| choose(MaxiqScale::load(quick), seed, flash, choice),
     record: |seed, quick, sink| record(MaxiqScale::load(quick), seed, sink),
 };
+/// Users of the long run.
+pub const USERS: u32 = 1_500;
 const VOLUME: &str = "sites";
 const DISKS: [&str; 3] = ["disk0", "disk1", "disk2"];
 /// The parts of the model that can be left out.
@@ -139,7 +141,7 @@ impl MaxiqScale {
             pages: 8,
             // 128.7 KB a page of 12.5 files: see the figures.
             file_bytes: 10_296.0,
-            users: 1_500,
+            users: USERS,
             think: Nanos::from_millis(10_340),
             connections: 6,
             ramp: Nanos::from_secs(300 / of),

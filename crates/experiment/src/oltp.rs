@@ -55,6 +55,13 @@ const fn kind(name: &'static str, share: u64, touched: f64, changed: f64) -> Tra
     }
 }
 
+impl TransactionKind {
+    /// True if the transaction changes pages.
+    pub fn changes(&self) -> bool {
+        self.changed > 0.0
+    }
+}
+
 /// All transactions.
 pub const KINDS: [TransactionKind; 10] = [
     kind("broker-volume", 49, 10.0, 0.0),

@@ -337,14 +337,8 @@ pub fn run(seed: u64, scale: RedskinScale, done: &dyn Fn(&str)) -> Result<SeedOu
                     virtual_s += list.whole() / f64::from(scale.divisor) / measured.tps;
                 }
                 ran = Some(measured);
-                for (measure, value) in [
-                    ("mtt", measured.mtt_ms),
-                    ("ttsd", measured.ttsd_ms),
-                    ("tps", measured.tps),
-                    ("rbps", measured.rbps),
-                    ("mttfb", measured.mttfb_ms),
-                    ("tt", list.whole() / measured.tps / 60.0),
-                ] {
+                let taken = ("tt", list.whole() / measured.tps / 60.0);
+                for (measure, value) in measured.named().into_iter().chain([taken]) {
                     // The time taken was printed of the hour alone.
                     if measure == "tt" && list != HOUR {
                         continue;

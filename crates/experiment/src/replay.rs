@@ -64,6 +64,19 @@ pub struct ReplayMeasured {
     pub mttfb_ms: f64,
 }
 
+impl ReplayMeasured {
+    /// Each result by the name of its figure.
+    pub fn named(&self) -> [(&'static str, f64); 5] {
+        [
+            ("mtt", self.mtt_ms),
+            ("ttsd", self.ttsd_ms),
+            ("tps", self.tps),
+            ("rbps", self.rbps),
+            ("mttfb", self.mttfb_ms),
+        ]
+    }
+}
+
 /// Time covered by a point of the curve.
 const INTERVAL: Nanos = Nanos::from_secs(1);
 
@@ -110,8 +123,9 @@ pub async fn replay(
     Ok((sums.over(env.timer.now() - begun), curve))
 }
 
-#[derive(Default)]
-struct ReplaySums {
+/// Sums over the requests of a replay.
+#[derive(Clone, Copy, Default)]
+pub struct ReplaySums {
     requests: f64,
     bytes: u64,
     first_ms: f64,
@@ -120,7 +134,8 @@ struct ReplaySums {
 }
 
 impl ReplaySums {
-    fn add(&mut self, first: Nanos, all: Nanos, bytes: u64) {
+    /// Adds a request: times to its first byte and to its last, and bytes of the answer.
+    pub fn add(&mut self, first: Nanos, all: Nanos, bytes: u64) {
         let ms = |span: Nanos| span.0 as f64 / 1e6;
         self.requests += 1.0;
         self.bytes += bytes;
@@ -129,7 +144,17 @@ impl ReplaySums {
         self.squares += ms(all) * ms(all);
     }
 
-    fn over(&self, span: Nanos) -> ReplayMeasured {
+    /// Adds the requests of another thread.
+    pub fn join(&mut self, other: &ReplaySums) {
+        self.requests += other.requests;
+        self.bytes += other.bytes;
+        self.first_ms += other.first_ms;
+        self.all_ms += other.all_ms;
+        self.squares += other.squares;
+    }
+
+    /// The results of a replay that took `span`.
+    pub fn over(&self, span: Nanos) -> ReplayMeasured {
         let mean = self.all_ms / self.requests;
         let seconds = span.0 as f64 / 1e9;
         ReplayMeasured {
@@ -207,6 +232,22 @@ mod tests {
         };
         assert!(!near(replayed(slower, log).mtt_ms, found.mtt_ms));
     }
+
+    /// Two threads with halves of the requests are one with all of them.
+    #[test]
+    fn sums_of_threads_are_joined() {
+        let ms = Nanos::from_millis;
+        let (mut all, mut halves) = (ReplaySums::default(), [ReplaySums::default(); 2]);
+        for n in 1..=10 {
+            all.add(ms(n), ms(2 * n), 100 * n);
+            halves[n as usize % 2].add(ms(n), ms(2 * n), 100 * n);
+        }
+        let [mut joined, other] = halves;
+        joined.join(&other);
+        assert_eq!(joined.over(ms(50)), all.over(ms(50)));
+        assert_eq!(all.over(ms(50)).mtt_ms, 11.0);
+    }
+
     /// The client's time with an answer is in the request's time, and its time between two requests
     /// is not; neither is before the first byte.
     #[test]

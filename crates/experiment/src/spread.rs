@@ -7,18 +7,39 @@ const T: [f64; 10] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228,
 ];
 
-/// The interval of a ratio over seeds, by the logarithms of `ratios`; `None` for fewer than two, or
-/// if one of them is no ratio.
-pub fn interval(ratios: &[f64]) -> Option<[f64; 2]> {
+/// Most ratios that [`needed`] counts.
+pub const NEEDED_MAX: usize = 100_000;
+
+/// The mean of the logarithms of `ratios`, and their standard deviation; `None` for fewer than two,
+/// or if one of them is no ratio.
+fn moments(ratios: &[f64]) -> Option<(f64, f64)> {
     if ratios.len() < 2 || !ratios.iter().all(|ratio| *ratio > 0.0) {
         return None;
     }
     let n = ratios.len() as f64;
     let mean = ratios.iter().map(|ratio| log(*ratio)).sum::<f64>() / n;
     let squares = ratios.iter().map(|ratio| (log(*ratio) - mean).powi(2));
-    let deviation = sqrt(squares.sum::<f64>() / (n - 1.0) / n);
-    let width = T[(ratios.len() - 2).min(T.len() - 1)] * deviation;
+    Some((mean, sqrt(squares.sum::<f64>() / (n - 1.0))))
+}
+
+/// Half the width of the interval of so many logarithms.
+fn width(deviation: f64, count: usize) -> f64 {
+    T[(count - 2).min(T.len() - 1)] * deviation / sqrt(count as f64)
+}
+
+/// The interval of a ratio over seeds, by the logarithms of `ratios`; `None` for fewer than two, or
+/// if one of them is no ratio.
+pub fn interval(ratios: &[f64]) -> Option<[f64; 2]> {
+    let (mean, deviation) = moments(ratios)?;
+    let width = width(deviation, ratios.len());
     Some([exp(mean - width), exp(mean + width)])
+}
+
+/// The number of ratios with an interval beside 1, if more of them spread as `ratios` do. `None` for
+/// fewer than two, and if [`NEEDED_MAX`] are too few.
+pub fn needed(ratios: &[f64]) -> Option<usize> {
+    let (mean, deviation) = moments(ratios)?;
+    (2..=NEEDED_MAX).find(|count| width(deviation, *count) < mean.abs())
 }
 
 /// Returns true if the interval leaves open which side is larger.
@@ -38,6 +59,20 @@ mod tests {
         let [from, to] = interval(&[2.0, 2.02, 1.98]).unwrap();
         assert!(from > 1.9 && from < 2.0 && to > 2.0 && to < 2.1);
         assert!(spans_one(interval(&[0.5, 2.0]).unwrap()) && !spans_one([1.01, 1.2]));
+    }
+
+    /// The interval of as many ratios as are needed is beside 1, and that of one fewer spans 1.
+    #[test]
+    fn ratios_are_counted_until_their_interval_is_beside_one() {
+        let ratios = [0.95, 1.25, 1.02];
+        assert!(spans_one(interval(&ratios).unwrap()));
+        let many = needed(&ratios).unwrap();
+        let (mean, deviation) = moments(&ratios).unwrap();
+        assert!(many > ratios.len() && width(deviation, many) < mean);
+        assert!(width(deviation, many - 1) >= mean);
+        assert_eq!(needed(&[1.5, 1.5, 1.5]), Some(2));
+        assert_eq!(needed(&[0.5, 2.0]), None);
+        assert_eq!(needed(&[2.0]), None);
     }
 
     /// Checks 2,000 experiments of five seeds each: 95 in 100 intervals hold the true ratio; those

@@ -92,7 +92,8 @@ pub struct VisitTally {
 }
 
 impl VisitTally {
-    fn page(&mut self, span: Nanos) {
+    /// Counts a page, which took `span`.
+    pub fn page(&mut self, span: Nanos) {
         let s = seconds(span);
         self.page_s_min = match self.pages {
             0 => s,
@@ -111,7 +112,8 @@ impl VisitTally {
         self.hit_s += seconds(ended - asked);
     }
 
-    fn add(&mut self, other: &VisitTally) {
+    /// Adds another tally.
+    pub fn add(&mut self, other: &VisitTally) {
         if other.pages > 0 {
             self.page_s_min = match self.pages {
                 0 => other.page_s_min,

@@ -9,12 +9,11 @@
 
 mod chart;
 mod host;
-mod site;
 mod stage;
-mod visits;
 mod workspace;
 
 use crate::CommandFailure;
+use crate::web::visits::{self, PageVisit, VisitPlan, VisitSummary};
 use chart::DemoSeries;
 use command::{print, print_line};
 use control::status::Status;
@@ -24,7 +23,6 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 use testbed::namespace;
-use visits::{PageVisit, VisitPlan, VisitSummary};
 use workspace::Workspace;
 
 /// Visitors at the same time.

@@ -4,6 +4,7 @@ mod ablate;
 mod choices;
 mod drill;
 mod formats;
+mod live;
 mod origin;
 mod perc;
 mod run;
@@ -28,6 +29,7 @@ use writelog::Cleaning;
 use ablate::Ablate;
 use choices::ChoicesCommand;
 use drill::SimulatedDrill;
+use live::LiveCommand;
 use run::{RunCommand, RunReport};
 use sim::SimCommand;
 use storm::Storm;
@@ -183,6 +185,12 @@ pub enum Laboratory {
     /// Writes, lag and dirty bytes on models of a disk and SSDs, as a table, a chart or JSON. Exits
     /// with status 1 if a promise of write-back did not hold.
     Timeline(TimelineCommand),
+    /// Run the load of a published evaluation on your own storage, without and with the cache
+    ///
+    /// Real files and servers, in rounds: the volume off, cold and warm in turn. Nothing is changed
+    /// but a directory below PATH, and cached lines of the volume.
+    #[command(subcommand)]
+    Live(LiveCommand),
     /// List the published evaluations that can be run again
     List,
     /// Run published evaluations again in virtual time, and compare
@@ -319,6 +327,7 @@ pub fn run(command: Laboratory) -> Result<(), CommandFailure> {
         } => kill(rounds, seed, &directory),
         Laboratory::Storm(command) => storm::run(&command),
         Laboratory::Timeline(command) => timeline::run(&command),
+        Laboratory::Live(command) => live::run(&command),
         Laboratory::List => run::list(),
         Laboratory::Run(command) => run::run(&command),
         Laboratory::Choices(command) => choices::run(&command),

@@ -12,6 +12,7 @@ mod demo;
 #[cfg(feature = "laboratory")]
 mod laboratory;
 mod program;
+mod web;
 
 use clap::builder::PossibleValuesParser;
 use clap::{CommandFactory, Parser, Subcommand};

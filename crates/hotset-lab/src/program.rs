@@ -1,8 +1,13 @@
-//! The program under test, and directories for its files.
+//! The program under test, directories for its files, and servers as processes of their own.
 
 use crate::CommandFailure;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// Time limit of a server's start.
+const READY_MAX: Duration = Duration::from_secs(20);
 
 /// The `hotset` that `HOTSET` names, or that is beside this program.
 pub fn hotset() -> Result<PathBuf, CommandFailure> {
@@ -33,6 +38,35 @@ pub fn made_directory(path: &Path) -> Result<PathBuf, CommandFailure> {
             "{path}: {cause}; choose a directory that can be written"
         ))
     })
+}
+
+/// Waits until the server called `name` is ready. The error has the server's log.
+pub fn until_ready(
+    name: &str,
+    child: &mut Child,
+    log: &Path,
+    ready: impl Fn() -> bool,
+) -> Result<(), CommandFailure> {
+    let start = Instant::now();
+    while !ready() {
+        let ended = child.try_wait().map_err(CommandFailure::runtime)?;
+        if ended.is_some() || start.elapsed() > READY_MAX {
+            let said = fs::read_to_string(log).unwrap_or_default();
+            return Err(CommandFailure::Runtime(format!(
+                "{name} did not start: {}",
+                said.trim()
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Ends a process by SIGTERM and waits for its end.
+pub fn end(mut child: Child) -> Result<(), CommandFailure> {
+    // SAFETY: the process is our child and has not been waited for.
+    unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+    child.wait().map(drop).map_err(CommandFailure::runtime)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::ablation::Ablated;
 use crate::choices::{self, Tried};
 use crate::ownership;
 use advise::page::{HtmlPage, escape, span, table, themed};
+pub use chart::CurveCharts;
 use experiment::figures::FigureStatus;
 use experiment::finished::Finished;
 use experiment::verdict::FigureRow;

@@ -1,6 +1,6 @@
 //! The warm-up as a picture: page times over a run, without and with the cache.
 
-use super::visits::PageVisit;
+use crate::web::visits::PageVisit;
 use plotters::prelude::*;
 use std::error::Error;
 use std::path::Path;

@@ -1,9 +1,9 @@
 //! The files of the demonstration, made once: the site, its ext4 image, the
 //! SSD, the configuration.
 
-use super::site::DemoSite;
 use crate::CommandFailure;
 use crate::program::made_directory;
+use crate::web::site::{FILE_BYTES_MAX, WebSite};
 use command::print_line;
 use std::fs;
 use std::io::ErrorKind;
@@ -15,18 +15,20 @@ pub const DRIVE: &str = "ST3500320AS";
 const DRIVES: u32 = 4;
 const IMAGE_BYTES: u64 = 768 << 20;
 const SSD_BYTES: u64 = 512 << 20;
-const SITE: DemoSite = DemoSite {
+const SITE: WebSite = WebSite {
     seed: 1,
     pages: 4000,
     images: 12_000,
 };
+
+const _: () = assert!((SITE.pages + SITE.images) as u64 * FILE_BYTES_MAX < IMAGE_BYTES);
 
 /// Places of all files.
 pub struct Workspace {
     /// Directory above all files.
     pub directory: PathBuf,
     /// The served site.
-    pub site: DemoSite,
+    pub site: WebSite,
     policy: String,
 }
 
@@ -78,7 +80,10 @@ impl Workspace {
             }
             _ => {}
         }
-        let bytes = self.site.write(&root).map_err(CommandFailure::runtime)?;
+        let bytes = self
+            .site
+            .write(&root, || Ok(()))
+            .map_err(CommandFailure::runtime)?;
         print_line(format!("  {} MB", bytes / 1_000_000))?;
         let draft = self.directory.join("site.ext4.new");
         let file = fs::File::create(&draft).map_err(CommandFailure::runtime)?;

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a file under its own name is whole; a file that is being written has another name.
 
+use super::live::report::LiveReport;
 use crate::CommandFailure;
 use experiment::finished::Finished;
 use lab::ablation::Ablated;
@@ -80,7 +81,7 @@ pub fn is_of(path: &Path, same: bool) -> Result<(), CommandFailure> {
     match same {
         true => Ok(()),
         false => Err(CommandFailure::Usage(format!(
-            "{} is of other seeds or another form; remove it, or choose another directory",
+            "{} is of other seeds or another form or place; remove it, or choose another directory",
             path.display()
         ))),
     }
@@ -93,6 +94,19 @@ pub fn find_ablated(
 ) -> Result<Option<(PathBuf, Ablated)>, CommandFailure> {
     let parse = |text: &str| Ablated::parse(text).map(|a| (a.experiment.clone(), a));
     read(directory, &ablated(name), name, parse)
+}
+
+/// Finds the live run of `load`, and its place.
+pub fn find_live(
+    directory: &Path,
+    load: &str,
+) -> Result<Option<(PathBuf, LiveReport)>, CommandFailure> {
+    let parse = |text: &str| LiveReport::parse(text).map(|report| (report.load.clone(), report));
+    read(directory, &live(load), load, parse)
+}
+
+fn live(load: &str) -> String {
+    format!("live-{load}")
 }
 
 fn ablated(name: &str) -> String {
@@ -154,6 +168,14 @@ pub fn keep_tried(directory: &Path, came: &Tried) -> Result<(), CommandFailure> 
 /// Keeps the effect of the parts of an experiment.
 pub fn keep_ablated(directory: &Path, came: &Ablated) -> Result<(), CommandFailure> {
     write(directory, &ablated(&came.experiment), came)
+}
+
+/// Keeps a live run, finished or not, and its page.
+pub fn keep_live(directory: &Path, report: &LiveReport) -> Result<(), CommandFailure> {
+    let name = live(&report.load);
+    write(directory, &name, report)?;
+    let page = report.page().map_err(CommandFailure::runtime)?;
+    replace(&directory.join(format!("{name}.html")), page.as_bytes())
 }
 
 fn write(directory: &Path, stem: &str, what: &impl serde::Serialize) -> Result<(), CommandFailure> {

@@ -5,6 +5,7 @@ mod common;
 mod drill;
 mod experiments;
 mod kill;
+mod live;
 mod manual;
 mod sim;
 mod stack;

@@ -22,7 +22,7 @@ mod sweep;
 pub use compare::{ComparisonRow, FittedGain};
 pub use loss::{ControllerLoss, SideRates};
 pub use page::{POINT_HEAD, cells, charts, figures, write};
-pub use real::{RealReport, SweepPlace, real};
+pub use real::{RealReport, SweepPlace, direct_point, real, verb};
 pub use scale::{ThreadWorkload, WORKLOADS};
 pub use sweep::SweepPoint;
 

@@ -71,11 +71,7 @@ pub fn real(
         SweepPlace::Device(path) => {
             for workload in WORKLOADS.into_iter().filter(|workload| !workload.write) {
                 for threads in scale.threads() {
-                    let load =
-                        FioLoad::direct_requests((verb(workload), workload.bytes), threads, span);
-                    let clock = CpuClock::start(None)?;
-                    let measured = fio::run(path, &load).map_err(to_message)?;
-                    points.push(clock.point(workload, 1, threads, measured)?);
+                    points.push(direct_point(path, workload, threads, span)?);
                 }
                 done(&format!("{}s", workload.name));
             }
@@ -89,8 +85,21 @@ pub fn real(
     })
 }
 
+/// Measures one point of the sweep on a device or file, by direct requests; writes overwrite it.
+pub fn direct_point(
+    path: &Path,
+    workload: ThreadWorkload,
+    threads: u64,
+    span: Duration,
+) -> Result<SweepPoint, String> {
+    let load = FioLoad::direct_requests((verb(workload), workload.bytes), threads, span);
+    let clock = CpuClock::start(None)?;
+    let measured = fio::run(path, &load).map_err(to_message)?;
+    clock.point(workload, 1, threads, measured)
+}
+
 /// fio's word for a workload.
-fn verb(workload: ThreadWorkload) -> &'static str {
+pub fn verb(workload: ThreadWorkload) -> &'static str {
     match (workload.random, workload.write) {
         (true, false) => "randread",
         (true, true) => "randwrite",

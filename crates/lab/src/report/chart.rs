@@ -21,37 +21,14 @@ const COLOURS: [RGBColor; 4] = [SECOND, FIRST, MARK, INK];
 
 /// Titles and drawings.
 pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> {
-    let mut charts = Vec::new();
-    let longest = finished
-        .curves
-        .iter()
-        .map(|(_, curve)| curve.points.len())
-        .max();
-    if longest.is_some_and(|points| points >= POINTS_MIN) {
-        let mbit = |point: &VisitTally, s: f64| point.bytes as f64 * 8e-6 / s;
-        charts.push((
-            "Mbit/s".into(),
-            over_time(finished, ("Mbit/s", "mbps.o"), mbit)?,
-        ));
-        let response = |point: &VisitTally, _: f64| point.response_s();
-        let visited = |(_, curve): &(String, VisitCurve)| curve.points.iter().any(|p| p.pages > 0);
-        if finished.curves.iter().any(visited) {
-            let pages = |point: &VisitTally, s: f64| point.pages as f64 / s;
-            let title = "Pages a second";
-            charts.push((
-                title.into(),
-                over_time(finished, ("pages/s", "rate."), pages)?,
-            ));
-            let title = "Time to the first byte in seconds";
-            let first = |point: &VisitTally, _: f64| point.first_byte_s();
-            charts.push((title.into(), over_time(finished, ("s", "ttfb.o"), first)?));
-            let title = "Page response in seconds";
-            charts.push((
-                title.into(),
-                over_time(finished, ("s", "page.mean"), response)?,
-            ));
-        }
-    }
+    // A part that is run takes a part of the time.
+    let times = named(&finished.experiment).filter(|_| !finished.quick);
+    let curves = CurveCharts {
+        curves: &finished.curves,
+        rows: &finished.rows,
+        times: times.map_or(1.0, |experiment| experiment.times),
+    };
+    let mut charts = curves.draw()?;
     if let Some(drawn) = sweep(finished)? {
         let title = "Time to the first byte in seconds, over users; dashed: printed";
         charts.push((title.into(), drawn));
@@ -72,44 +49,84 @@ pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> 
     Ok(charts)
 }
 
-/// The curves that are as long as the longest, in a unit, and the figures of that unit with this
-/// prefix.
-fn over_time(
-    finished: &Finished,
-    (unit, figures): (&str, &str),
-    value: impl Fn(&VisitTally, f64) -> f64,
-) -> Drawn {
-    let longest = finished
-        .curves
-        .iter()
-        .map(|(_, curve)| curve.points.len())
-        .max();
-    // A part that is run takes a part of the time.
-    let times = named(&finished.experiment).filter(|_| !finished.quick);
-    let times = times.map_or(1.0, |experiment| experiment.times);
-    let mut series = Vec::new();
-    for (name, curve) in &finished.curves {
-        if Some(curve.points.len()) == longest {
-            let points = curve.points.iter().enumerate().map(|(i, point)| {
-                let minutes = (i as f64 + 0.5) * curve.interval_s * times / 60.0;
-                (minutes, value(point, curve.interval_s))
-            });
-            let colour = COLOURS[series.len() % COLOURS.len()];
-            series.push(ChartSeries {
-                name: name.clone(),
-                points: points.filter(|(_, y)| y.is_finite()).collect(),
-                colour,
-                // Beyond the colours, the same ones dashed.
-                dashed: series.len() >= COLOURS.len(),
-            });
+/// Curves over time, and the published figures of the whole run.
+pub struct CurveCharts<'a> {
+    /// Curves by name.
+    pub curves: &'a [(String, VisitCurve)],
+    /// The published figures beside ours.
+    pub rows: &'a [FigureRow],
+    /// Factor from the time of the curves to that of the published run.
+    pub times: f64,
+}
+
+impl CurveCharts<'_> {
+    /// Titles and drawings; none of curves that are too short.
+    pub fn draw(&self) -> Result<Vec<(String, String)>, Box<dyn Error>> {
+        let mut charts = Vec::new();
+        if self.longest().is_none_or(|points| points < POINTS_MIN) {
+            return Ok(charts);
         }
+        let mbit = |point: &VisitTally, s: f64| point.bytes as f64 * 8e-6 / s;
+        charts.push(("Mbit/s".into(), self.over_time(("Mbit/s", "mbps.o"), mbit)?));
+        let visited = |(_, curve): &(String, VisitCurve)| curve.points.iter().any(|p| p.pages > 0);
+        if self.curves.iter().any(visited) {
+            let pages = |point: &VisitTally, s: f64| point.pages as f64 / s;
+            let title = "Pages a second";
+            charts.push((title.into(), self.over_time(("pages/s", "rate."), pages)?));
+            let title = "Time to the first byte in seconds";
+            let first = |point: &VisitTally, _: f64| point.first_byte_s();
+            charts.push((title.into(), self.over_time(("s", "ttfb.o"), first)?));
+            let title = "Page response in seconds";
+            let response = |point: &VisitTally, _: f64| point.response_s();
+            charts.push((title.into(), self.over_time(("s", "page.mean"), response)?));
+        }
+        Ok(charts)
     }
-    let levels = levels(finished, unit, figures);
-    let minutes = match times {
-        1.0 => "minutes",
-        _ => "minutes of the published run",
-    };
-    lines((minutes, unit), &series, &levels)
+
+    /// Points of the longest curve.
+    fn longest(&self) -> Option<usize> {
+        self.curves
+            .iter()
+            .map(|(_, curve)| curve.points.len())
+            .max()
+    }
+
+    /// The curves that are as long as the longest, in a unit, and the figures of that unit with this
+    /// prefix.
+    fn over_time(
+        &self,
+        (unit, figures): (&str, &str),
+        value: impl Fn(&VisitTally, f64) -> f64,
+    ) -> Drawn {
+        let mut series = Vec::new();
+        for (name, curve) in self.curves {
+            if Some(curve.points.len()) == self.longest() {
+                let points = curve.points.iter().enumerate().map(|(i, point)| {
+                    let minutes = (i as f64 + 0.5) * curve.interval_s * self.times / 60.0;
+                    (minutes, value(point, curve.interval_s))
+                });
+                let colour = COLOURS[series.len() % COLOURS.len()];
+                series.push(ChartSeries {
+                    name: name.clone(),
+                    points: points.filter(|(_, y)| y.is_finite()).collect(),
+                    colour,
+                    // Beyond the colours, the same ones dashed.
+                    dashed: series.len() >= COLOURS.len(),
+                });
+            }
+        }
+        let minutes = match self.times {
+            1.0 => "minutes",
+            _ => "minutes of the published run",
+        };
+        lines((minutes, unit), &series, &self.levels(unit, figures))
+    }
+
+    /// Published values of a whole run, in the unit of a chart.
+    fn levels(&self, unit: &str, figures: &str) -> Vec<&FigureRow> {
+        let of = |row: &&FigureRow| row.unit == unit && row.figure.starts_with(figures);
+        self.rows.iter().filter(of).collect()
+    }
 }
 
 /// Figures called `sweep.X.SERIES`, over X: ours, and the published values dashed.
@@ -143,10 +160,4 @@ fn sweep(finished: &Finished) -> Result<Option<String>, Box<dyn Error>> {
         true => Ok(None),
         false => lines(("users", unit), &series, &[]).map(Some),
     }
-}
-
-/// Published values of a whole run, in the unit of a chart.
-fn levels<'a>(finished: &'a Finished, unit: &str, figures: &str) -> Vec<&'a FigureRow> {
-    let of = |row: &&FigureRow| row.unit == unit && row.figure.starts_with(figures);
-    finished.rows.iter().filter(of).collect()
 }

@@ -54,11 +54,14 @@ fn psql(sockets: &Path) -> Command {
     command
 }
 
-/// Makes a database in `data` with empty tables. The server does not run afterwards.
-pub(super) fn create(data: &Path, sockets: &Path) -> Result<(), String> {
+/// Makes a database in `data`, with these lines of configuration. The server does not run.
+///
+/// # Errors
+/// If a tool fails, with its messages.
+pub fn initialize(data: &Path, sockets: &Path, configuration: &str) -> Result<(), String> {
     let text = |error: std::io::Error| error.to_string();
-    std::fs::create_dir_all(data).map_err(text)?;
     for directory in [data, sockets] {
+        std::fs::create_dir_all(directory).map_err(text)?;
         run(tool("chown").arg("postgres:").arg(directory))?;
     }
     let mut initdb = as_postgres(&postgresql()?.join("initdb"));
@@ -71,8 +74,13 @@ pub(super) fn create(data: &Path, sockets: &Path) -> Result<(), String> {
     ]);
     run(initdb.arg(data))?;
     let file = data.join("postgresql.conf");
-    let configuration = std::fs::read_to_string(&file).map_err(text)? + CONFIGURATION;
-    std::fs::write(&file, configuration).map_err(text)?;
+    let configuration = std::fs::read_to_string(&file).map_err(text)? + configuration;
+    std::fs::write(&file, configuration).map_err(text)
+}
+
+/// Makes a database in `data` with empty tables. The server does not run afterwards.
+pub(super) fn create(data: &Path, sockets: &Path) -> Result<(), String> {
+    initialize(data, sockets, CONFIGURATION)?;
     let server = DatabaseServer::start(data, sockets)?;
     let tables = format!(
         "create table account (id int primary key, n bigint not null);
@@ -84,15 +92,43 @@ pub(super) fn create(data: &Path, sockets: &Path) -> Result<(), String> {
     server.stop("fast")
 }
 
+/// Results of pgbench.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PgbenchFigures {
+    /// Transactions a second.
+    pub transactions_per_s: f64,
+    /// Mean latency of a transaction in milliseconds.
+    pub latency_ms: f64,
+}
+
+impl PgbenchFigures {
+    /// Reads the output of pgbench. Figures of all transactions are before those of each script.
+    fn parse(printed: &str) -> Result<PgbenchFigures, String> {
+        let figure = |name: &str| {
+            let rest = printed.split_once(name).map_or("", |(_, rest)| rest);
+            let word = rest.split_whitespace().next();
+            let figure = word.and_then(|word| word.parse().ok());
+            figure.ok_or_else(|| format!("pgbench prints no {name:?}: {printed}"))
+        };
+        Ok(PgbenchFigures {
+            transactions_per_s: figure("tps =")?,
+            latency_ms: figure("latency average =")?,
+        })
+    }
+}
+
 /// A server that runs, until dropped.
-pub(super) struct DatabaseServer {
+pub struct DatabaseServer {
     data: PathBuf,
     sockets: PathBuf,
 }
 
 impl DatabaseServer {
     /// Starts a server and waits until the server has recovered.
-    pub(super) fn start(data: &Path, sockets: &Path) -> Result<DatabaseServer, String> {
+    ///
+    /// # Errors
+    /// If the server does not start, with its log.
+    pub fn start(data: &Path, sockets: &Path) -> Result<DatabaseServer, String> {
         let log = sockets.join("log");
         until_ended(&sockets.join(LOCK))?;
         // The file names a process of before the cut. Another process may have that number now.
@@ -122,22 +158,42 @@ impl DatabaseServer {
         run(stop.arg(&self.data)).map(drop)
     }
 
-    pub(super) fn stop(self, mode: &str) -> Result<(), String> {
+    /// Stops the server in a mode of pg_ctl.
+    ///
+    /// # Errors
+    /// If the server does not end.
+    pub fn stop(self, mode: &str) -> Result<(), String> {
         let stopped = self.stop_now(mode);
         std::mem::forget(self);
         stopped
     }
 
     /// Makes pgbench's tables, of so many hundred thousand accounts.
-    pub(super) fn fill(&self, scale: u32) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// If pgbench fails, with its messages.
+    pub fn fill(&self, scale: u32) -> Result<(), String> {
         let scale = scale.to_string();
         run(self.pgbench()?.args(["-i", "-q", "-s", &scale])).map(drop)
     }
 
-    /// Runs pgbench's own transactions for a while. Returns the output.
-    pub(super) fn bench(&self, clients: u32, seconds: u64) -> Result<String, String> {
+    /// Runs pgbench's own transactions for a while: scripts by name, each with its share.
+    ///
+    /// # Errors
+    /// If pgbench fails, with its messages.
+    pub fn bench(
+        &self,
+        scripts: &[(&str, u64)],
+        clients: u32,
+        seconds: u64,
+    ) -> Result<PgbenchFigures, String> {
         let (clients, seconds) = (clients.to_string(), seconds.to_string());
-        run(self.pgbench()?.args(["-n", "-c", &clients, "-T", &seconds]))
+        let mut pgbench = self.pgbench()?;
+        pgbench.args(["-n", "-c", &clients, "-T", &seconds]);
+        for (script, share) in scripts {
+            pgbench.args(["-b", &format!("{script}@{share}")]);
+        }
+        PgbenchFigures::parse(&run(&mut pgbench)?)
     }
 
     fn pgbench(&self) -> Result<Command, String> {
@@ -269,4 +325,23 @@ pub(super) fn check_file_system(image: &Path) -> Result<(), String> {
         return Err(format!("e2fsck -p: status {status}: {text}"));
     }
     run(tool("e2fsck").args(["-f", "-n"]).arg(image)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_all_scripts_come_before_those_of_each() {
+        let printed = "latency average = 1.250 ms\ninitial connection time = 9.1 ms\n\
+                       tps = 6400.5 (without initial connection time)\nSQL script 1: <builtin>\n \
+                       - 10 transactions (50.0% of total, tps = 3200.2)\n - latency average = 2 ms\n";
+        let figures = PgbenchFigures::parse(printed).unwrap();
+        assert_eq!(
+            (figures.transactions_per_s, figures.latency_ms),
+            (6400.5, 1.25)
+        );
+        let none = PgbenchFigures::parse("pgbench: error").unwrap_err();
+        assert!(none.contains("prints no \"tps =\""), "{none}");
+    }
 }

@@ -6,14 +6,23 @@ use testbed::tools::missing;
 
 /// Where Debian keeps the servers' programs, a directory for each version.
 const POSTGRESQL: &str = "/usr/lib/postgresql";
-const TOOLS: [&str; 5] = ["mkfs.ext4", "e2fsck", "mount", "runuser", "psql"];
+const TOOLS: [&str; 3] = ["mkfs.ext4", "e2fsck", "mount"];
 
 /// The requirement that is missing here; `None` if the stack can be built.
 pub fn obstacle() -> Option<String> {
     let tools = || missing(&TOOLS);
     attached::obstacle()
         .or_else(tools)
-        .or_else(|| postgresql().err())
+        .or_else(database_obstacle)
+}
+
+/// The requirement that is missing here; `None` if a database can be made and run.
+pub fn database_obstacle() -> Option<String> {
+    // SAFETY: no pointers are involved.
+    if unsafe { libc::geteuid() } != 0 {
+        return Some("this needs root, to become the user postgres".into());
+    }
+    missing(&["runuser", "psql"]).or_else(|| postgresql().err())
 }
 
 /// The directory of the newest PostgreSQL's programs.

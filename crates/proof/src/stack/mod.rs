@@ -24,7 +24,8 @@ mod record;
 mod recorder;
 mod run;
 
-pub use host::obstacle;
+pub use database::{DatabaseServer, PgbenchFigures, initialize};
+pub use host::{database_obstacle, obstacle};
 pub use kills::{KillRequest, StackKills, kills};
-pub use pgbench::{BenchRequest, StackBench, pgbench};
+pub use pgbench::{BenchRequest, StackBench, TPCB, pgbench};
 pub use run::{Stack, StackRequest, run};

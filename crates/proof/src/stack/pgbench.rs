@@ -22,6 +22,8 @@ use writelog::Cleaning;
 /// Accounts, in hundred thousands: 60 MB with their index.
 const SCALE: u32 = 4;
 const CLIENTS: u32 = 8;
+/// pgbench's default.
+pub const TPCB: (&str, u64) = ("tpcb-like", 1);
 /// The default of the configuration.
 const MAX_LAG: Duration = Duration::from_secs(30);
 /// Half of the log takes the writes of `MAX_LAG`.
@@ -150,16 +152,10 @@ fn measure(request: &BenchRequest, order: Option<Cleaning>) -> Result<(f64, f64)
     let mounted = MountedFileSystem::new(attached.device(), &mount)?;
     read_all(mounted.at()).map_err(|error| format!("the tables: {error}"))?;
     let server = start(&mounted)?;
-    let printed = server.bench(CLIENTS, request.seconds)?;
+    let figures = server.bench(&[TPCB], CLIENTS, request.seconds)?;
     server.stop("immediate")?;
     mounted.unmount()?;
     drop(attached);
     daemon.kill().map_err(|error| error.to_string())?;
-    let figure = |name: &str| {
-        let rest = printed.split_once(name).map_or("", |(_, rest)| rest);
-        let word = rest.split_whitespace().next();
-        let figure = word.and_then(|word| word.parse().ok());
-        figure.ok_or_else(|| format!("pgbench prints no {name:?}: {printed}"))
-    };
-    Ok((figure("tps =")?, figure("latency average =")?))
+    Ok((figures.transactions_per_s, figures.latency_ms))
 }

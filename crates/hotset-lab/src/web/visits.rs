@@ -3,11 +3,11 @@
 //!
 //! Pages are drawn by Zipf's law, so that some are hot and most are not.
 
-use super::site::DemoSite;
+use super::fetch::{Fetched, client, fetch};
+use super::site::WebSite;
+use super::threads::share;
 use fastrand::Rng;
-use std::io::{self, Read};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering::*};
+use std::io;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct VisitPlan {
     /// The site.
-    pub site: DemoSite,
+    pub site: WebSite,
     /// The pages to load, in order; from [`pages`].
     pub pages: Vec<u32>,
     /// Visitors at the same time.
@@ -37,91 +37,75 @@ pub struct PageVisit {
     pub bytes: u64,
 }
 
-/// The pages of `count` loads: drawn by Zipf's law with exponent `skew`.
-pub fn pages(site: &DemoSite, count: usize, skew: f64, seed: u64) -> Vec<u32> {
-    let mut rng = Rng::with_seed(seed);
-    // Popularity is no matter of the place on the disk.
-    let mut order: Vec<u32> = (0..site.pages).collect();
-    rng.shuffle(&mut order);
-    let mut total = 0.0;
-    let weights: Vec<f64> = (1..=site.pages)
-        .map(|rank| {
+/// The popularity of pages, by Zipf's law.
+pub struct PagePopularity {
+    /// Pages by rank.
+    order: Vec<u32>,
+    /// Sums of the weights up to each rank.
+    sums: Vec<f64>,
+}
+
+impl PagePopularity {
+    /// Ranks the pages of `site` by `rng`, with exponent `skew`.
+    pub fn new(site: &WebSite, skew: f64, rng: &mut Rng) -> PagePopularity {
+        // Popularity is no matter of the place on the disk.
+        let mut order: Vec<u32> = (0..site.pages).collect();
+        rng.shuffle(&mut order);
+        let mut total = 0.0;
+        let sums = (1..=site.pages).map(|rank| {
             total += f64::from(rank).powf(-skew);
             total
-        })
-        .collect();
-    let draw = |rng: &mut Rng| {
-        let at = rng.f64() * total;
-        order[weights.partition_point(|&w| w < at).min(order.len() - 1)]
-    };
-    (0..count).map(|_| draw(&mut rng)).collect()
+        });
+        let sums = sums.collect();
+        PagePopularity { order, sums }
+    }
+
+    /// Draws a page.
+    pub fn draw(&self, rng: &mut Rng) -> u32 {
+        let at = rng.f64() * self.sums.last().copied().unwrap_or(0.0);
+        let rank = self.sums.partition_point(|&sum| sum < at);
+        self.order[rank.min(self.order.len() - 1)]
+    }
+}
+
+/// The pages of `count` loads: drawn by Zipf's law with exponent `skew`.
+pub fn pages(site: &WebSite, count: usize, skew: f64, seed: u64) -> Vec<u32> {
+    let mut rng = Rng::with_seed(seed);
+    let popularity = PagePopularity::new(site, skew, &mut rng);
+    (0..count).map(|_| popularity.draw(&mut rng)).collect()
 }
 
 /// Loads every page of the plan, reporting each to `seen`. Ends at the first failed request; the
 /// error names the request.
 pub fn run(plan: &VisitPlan, seen: &Sender<PageVisit>) -> io::Result<Duration> {
-    let next = AtomicUsize::new(0);
-    let failed = Mutex::new(None);
     let start = Instant::now();
-    std::thread::scope(|scope| {
-        for _ in 0..plan.visitors {
-            let (seen, next, failed) = (seen.clone(), &next, &failed);
-            scope.spawn(move || {
-                let agent = ureq::Agent::new_with_defaults();
-                while let Some(page) = plan.pages.get(next.fetch_add(1, Relaxed)) {
-                    match visit(&agent, plan, *page, start) {
-                        // A listener that has gone does not stop the visitors.
-                        Ok(visit) => drop(seen.send(visit)),
-                        Err(error) => {
-                            next.store(plan.pages.len(), Relaxed);
-                            *failed.lock().expect("no panic under this lock") = Some(error);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    match failed.into_inner().expect("no panic under this lock") {
-        Some(error) => Err(error),
-        None => Ok(start.elapsed()),
-    }
+    let state = || (client(1), seen.clone());
+    let count = plan.pages.len();
+    share(plan.visitors, count, state, |(client, seen), number| {
+        let answers = load(client, &plan.base, &plan.site, plan.pages[number])?;
+        let visit = PageVisit {
+            at: start.elapsed(),
+            page: answers.iter().map(|answer| answer.whole).sum(),
+            first_byte: answers[0].first_byte,
+            bytes: answers.iter().map(|answer| answer.bytes).sum(),
+        };
+        // A listener that has gone does not stop the visitors.
+        let _ = seen.send(visit);
+        Ok(())
+    })?;
+    Ok(start.elapsed())
 }
 
-fn visit(
-    agent: &ureq::Agent,
-    plan: &VisitPlan,
+/// Loads a page and then its images, one after the other. The answers begin with the HTML's.
+pub fn load(
+    client: &ureq::Agent,
+    base: &str,
+    site: &WebSite,
     page: u32,
-    start: Instant,
-) -> io::Result<PageVisit> {
-    let begin = Instant::now();
-    let (mut bytes, first_byte) = get(agent, &plan.base, &DemoSite::page_path(page))?;
-    for image in plan.site.images_of(page) {
-        bytes += get(agent, &plan.base, &DemoSite::image_path(image))?.0;
-    }
-    Ok(PageVisit {
-        at: start.elapsed(),
-        page: begin.elapsed(),
-        first_byte,
-        bytes,
-    })
-}
-
-/// Loads one file: its length, and the time to its first byte.
-fn get(agent: &ureq::Agent, base: &str, path: &str) -> io::Result<(u64, Duration)> {
-    let begin = Instant::now();
-    let url = format!("{base}/{path}");
-    let failed = |e: ureq::Error| io::Error::other(format!("{url}: {e}"));
-    let mut answer = agent.get(&url).call().map_err(failed)?;
-    let mut body = answer.body_mut().as_reader();
-    let mut chunk = vec![0; 64 << 10];
-    let mut length = body.read(&mut chunk)? as u64;
-    let first_byte = begin.elapsed();
-    loop {
-        match body.read(&mut chunk)? {
-            0 => return Ok((length, first_byte)),
-            n => length += n as u64,
-        }
-    }
+) -> io::Result<Vec<Fetched>> {
+    let images = site.images_of(page).into_iter().map(WebSite::image_path);
+    let files = [WebSite::page_path(page)].into_iter().chain(images);
+    files.map(|path| fetch(client, base, &path)).collect()
 }
 
 /// Result of a run of visits.
@@ -170,7 +154,7 @@ mod tests {
 
     #[test]
     fn pages_repeat_and_some_are_hot() {
-        let site = DemoSite {
+        let site = WebSite {
             seed: 1,
             pages: 1000,
             images: 10,

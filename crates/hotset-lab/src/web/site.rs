@@ -11,7 +11,7 @@ use std::{fs, io};
 
 /// The shape of a site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DemoSite {
+pub struct WebSite {
     /// Makes everything.
     pub seed: u64,
     /// HTML pages.
@@ -22,10 +22,12 @@ pub struct DemoSite {
 
 /// Files in one directory, as a site of this size would have.
 const FILES_PER_DIRECTORY: u32 = 100;
+/// No file of a site is larger.
+pub const FILE_BYTES_MAX: u64 = 40 << 10;
 /// A usual quality of cameras and web pages.
 const JPEG_QUALITY: u8 = 92;
 
-impl DemoSite {
+impl WebSite {
     /// The images of a page: eleven or twelve numbers.
     pub fn images_of(&self, page: u32) -> Vec<u32> {
         let mut rng = Rng::with_seed(self.seed ^ 0x7061_6765 ^ u64::from(page) << 32);
@@ -55,14 +57,17 @@ impl DemoSite {
         format!("i/{}/{image}.{ending}", image / FILES_PER_DIRECTORY)
     }
 
-    /// Writes the whole site below `root`; returns its bytes.
-    pub fn write(&self, root: &Path) -> io::Result<u64> {
+    /// Writes the whole site below `root`; returns its bytes. Calls `going` before each file, which
+    /// may end the work by an error.
+    pub fn write(&self, root: &Path, going: impl Fn() -> io::Result<()>) -> io::Result<u64> {
         let mut bytes = 0;
         for page in 0..self.pages {
-            bytes += put(root, &DemoSite::page_path(page), self.page(page).as_bytes())?;
+            going()?;
+            bytes += put(root, &WebSite::page_path(page), self.page(page).as_bytes())?;
         }
         for image in 0..self.images {
-            bytes += put(root, &DemoSite::image_path(image), &self.image(image)?)?;
+            going()?;
+            bytes += put(root, &WebSite::image_path(image), &self.image(image)?)?;
         }
         Ok(bytes)
     }
@@ -71,7 +76,7 @@ impl DemoSite {
         let mut rng = Rng::with_seed(self.seed ^ 0x6874_6d6c ^ u64::from(page) << 32);
         let mut html = format!("<!doctype html><title>Page {page}</title>\n<h1>Page {page}</h1>\n");
         for image in self.images_of(page) {
-            let path = DemoSite::image_path(image);
+            let path = WebSite::image_path(image);
             writeln!(html, "<img src=\"/{path}\" alt=\"\">").expect("a string takes all");
         }
         for _ in 0..rng.u32(8..40) {
@@ -142,24 +147,27 @@ mod tests {
 
     #[test]
     fn a_site_is_real_and_repeats() {
-        let site = DemoSite {
+        let site = WebSite {
             seed: 7,
             pages: 3,
             images: 60,
         };
         let dirs = ["a", "b"]
             .map(|name| std::env::temp_dir().join(format!("site-{}-{name}", std::process::id())));
-        let bytes = dirs.each_ref().map(|dir| site.write(dir).unwrap());
+        let bytes = dirs
+            .each_ref()
+            .map(|dir| site.write(dir, || Ok(())).unwrap());
         assert_eq!(bytes[0], bytes[1]);
         for page in 0..3 {
-            let path = DemoSite::page_path(page);
+            let path = WebSite::page_path(page);
             let html = fs::read_to_string(dirs[0].join(&path)).unwrap();
             assert_eq!(html, fs::read_to_string(dirs[1].join(&path)).unwrap());
             assert!((11..=12).contains(&html.matches("<img ").count()));
             for image in site.images_of(page) {
-                let path = DemoSite::image_path(image);
+                let path = WebSite::image_path(image);
                 assert!(width(&dirs[0].join(&path)) >= 64, "{path}");
                 let same = fs::read(dirs[0].join(&path)).unwrap();
+                assert!(same.len() as u64 <= FILE_BYTES_MAX);
                 assert_eq!(same, fs::read(dirs[1].join(&path)).unwrap());
             }
         }
