@@ -1,6 +1,6 @@
 //! NBD exports as block devices of this kernel: a file of nbdfuse, and a loop device on that file.
 
-use crate::tools::{bound, missing, outcome, run, tool};
+use crate::tools::{bound, is_root, missing, outcome, run, tool};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -8,8 +8,7 @@ use std::time::Duration;
 
 /// The requirement that is missing here; `None` if exports can be attached.
 pub fn obstacle() -> Option<String> {
-    // SAFETY: no pointers are involved.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return Some("this needs root, to make loop devices".into());
     }
     for device in ["/dev/fuse", "/dev/loop-control"] {

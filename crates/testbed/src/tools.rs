@@ -16,6 +16,12 @@ pub fn missing(tools: &[&str]) -> Option<String> {
     Some(format!("there is no {absent} here"))
 }
 
+/// True if this process is root's.
+pub fn is_root() -> bool {
+    // SAFETY: no pointers are involved.
+    unsafe { libc::geteuid() == 0 }
+}
+
 /// A command by the name of its tool.
 pub fn tool(name: &str) -> Command {
     let mut command = Command::new(find(Path::new(name)).unwrap_or_else(|| name.into()));

@@ -18,8 +18,7 @@ const TOOLS: [(&str, &str); 6] = [
 /// Reports everything that is missing at once.
 pub fn require() -> Result<(), CommandFailure> {
     let mut missing = Vec::new();
-    // SAFETY: no arguments, no failure.
-    if unsafe { libc::geteuid() } != 0 {
+    if !tools::is_root() {
         missing.push("root: run it with sudo, for it mounts a file system".to_owned());
     }
     for device in ["/dev/fuse", "/dev/loop-control"] {

@@ -400,9 +400,9 @@ fn two_devices_take_turns_and_are_only_read() {
             "2",
         ]);
         command.args(["--seconds", "1"]);
-        devices
-            .iter()
-            .for_each(|device| drop(command.arg("--device").arg(device)));
+        for device in devices {
+            command.arg("--device").arg(device);
+        }
         command
     };
     let report = report(&mut live(&[&paths[0], &paths[1]]));

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use testbed::attached;
-use testbed::tools::missing;
+use testbed::tools::{is_root, missing};
 
 /// Where Debian keeps the servers' programs, a directory for each version.
 const POSTGRESQL: &str = "/usr/lib/postgresql";
@@ -18,8 +18,7 @@ pub fn obstacle() -> Option<String> {
 
 /// The requirement that is missing here; `None` if a database can be made and run.
 pub fn database_obstacle() -> Option<String> {
-    // SAFETY: no pointers are involved.
-    if unsafe { libc::geteuid() } != 0 {
+    if !is_root() {
         return Some("this needs root, to become the user postgres".into());
     }
     missing(&["runuser", "psql"]).or_else(|| postgresql().err())
