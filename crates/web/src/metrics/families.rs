@@ -52,6 +52,9 @@ fn labels<'a, const N: usize>(given: [(&'static str, &'a str); N]) -> Labels<'a>
 /// The metrics that were defined so far.
 struct Families<'a>(Vec<Family<'a>>);
 
+/// The name, the help and the value of a gauge.
+type Gauge<T> = (&'static str, &'static str, fn(&T) -> f64);
+
 impl<'a> Families<'a> {
     fn add(
         &mut self,
@@ -84,7 +87,7 @@ impl<'a> Families<'a> {
     fn gauges<T>(
         &mut self,
         owner: &'static str,
-        table: &'static [(&'static str, &'static str, fn(&T) -> f64)],
+        table: &'static [Gauge<T>],
         items: &'a [T],
         name_of: fn(&'a T) -> &'a str,
     ) {
