@@ -16,7 +16,7 @@
 # Distinct in what LIO makes a WWID of.
 one=11111111-0000-4000-8000-000000000001 two=22222222-0000-4000-8000-000000000002
 other_one=33333333-0000-4000-8000-000000000003 other_two=44444444-0000-4000-8000-000000000004
-one_mib=48 two_mib=24 grown_mib=64
+one_mib=32 two_mib=16 grown_mib=40
 
 # pull PATH, and plug_in PATH: nothing arrives at the address any more, and no connection is closed.
 pull() {
@@ -272,14 +272,14 @@ dirty_bytes() {
 luns_given_up() {
     read_hot "$data"
     read_hot "$data"
-    dd if=/dev/urandom of=/tmp/written bs=1M count=8 2>/dev/null
+    dd if=/dev/urandom of=/tmp/written bs=1M count=4 2>/dev/null
     dd if=/tmp/written of="$db" bs=64k oflag=direct 2>/dev/null || fail "write"
     give_up
     read_hot "$data"
-    dd if="$data" of=/dev/null bs=64k skip=$((40 * 16)) count=1 iflag=direct 2>/dev/null && fail "a miss without its LUN"
-    dd if=/tmp/written of="$db" bs=1M seek=8 oflag=direct 2>/dev/null || fail "write without the LUN"
+    dd if="$data" of=/dev/null bs=64k skip=$((36 * 16)) count=1 iflag=direct 2>/dev/null && fail "a miss without its LUN"
+    dd if=/tmp/written of="$db" bs=1M seek=4 oflag=direct 2>/dev/null || fail "write without the LUN"
     dirty=$(dirty_bytes)
-    [ "$dirty" -ge $((8 << 20)) ] || fail "only $dirty bytes are dirty"
+    [ "$dirty" -ge $((4 << 20)) ] || fail "only $dirty bytes are dirty"
     echo "LUNs given up: $(figure total_ios /tmp/hot) hits without an error, $((dirty >> 20)) MiB dirty"
 }
 
@@ -336,8 +336,8 @@ luns_back() {
     login
     serve
     [ "$(differing "$data" /san/one)" = 0 ] || fail "volume and LUN differ"
-    for part in 0 8; do
-        dd if="$db" bs=1M skip=$part count=8 iflag=direct 2>/dev/null | cmp - /tmp/written || fail "a write is lost"
+    for part in 0 4; do
+        dd if="$db" bs=1M skip=$part count=4 iflag=direct 2>/dev/null | cmp - /tmp/written || fail "a write is lost"
     done
     hotset volume set-mode db write-through --temporary || fail drain
     [ "$(differing "$db" /san/two)" = 0 ] || fail "the drained volume and its LUN differ"
