@@ -254,9 +254,9 @@ lun_grown() {
     grep -q 'grows when the daemon is started again' /tmp/refused || fail "$(cat /tmp/refused)"
     [ "$(blockdev --getsize64 "$data")" = $((one_mib << 20)) ] || fail "$data has another size"
     sed -i '/^\[\[attach/ { N; /"data"/d }' /tmp/hotset.toml
-    hotset reload || fail "reload without the block device"
-    hotset volume grow data || fail grow
-    hotset attach data || fail attach
+    hotset reload >/dev/null || fail "reload without the block device"
+    hotset volume grow data >/dev/null || fail grow
+    hotset attach data >/dev/null || fail attach
     data=$(device_of data)
     dd if=/dev/urandom of="$data" bs=1M seek=$((grown_mib - 1)) count=1 oflag=direct 2>/dev/null ||
         fail "write of what is new"
@@ -339,7 +339,7 @@ luns_back() {
     for part in 0 4; do
         dd if="$db" bs=1M skip=$part count=4 iflag=direct 2>/dev/null | cmp - /tmp/written || fail "a write is lost"
     done
-    hotset volume set-mode db write-through --temporary || fail drain
+    hotset volume set-mode db write-through --temporary >/dev/null || fail drain
     [ "$(differing "$db" /san/two)" = 0 ] || fail "the drained volume and its LUN differ"
     end
     echo "former LUNs back: all of $((dirty >> 20)) MiB dirty is read, and drained"
