@@ -129,7 +129,7 @@ impl TroubleKind {
         match self {
             TroubleKind::VolumeNotServed => "its clients cannot reach it",
             TroubleKind::OriginFails => {
-                "reads that miss fail, and so do writes that are not logged"
+                "reads that miss fail or wait, and so do writes that are not logged"
             }
             TroubleKind::LogLost => {
                 "its writes and flushes fail; what only the log had may be lost"

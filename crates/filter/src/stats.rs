@@ -55,6 +55,11 @@ impl VerbMeter {
         })
     }
 
+    /// Returns the number of requests begun and not ended.
+    pub fn in_flight(&self) -> u64 {
+        self.0.borrow().in_flight
+    }
+
     /// Returns the error of the last request that failed.
     pub fn last_error(&self) -> Option<String> {
         self.1.borrow().clone()

@@ -94,7 +94,7 @@ pub enum VolumeCommand {
     },
     /// Serve a volume at the present size of its origin; clients connect again
     ///
-    /// The cached lines of the volume are forgotten.
+    /// The cached lines of the volume stay if its origin proves to be the same.
     Grow {
         #[command(flatten)]
         control: ControlOption,

@@ -3,7 +3,7 @@
 //!
 //! Not here: the beginning of each trouble (`troubles`).
 
-use super::troubles::{Losses, Said, TroubleList};
+use super::troubles::{Losses, OriginRequests, Said, TroubleList};
 use super::{Node, NodePool, NodeVolume};
 use crate::event::NodeEvent;
 use crate::log::journal_of;
@@ -117,7 +117,13 @@ impl<P: Platform> Node<P> {
         let (volumes, open) = (self.volumes.borrow(), self.devices.open.borrow());
         let origins = volumes.iter().filter_map(|(name, served)| {
             let meter = open.get(&served.origin)?.leaf.meter();
-            Some((name.clone(), meter.ended(), meter.last_error()))
+            let (succeeded, failed) = meter.ended();
+            let requests = OriginRequests {
+                succeeded,
+                failed,
+                in_flight: meter.in_flight(),
+            };
+            Some((name.clone(), requests, meter.last_error()))
         });
         for (volume, said) in self.failing.look(now, origins.collect()) {
             let origin = volumes[&volume].origin.clone();

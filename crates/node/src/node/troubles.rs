@@ -2,8 +2,9 @@
 //!
 //! Invariants:
 //!     a trouble is listed from the first look that finds it until the first that does not
-//!     an origin fails from its first failed request on; it works again after a request has
-//!     succeeded and none has failed for `WELL` since
+//!     an origin fails from its first failed request on, or once `UNANSWERED` looks have found
+//!     requests in flight and none that ended; it works again after a request has succeeded and
+//!     neither was so for `WELL` since
 //!         ⟹ each is reported once, however many requests fail
 //!
 //! Not here: looking for troubles (`look`), the kinds of troubles and their costs
@@ -18,6 +19,9 @@ use std::collections::{BTreeMap, HashSet};
 
 /// Time without a failed request after which an origin works again.
 const WELL: Nanos = Nanos::from_secs(10);
+/// Looks in a row without an answer after which an origin fails. Looks are a second apart, and a
+/// process that is paused does not look.
+const UNANSWERED: u32 = 10;
 
 /// The troubles between two looks.
 #[derive(Default)]
@@ -101,10 +105,28 @@ pub(super) struct Losses {
 #[derive(Default)]
 pub(super) struct Failing(RefCell<BTreeMap<Name, OriginTrouble>>);
 
+/// The requests of an origin since it was opened.
+#[derive(Clone, Copy, Default)]
+pub(super) struct OriginRequests {
+    pub(super) succeeded: u64,
+    pub(super) failed: u64,
+    pub(super) in_flight: u64,
+}
+
+impl OriginRequests {
+    /// True if requests were in flight at both looks and none ended between.
+    fn are_unanswered_since(&self, before: &OriginRequests) -> bool {
+        let ended = |requests: &OriginRequests| requests.succeeded + requests.failed;
+        self.in_flight > 0 && before.in_flight > 0 && ended(self) == ended(before)
+    }
+}
+
 #[derive(Default)]
 struct OriginTrouble {
-    /// Successful and failed requests as of the last look.
-    seen: (u64, u64),
+    /// Requests as of the last look.
+    seen: OriginRequests,
+    /// Looks in a row that found requests in flight and none that ended.
+    unanswered: u32,
     /// Reason of the failure, if the origin fails.
     why: Option<String>,
     /// Look that found the first success since the last failure.
@@ -119,18 +141,21 @@ pub(super) enum Said {
 }
 
 impl OriginTrouble {
-    /// The change by `now`; `seen` counts the successful and failed requests.
-    fn look(&mut self, now: Nanos, seen: (u64, u64), why: Option<String>) -> Option<Said> {
+    /// The change by `now`; `why` is the last error.
+    fn look(&mut self, now: Nanos, seen: OriginRequests, why: Option<String>) -> Option<Said> {
         let before = std::mem::replace(&mut self.seen, seen);
-        if seen.1 > before.1 {
-            self.well_since = None;
-            let why = why.unwrap_or_default();
-            let first = self.why.is_none();
-            self.why = Some(why.clone());
-            return first.then_some(Said::Fails(why));
+        self.unanswered = match seen.are_unanswered_since(&before) {
+            true => self.unanswered.saturating_add(1),
+            false => 0,
+        };
+        if seen.failed > before.failed {
+            return self.fail(why.unwrap_or_default());
+        }
+        if self.unanswered >= UNANSWERED {
+            return self.fail(format!("it has answered no request for {UNANSWERED} s"));
         }
         self.why.as_ref()?;
-        if seen.0 > before.0 {
+        if seen.succeeded > before.succeeded {
             self.well_since.get_or_insert(now);
         }
         let well = self
@@ -144,15 +169,23 @@ impl OriginTrouble {
             Said::Well
         })
     }
+
+    /// Takes the origin for failing. Returns the change if there is one.
+    fn fail(&mut self, why: String) -> Option<Said> {
+        self.well_since = None;
+        let is_new = self.why.is_none();
+        self.why = Some(why.clone());
+        is_new.then_some(Said::Fails(why))
+    }
 }
 
 impl Failing {
-    /// Looks at the origins of all volumes: the volume's name, the numbers of successful and failed
-    /// requests, and the last error. Returns the changes.
+    /// Looks at the origins of all volumes: the volume's name, the requests, and the last error.
+    /// Returns the changes.
     pub(super) fn look(
         &self,
         now: Nanos,
-        origins: Vec<(Name, (u64, u64), Option<String>)>,
+        origins: Vec<(Name, OriginRequests, Option<String>)>,
     ) -> Vec<(Name, Said)> {
         let mut known = self.0.take();
         let mut said = Vec::new();
@@ -202,8 +235,12 @@ mod tests {
     fn a_failure_is_said_once_and_the_end_of_it_once() {
         let mut origin = OriginTrouble::default();
         let mut look = |second, succeeded, failed| {
-            let now = Nanos::from_secs(second);
-            origin.look(now, (succeeded, failed), Some("EIO".into()))
+            let seen = OriginRequests {
+                succeeded,
+                failed,
+                in_flight: 0,
+            };
+            origin.look(Nanos::from_secs(second), seen, Some("EIO".into()))
         };
         assert_eq!(look(1, 10, 0), None);
         assert_eq!(look(2, 10, 3), Some(Said::Fails("EIO".into())));
@@ -217,5 +254,34 @@ mod tests {
         assert_eq!(look(115, 30, 1901), None);
         assert_eq!(look(116, 30, 1901), Some(Said::Well));
         assert_eq!(look(117, 30, 1902), Some(Said::Fails("EIO".into())));
+    }
+    #[test]
+    fn an_origin_that_answers_nothing_fails_until_it_has_answered_for_a_while() {
+        let mut origin = OriginTrouble::default();
+        let mut look = |second, succeeded, in_flight| {
+            let seen = OriginRequests {
+                succeeded,
+                failed: 0,
+                in_flight,
+            };
+            origin.look(Nanos::from_secs(second), seen, None)
+        };
+        for second in 0..30 {
+            assert_eq!(look(second, 7, 0), None, "nothing is asked of it");
+        }
+        for second in 30..60 {
+            assert_eq!(look(second, second, 4), None, "one of many has ended");
+        }
+        for second in 60..69 {
+            assert_eq!(look(second, 59, 4), None);
+        }
+        let why = "it has answered no request for 10 s".to_owned();
+        assert_eq!(look(69, 59, 4), Some(Said::Fails(why)));
+        for second in 70..200 {
+            assert_eq!(look(second, 59, 4), None, "said already");
+        }
+        assert_eq!(look(200, 60, 4), None);
+        assert_eq!(look(209, 60, 4), None);
+        assert_eq!(look(210, 70, 0), Some(Said::Well));
     }
 }

@@ -315,7 +315,7 @@ impl<P: Platform> Node<P> {
         let volume = config.volumes.iter().find(|v| v.name.value == name);
         let volume = volume.ok_or("it is not in the configuration")?;
         let origin = self.known(&served.origin)?;
-        if let Some(why) = stays_as_it_is(&served, volume, &origin) {
+        if let Some(why) = stays_as_it_is(&served, volume, &origin, &config) {
             return Err(format!("volume {name} {why}"));
         }
         let now = self.grown(&name, &served).await?;
@@ -458,6 +458,7 @@ fn stays_as_it_is<P: Platform>(
     served: &NodeVolume<P>,
     volume: &config::Volume,
     origin: &DeviceSource,
+    config: &Config,
 ) -> Option<&'static str> {
     if served.volume.log().is_some() {
         return Some(
@@ -470,7 +471,8 @@ fn stays_as_it_is<P: Platform>(
     if volume.size.is_some() {
         return Some("has the `size` of the configuration, which is changed by `hotset reload`");
     }
-    if served.about.frontends.ublk.is_some() {
+    // Frontends come and go while the volume is served.
+    if config.frontends_of(volume.name.as_str()).ublk.is_some() {
         return Some("is a block device, which grows when the daemon is started again");
     }
     let is_array = matches!(origin, DeviceSource::Array(_));

@@ -226,6 +226,13 @@ async fn change(
         .await
         .expect("nothing is in the way");
     assert_eq!(*board.open.borrow(), frontends_of(to));
+    // A block device keeps a volume from growing, also one that came later, and none that is gone.
+    let grow = ControlRequest::GrowVolume {
+        volume: "data".into(),
+    };
+    let why = node.ask(grow).await.expect_err("its origin has its size");
+    let is_block_device = to.frontends_of("data").ublk.is_some();
+    assert_eq!(why.contains("is a block device"), is_block_device, "{why}");
     node.stop().await.expect("it stops");
     assert!(board.open.borrow().is_empty());
     openings
