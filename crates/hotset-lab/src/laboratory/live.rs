@@ -3,6 +3,7 @@
 mod access_log;
 mod log;
 mod oltp;
+mod options;
 pub mod report;
 mod rounds;
 mod stage;
@@ -10,10 +11,7 @@ mod stress;
 mod web;
 
 use crate::CommandFailure;
-use block::Nanos;
-use clap::{Args, Subcommand};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use clap::Subcommand;
 
 #[derive(Subcommand)]
 pub enum LiveCommand {
@@ -38,46 +36,6 @@ pub enum LiveCommand {
     Oltp(oltp::LiveOltp),
 }
 
-/// The storage, the rounds and the results of a live run.
-#[derive(Args)]
-pub struct LiveArguments {
-    /// Directory on the storage; files are made in `hotset-live` below, which is removed at the end
-    #[arg(long, value_name = "PATH", required = true)]
-    path: Option<PathBuf>,
-    /// The volume that is mounted there: each round has it off, cold and warm
-    #[arg(long, value_name = "VOLUME")]
-    volume: Option<String>,
-    /// The control socket of the volume's daemon
-    #[arg(
-        long,
-        value_name = "SOCKET",
-        env = "HOTSET_CONTROL",
-        default_value = "/run/hotset/control.sock"
-    )]
-    control: PathBuf,
-    /// Number of rounds
-    #[arg(long, value_name = "N", default_value_t = 5,
-          value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    rounds: u64,
-    /// Go on with rounds until so many minutes are over
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    minutes: Option<u64>,
-    /// Keep the results in this directory, made if missing; rounds that are there are not run again
-    #[arg(long, value_name = "DIRECTORY")]
-    out: Option<PathBuf>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
-impl LiveArguments {
-    /// The directory on the storage.
-    fn path(&self) -> &Path {
-        let path = self.path.as_deref();
-        path.expect("clap requires a path where this is asked for")
-    }
-}
-
 pub fn run(command: &LiveCommand) -> Result<(), CommandFailure> {
     match command {
         LiveCommand::Log(command) => log::run(command),
@@ -85,9 +43,4 @@ pub fn run(command: &LiveCommand) -> Result<(), CommandFailure> {
         LiveCommand::Stress(command) => stress::run(command),
         LiveCommand::Oltp(command) => oltp::run(command),
     }
-}
-
-/// A span in the unit of the crate `experiment`.
-fn nanos(span: Duration) -> Nanos {
-    Nanos(span.as_nanos() as u64)
 }

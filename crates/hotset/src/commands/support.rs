@@ -10,6 +10,7 @@
 mod archive;
 mod gather;
 mod headers;
+mod part;
 
 use super::daemon::ControlOption;
 use super::table::{TextTable, bytes, count};
@@ -20,6 +21,7 @@ use clap::Args;
 use command::print;
 use control::secrets::Secrets;
 use gather::{GatheredParts, MachineGatherer};
+use part::SupportPart;
 use std::path::{Path, PathBuf};
 
 /// Length of a machine's id, in hexadecimal digits; machine-id(5) has it as confidential.
@@ -43,16 +45,6 @@ pub struct Support {
     /// The directory of `hotset web`, for its events
     #[arg(long, value_name = "DIRECTORY", default_value = "/var/lib/hotset-web")]
     web_state: PathBuf,
-}
-
-/// A part of the archive.
-struct SupportPart {
-    /// Path within the archive.
-    name: String,
-    /// The place or the command that the text is from.
-    from: String,
-    /// The text; `Err` is the reason for its absence.
-    text: Result<String, String>,
 }
 
 pub fn run(command: &Support) -> Result<(), CommandFailure> {
@@ -99,14 +91,6 @@ fn failure(path: &Path, cause: impl std::fmt::Display) -> CommandFailure {
     CommandFailure::Runtime(format!(
         "{path}: cannot be written ({cause}); name another file with --out"
     ))
-}
-
-/// The reason of a failure.
-fn reason(failure: CommandFailure) -> String {
-    match failure {
-        CommandFailure::Usage(why) | CommandFailure::Runtime(why) => why,
-        CommandFailure::Answered(status) => format!("the command ended with status {status}"),
-    }
 }
 
 /// Refuses to replace a file without the user's word.

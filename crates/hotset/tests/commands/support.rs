@@ -463,7 +463,7 @@ fn no_secret_of_a_served_configuration_is_in_the_archive() {
         )),
         "{main}"
     );
-    assert!(found["web/events.jsonl"].contains("nbd://(removed)@h/x"));
+    assert!(found["page/events.jsonl"].contains("nbd://(removed)@h/x"));
     assert!(found["daemon/status.json"].contains("remote"));
     daemon.stop();
 }

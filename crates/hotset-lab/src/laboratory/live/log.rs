@@ -6,10 +6,10 @@
 //! Not here: the server's own log, which is off.
 
 use super::access_log::LogRequests;
+use super::options::{LiveArguments, nanos};
 use super::report::{FigureAbout, LiveReport};
 use super::rounds::{self, LivePlace, LoadOutcome};
 use super::stage::LiveStage;
-use super::{LiveArguments, nanos};
 use crate::CommandFailure;
 use crate::web::fetch::{client, fetch};
 use crate::web::nginx::NginxServer;

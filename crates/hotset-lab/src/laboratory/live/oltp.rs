@@ -6,7 +6,7 @@
 //! Not here: the published transactions themselves. Their mix has pgbench's statements in the same
 //! shares of reading and changing ones.
 
-use super::LiveArguments;
+use super::options::LiveArguments;
 use super::report::{FigureAbout, LiveReport};
 use super::rounds::{self, LoadOutcome};
 use super::stage::LiveStage;

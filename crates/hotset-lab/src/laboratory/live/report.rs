@@ -1,6 +1,6 @@
 //! Figures of a live run: means over the rounds, ratios of the phases, and published figures beside.
 
-use super::LiveArguments;
+use super::options::LiveArguments;
 use crate::CommandFailure;
 use advise::page::{self, HtmlPage, escape, themed};
 use command::print_line;
@@ -16,6 +16,8 @@ use std::error::Error;
 
 /// The format that is written.
 const FORMAT: u32 = 1;
+/// The phase in which the cache is not used; others are compared to it.
+pub const OFF: &str = "off";
 
 /// A figure of a load, with the published figures to print beside.
 #[derive(Clone, Debug)]
@@ -254,7 +256,7 @@ impl LiveReport {
                 }
             }
         }
-        phases.sort_by_key(|phase| (phase != super::stage::OFF, phase.clone()));
+        phases.sort_by_key(|phase| (phase != OFF, phase.clone()));
         phases
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Finished rounds are kept as they end; a second run takes them and goes on.
 
-use super::LiveArguments;
+use super::options::LiveArguments;
 use super::report::{FigureAbout, LiveReport, LiveRound};
 use crate::CommandFailure;
 use crate::laboratory::run::progress;

@@ -3,7 +3,8 @@
 //! Nothing else of the user's is changed. The volume is off or on as before at the end, though the
 //! pool has lost the volume's lines.
 
-use super::LiveArguments;
+use super::options::LiveArguments;
+use super::report::OFF;
 use super::rounds::{Interruption, LivePlace, Phase};
 use crate::CommandFailure;
 use command::table::bytes;
@@ -33,8 +34,6 @@ const CHUNK_BYTES: u64 = 1 << 20;
 /// Time in which a volume is watched for other clients.
 const WATCHED: Duration = Duration::from_secs(1);
 
-/// The cache is not used; other phases are compared to this one.
-pub const OFF: Phase = "off";
 const COLD: Phase = "cold";
 const WARM: Phase = "warm";
 const RUNS: Phase = "runs";

@@ -2,7 +2,7 @@
 //!
 //! Requests are direct, as those of `hotset-lab run perc --device`, and measured by the same code.
 
-use super::LiveArguments;
+use super::options::LiveArguments;
 use super::report::{FigureAbout, LiveReport};
 use super::rounds::{self, Interruption, LivePlace, LoadOutcome, Phase};
 use super::stage::LiveStage;

@@ -3,10 +3,10 @@
 //! The site and its pages are those of the demonstration; tallies are those of the evaluation in
 //! virtual time. A user has one connection, kept open.
 
+use super::options::{LiveArguments, nanos};
 use super::report::{FigureAbout, LiveReport};
 use super::rounds::{self, LivePlace, LoadOutcome};
 use super::stage::LiveStage;
-use super::{LiveArguments, nanos};
 use crate::CommandFailure;
 use crate::web::fetch::client;
 use crate::web::nginx::NginxServer;

@@ -1,6 +1,6 @@
 //! The archive: the parts as files of a compressed tar, below one folder.
 
-use super::SupportPart;
+use super::part::SupportPart;
 use crate::platform::machine;
 use amend::DraftFile;
 use flate2::Compression;

@@ -4,7 +4,8 @@
 //!     a part that may never come is gathered in a thread of its own, and all have one time limit
 //!     nothing is written, and no device is locked
 
-use super::{SupportPart, headers, reason};
+use super::headers;
+use super::part::{SupportPart, reason};
 use crate::commands::{check, status};
 use crate::platform::state;
 use crate::platform::ublk::mounts;
@@ -135,7 +136,7 @@ impl MachineGatherer<'_> {
         self.daemon(parts);
         MachineGatherer::programs(parts);
         let events = self.web_state.join("events");
-        parts.one("web/events.jsonl", &events.display().to_string(), {
+        parts.one("page/events.jsonl", &events.display().to_string(), {
             let events = events.clone();
             move || read(&events)
         });

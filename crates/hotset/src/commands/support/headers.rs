@@ -3,7 +3,7 @@
 //! Not here: other bytes of the device. The identity of an origin and its samples are counted, and
 //! not shown.
 
-use super::reason;
+use super::part::reason;
 use crate::commands::format::{array_copies_of, journal_of, log_of};
 use crate::commands::inspect::{InspectedImage, pool_of};
 use block::SECTOR_BYTES;
