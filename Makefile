@@ -99,8 +99,8 @@ soak:
 	cargo run --release --quiet -p hotset-lab -- stack --kills 200
 	KILLS=100 vm/tests/hotset-ublk
 	KILLS=100 vm/tests/hotset-vhost-user
-	GONE_S=60 vm/tests/hotset-nvme-tcp
-	GONE_S=60 vm/tests/hotset-iscsi
+	GONE_S=60 vm/soak/hotset-nvme-tcp
+	GONE_S=60 vm/soak/hotset-iscsi
 	vm/soak/ublk-file-systems
 	HOTSET_ROUNDS=100 cargo test --release --quiet -p hotset --test commands volume_is_a_file_system
 
