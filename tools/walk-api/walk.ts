@@ -86,6 +86,15 @@ export async function walk(origin: string, token: string, files: Files, check: C
   await api.removeDevice<true>({ path: { pool, device: "walked-ssd" } });
   await api.addPool<true>({ body: { name: "walked", devices: [{ name: "walked-second", path: files.second }] } });
   await api.removePool<true>({ path: { pool: "walked" } });
+  const setUp = {
+    volume: { name: "walked-both", origin: { name: "walked", path: files.origin }, pool: "walked-both", read_only: false },
+    pool: { name: "walked-both", devices: [{ name: "walked-second", path: files.second }] },
+  };
+  const { data: preview } = await api.preview<true>({ body: setUp });
+  if (!preview.new.some((line) => line.includes("walked-both"))) throw new Error(JSON.stringify(preview));
+  await api.setUp<true>({ body: setUp });
+  await api.remove<true>({ path: { volume: "walked-both" } });
+  await api.removePool<true>({ path: { pool: "walked-both" } });
 
   const array = status.arrays![0]!.name;
   const device = status.arrays![0]!.members[1]!.device!;

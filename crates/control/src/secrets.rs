@@ -106,14 +106,14 @@ impl Secrets {
         }
     }
 
-    /// `text` without the secrets learnt, without users, passwords and queries of URIs, and without
-    /// tokens of `hotset web`.
+    /// `text` without the secrets learnt, without users, passwords and queries of URIs, without
+    /// logins before a host, and without tokens of `hotset web`.
     pub fn clean(&self, text: &str) -> String {
         let known = self.0.iter();
         let text = known.fold(text.to_owned(), |text, (secret, mark)| {
             text.replace(secret, mark)
         });
-        without_tokens(&clean_uris(&text))
+        without_tokens(&without_logins(&clean_uris(&text)))
     }
 }
 
@@ -254,6 +254,19 @@ fn user_end(rest: &str) -> Option<usize> {
         let anywhere = rest.rfind('@');
         anywhere.filter(|_| !is_port)
     })
+}
+
+/// The text without words like `user:password@host`, as messages name the place of an NBD export.
+fn without_logins(text: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || "\"'`<>()\\".contains(c);
+    let cleaned = text.split_inclusive(ends).map(|word| {
+        let login = word.rfind('@').map(|at| word.split_at(at));
+        match login.filter(|(login, _)| login.contains(':') && !login.contains('/')) {
+            Some((_, host)) => format!("{REMOVED}{host}"),
+            None => word.to_owned(),
+        }
+    });
+    cleaned.collect()
 }
 
 /// The text without runs of hexadecimal digits as long as a token.

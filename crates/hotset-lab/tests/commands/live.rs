@@ -323,7 +323,12 @@ fn users_visit_a_site_in_a_sweep() {
         .iter()
         .map(|point| point["pages"].as_u64().unwrap())
         .sum();
-    assert_eq!((points.len(), pages as f64), (60, of("500.pages") * 2.0));
+    assert_eq!(points.len(), 60);
+    // The rate is over the time that the load took.
+    assert!(
+        (pages as f64 - of("500.pages") * 2.0).abs() < 1.0,
+        "{report}"
+    );
     let printed = &figure(&report, "500.ttfb")["published"];
     assert_eq!(
         printed[0],
@@ -446,7 +451,7 @@ fn pgbench_runs_on_a_path_in_both_mixes() {
         let of = |name: &str| mean(&report, name, "runs");
         // Four clients have four transactions in flight.
         assert!(
-            (of("tps") * of("latency") / 4e3 - 1.0).abs() < 0.1,
+            (of("tps") * of("latency") / 4e3 - 1.0).abs() < 0.3,
             "{report}"
         );
         assert_eq!(figure(&report, "tps")["published"][0]["value"], 274.0);

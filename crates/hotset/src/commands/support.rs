@@ -19,6 +19,7 @@ use crate::configuration::ConfigurationPlace;
 use crate::platform::machine;
 use clap::Args;
 use command::print;
+use control::plain;
 use control::secrets::Secrets;
 use gather::{GatheredParts, MachineGatherer};
 use part::SupportPart;
@@ -123,10 +124,12 @@ fn cleaned(parts: Vec<SupportPart>, secrets: &Secrets) -> Vec<SupportPart> {
     let cleaned = parts.into_iter().map(|part| SupportPart {
         name: part.name,
         from: clean(part.from),
-        text: part
-            .text
-            .map(clean)
-            .map_err(|why| clean(why).split_whitespace().collect::<Vec<_>>().join(" ")),
+        text: part.text.map(clean).map_err(|why| {
+            plain(clean(why))
+                .split_whitespace()
+                .collect::<Vec<_>>()
+                .join(" ")
+        }),
     });
     let mut parts: Vec<SupportPart> = cleaned.collect();
     let missing = parts.iter().filter_map(|part| {

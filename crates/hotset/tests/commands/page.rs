@@ -314,13 +314,13 @@ fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_shown() {
         let mut browser = Browser::start();
         browser.sign_in(&site);
         browser.click("//nav//a[text()='Set up']");
-        for text in [format!("/{markup}"), nbd] {
+        for text in [format!("/{markup}"), nbd.clone()] {
             browser.write("//input[starts-with(@placeholder,'/path')]", &text);
             browser.button("Add to the list");
             browser.shows("label.choice strong", &text);
         }
-        let last = "(//section[@aria-label='1. The slow device']//label[contains(@class,'choice')])[last()]/input";
-        browser.click(last);
+        let export = format!("//label[.//strong[text()='{nbd}']]/input[@type='radio']");
+        browser.click(&export);
         browser.click("//label[.//strong[text()='ssd0']]/input[@type='checkbox']");
         browser.button("Serve it");
         // The refusal stands at the button.

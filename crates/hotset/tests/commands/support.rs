@@ -231,10 +231,8 @@ fn each_part_is_listed_first_and_is_in_the_archive() {
 fn superblocks(found: &BTreeMap<String, String>) {
     let device = |name: &str| json(found, &format!("devices/{name}.json"));
     let pool = &device("ssd")["pool"];
-    assert_eq!(
-        (&pool["pool"], &pool["device"]),
-        (&"fast".into(), &"ssd".into())
-    );
+    assert_eq!(pool["pool"], "fast");
+    assert!(pool["device"].as_str().unwrap().starts_with("ssd ("));
     assert_eq!(device("log1")["log"]["volume"], "db");
     assert_eq!(device("log1")["log"]["copy"], 1);
     for (copy, name) in ["left", "right"].iter().enumerate() {
@@ -361,6 +359,7 @@ fn a_file_is_replaced_only_when_asked_and_whole_or_not_at_all() {
         1,
         &["none/report.tar.gz: cannot be written"],
     );
+    fs::create_dir(place.path("bin")).unwrap();
     refused(
         &mut support(&place, "--out bin --yes"),
         1,

@@ -162,9 +162,9 @@ fn make(
         server.stop("fast")
     };
     made().map_err(|cause| {
+        let cause = cause.split_whitespace().collect::<Vec<_>>().join(" ");
         CommandFailure::Runtime(format!(
-            "{path}: no database can be made ({}). Let the user postgres come to the path.",
-            cause.trim()
+            "{path}: no database can be made ({cause}). Let the user postgres come to the path."
         ))
     })
 }

@@ -297,19 +297,27 @@ fn set_up(volume: &str) -> ControlRequest {
 
 #[test]
 fn a_set_up_makes_pool_and_volume_or_neither() {
-    let more = format!("{CONFIG}[[device]]\nname = \"unused\"\npath = \"/unused\"\n");
+    // The machine has witnesses of configured pools alone.
+    let more = format!(
+        "{CONFIG}[[device]]\nname = \"unused\"\npath = \"/unused\"\n\
+         [[pool]]\nname = \"second\"\ndevices = [\"other\"]\n"
+    );
     run_on(&more, &[], async |bench: &Bench| {
         let pools = async || bench.node.status().await.expect("a status").pools.len();
         let running = async || match bench.node.ask(ControlRequest::Configuration).await {
             Ok(Reply::Configuration(running)) => running.text,
             other => panic!("{other:?}"),
         };
-        let before = running().await;
+        let remove = ControlRequest::RemovePool {
+            pool: "second".into(),
+        };
+        bench.node.ask(remove).await.expect("no volume uses it");
+        let (before, openings) = (running().await, bench.machine.openings("/other"));
         // The origin is tried before a device is written.
         bench.machine.pull("/unused");
         let refused = bench.node.ask(set_up("")).await.unwrap_err();
         assert!(refused.contains("/unused"), "{refused}");
-        assert_eq!(bench.machine.openings("/other"), 0);
+        assert_eq!(bench.machine.openings("/other"), openings);
         bench.machine.give_back("/unused");
         // The volume is refused once the pool is made.
         let too_large = "size = \"1GiB\"\n";
