@@ -87,14 +87,14 @@ export async function walk(origin: string, token: string, files: Files, check: C
   await api.addPool<true>({ body: { name: "walked", devices: [{ name: "walked-second", path: files.second }] } });
   await api.removePool<true>({ path: { pool: "walked" } });
   const setUp = {
-    volume: { name: "walked-both", origin: { name: "walked", path: files.origin }, pool: "walked-both", read_only: false },
-    pool: { name: "walked-both", devices: [{ name: "walked-second", path: files.second }] },
+    volume: { name: "walked-both", origin: { name: "walked", path: files.origin }, pool: "walked", read_only: false },
+    pool: { name: "walked", devices: [{ name: "walked-second", path: files.second }] },
   };
   const { data: preview } = await api.preview<true>({ body: setUp });
   if (!preview.new.some((line) => line.includes("walked-both"))) throw new Error(JSON.stringify(preview));
   await api.setUp<true>({ body: setUp });
   await api.remove<true>({ path: { volume: "walked-both" } });
-  await api.removePool<true>({ path: { pool: "walked-both" } });
+  await api.removePool<true>({ path: { pool: "walked" } });
 
   const array = status.arrays![0]!.name;
   const device = status.arrays![0]!.members[1]!.device!;

@@ -371,7 +371,7 @@ fn a_file_is_replaced_only_when_asked_and_whole_or_not_at_all() {
         &["--list", "--out"],
     );
     // The name without --out.
-    run(&mut support(&place, ""));
+    run(&mut support(&place, "--web-state none"));
     let named = fs::read_dir(place.path("")).unwrap().filter(|entry| {
         let name = entry.as_ref().unwrap().file_name().into_string().unwrap();
         name.starts_with("hotset-support-") && name.ends_with(".tar.gz")
