@@ -11,8 +11,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The devices, pools and volumes that the examples name.
-const CONFIG: &str = r#"[daemon]
+/// The devices, pools and volumes that the examples name: a pool, an array and a write-back volume,
+/// so that a device of each kind is there.
+pub const CONFIG: &str = r#"[daemon]
 control = "$/control"
 state = "$/state"
 buffers = "64MiB"

@@ -1,6 +1,7 @@
 //! `hotset support`: the archive as `tar` reads it, with each promise of its page.
 
 use crate::common::{Place, all, copy_in, hotset, refused, run, tool, until};
+use crate::manual::CONFIG;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,59 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// A pool, an array and a write-back volume, so that a device of each kind is there.
-const CONFIG: &str = r#"[daemon]
-control = "$/control"
-state = "$/state"
-buffers = "64MiB"
-[[device]]
-name = "disk"
-path = "$/disk"
-[[device]]
-name = "ssd"
-path = "$/ssd"
-[[device]]
-name = "left"
-path = "$/left"
-[[device]]
-name = "right"
-path = "$/right"
-[[device]]
-name = "records"
-path = "$/records"
-[[device]]
-name = "log0"
-path = "$/log0"
-controller = "first"
-[[device]]
-name = "log1"
-path = "$/log1"
-controller = "second"
-[[array]]
-name = "mirror"
-level = "raid1"
-members = ["left", "right"]
-[[pool]]
-name = "fast"
-devices = ["ssd"]
-hit_latency_max = "10s"
-[[volume]]
-name = "data"
-origin = "disk"
-pool = "fast"
-[[volume]]
-name = "files"
-origin = "mirror"
-pool = "fast"
-[[volume]]
-name = "db"
-origin = "records"
-pool = "fast"
-mode = "write-back"
-log = ["log0", "log1"]
-[[listen]]
-unix = "$/nbd"
-"#;
+/// The devices of the configuration.
 const DEVICES: [&str; 7] = ["disk", "ssd", "left", "right", "records", "log0", "log1"];
 /// A line of the data of clients.
 const DATA: &str = "a line of a client's file\n";
