@@ -76,7 +76,7 @@ guest:
 
 bench:
 	tools/install $(PACKAGES_BENCH)
-	cargo build --release --quiet -p hotset -p lab --bin hotset --example bench --example nop --example hits --example arrays --example memory --example policy_cost
+	cargo build --release --quiet -p hotset -p measurements --bin hotset --example bench --example nop --example hits --example arrays --example memory --example policy_cost
 	target/release/examples/bench
 
 soak:
@@ -116,14 +116,14 @@ fuzz:
 # First those made by hand against the campaigns, then every one that
 # cargo-mutants makes against the crate's own tests.
 mutants:
-	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/cache.toml cachesim --seeds 400 --first
-	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/raid.toml raidsim --seeds 4000 --first
-	cargo run --release --quiet -p hotset-lab -- crash --cases 1000 --mutations crates/proof/mutations/crash.toml --json
-	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/node.toml node --seeds 400 --first
-	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/durable.toml node
-	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/port.toml port --seeds 3000 --first
-	cargo run --quiet -p proof --example mutants -- crates/proof/mutations/writeback.toml writeback --seeds 2000
-	cargo run --quiet -p hotset-lab -- storm --mutations crates/proof/mutations/storm.toml --threads 4
+	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/cache.toml cachesim --seeds 400 --first
+	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/raid.toml raidsim --seeds 4000 --first
+	cargo run --release --quiet -p hotset-lab -- crash --cases 1000 --mutations lab/proof/mutations/crash.toml --json
+	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/node.toml node --seeds 400 --first
+	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/durable.toml node
+	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/port.toml port --seeds 3000 --first
+	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/writeback.toml writeback --seeds 2000
+	cargo run --quiet -p hotset-lab -- storm --mutations lab/proof/mutations/storm.toml --threads 4
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --package writelog --jobs 1 --output target/cargo-mutants
 

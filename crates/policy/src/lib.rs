@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants, checked by one suite that every policy runs
-//! (`crates/baselines/src/tests/conformance.rs`):
+//! (`lab/baselines/src/tests/conformance.rs`):
 //!     a key occupies at most one slot, a slot holds at most one key
 //!     Hit(s)            ⟹ the key held s before the access
 //!     Replace{s, v}     ⟹ v held s, s was not pinned, no slot was free

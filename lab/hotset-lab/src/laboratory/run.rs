@@ -1,0 +1,367 @@
+//! `hotset-lab run`, `hotset-lab list` and `hotset-lab report`.
+
+use super::origin::{again, commit};
+use super::perc::{self, Perc};
+use super::side::by_side;
+use super::store;
+use crate::CommandFailure;
+use crate::program::made_directory;
+use clap::Args;
+use command::print_line;
+use command::table::TextTable;
+use experiment::finished::{FORMAT, Finished};
+use experiment::registry::{ALL, Experiment, named};
+use experiment::verdict::{FigureRow, SeedOutcome, rows};
+use measurements::report;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+/// All of them.
+pub const EVERY: &str = "all";
+
+#[derive(Args)]
+pub struct RunCommand {
+    /// Experiments: names of `hotset-lab list`, or `all`
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Print the rows as JSON; of perc alone all measurements
+    #[arg(long)]
+    json: bool,
+    /// Keep the results in this directory, made if missing; results that are there are not run
+    /// again
+    #[arg(long, value_name = "DIRECTORY")]
+    out: Option<PathBuf>,
+    /// Run a small part, in seconds: too little to judge by
+    #[arg(long)]
+    quick: bool,
+    /// The first seed, which draws files, requests, users and the spindles' phases
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Number of seeds, instead of each experiment's own; perc takes one
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
+    seeds: Option<u64>,
+    /// perc alone: the sweep by fio through a daemon on files here, 2 GB, overwritten
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["out", "seed", "seeds", "device"])]
+    real: Option<PathBuf>,
+    /// perc alone: the sweep's reads by fio on this device or file, which is never written
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "seed", "seeds"])]
+    device: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub struct RunReport {
+    /// A directory that `hotset-lab run --out` has filled
+    directory: PathBuf,
+}
+
+/// Prints every experiment.
+pub fn list() -> Result<(), CommandFailure> {
+    let mut table = TextTable::new(&["name", "printed in", "needs", "seeds"]).text(&[1, 2]);
+    for experiment in &ALL {
+        table.row([
+            experiment.name.into(),
+            (experiment.figures)().source,
+            experiment.needs.into(),
+            experiment.seeds.to_string(),
+        ]);
+    }
+    table.row([perc::NAME, perc::SOURCE, perc::NEEDS, "1"].map(String::from));
+    command::print(table.to_string())
+}
+
+/// A named experiment.
+enum Which {
+    Published(&'static Experiment),
+    Perc,
+}
+
+impl Which {
+    fn name(&self) -> &'static str {
+        match self {
+            Which::Published(experiment) => experiment.name,
+            Which::Perc => perc::NAME,
+        }
+    }
+
+    fn seeds(&self, command: &RunCommand) -> u64 {
+        match self {
+            Which::Published(experiment) => command.seeds.unwrap_or(experiment.seeds),
+            Which::Perc => 1,
+        }
+    }
+}
+
+/// The experiments called `names`, each once, perc first: perc has one long seed, and the others
+/// run beside.
+fn which(names: &[String]) -> Result<Vec<Which>, CommandFailure> {
+    let every = || {
+        [Which::Perc]
+            .into_iter()
+            .chain(ALL.iter().map(Which::Published))
+    };
+    if let Some(name) = names
+        .iter()
+        .find(|name| *name != EVERY && *name != perc::NAME && named(name).is_none())
+    {
+        let known: Vec<&str> = every().map(|which| which.name()).collect();
+        return Err(CommandFailure::Usage(format!(
+            "no experiment is called {name:?}; choose of {}, or all",
+            known.join(", ")
+        )));
+    }
+    let asked = |which: &Which| names.iter().any(|n| n == EVERY || n == which.name());
+    Ok(every().filter(asked).collect())
+}
+
+pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
+    let chosen = which(&command.names)?;
+    let alone = matches!(chosen[..], [Which::Perc]);
+    if command.real.is_some() || command.device.is_some() {
+        if !alone {
+            let what = "--real and --device are of perc alone: name it alone";
+            return Err(CommandFailure::Usage(what.into()));
+        }
+        return perc::real(&Perc {
+            json: command.json,
+            quick: command.quick,
+            real: command.real.clone(),
+            device: command.device.clone(),
+        });
+    }
+    if let Some(directory) = &command.out {
+        made_directory(directory)?;
+    }
+    let mut asked = Vec::new();
+    for which in chosen {
+        let name = which.name();
+        let seeds = which.seeds(command);
+        let before = match &command.out {
+            Some(directory) => store::find(directory, name)?,
+            None => None,
+        };
+        let before = match before {
+            Some((path, finished)) => {
+                let ran = (finished.quick, finished.seed, finished.seeds);
+                let asked = (command.quick, command.seed, seeds);
+                store::is_of(&path, ran == asked)?;
+                eprintln!("{name}: done before, in {}", path.display());
+                Some(finished)
+            }
+            None => None,
+        };
+        asked.push(RunRequest {
+            which,
+            seeds,
+            begun: OnceLock::new(),
+            ended: Mutex::default(),
+            finished: Mutex::new(before),
+        });
+    }
+    let left = asked.iter().filter(|asked| asked.is_left());
+    let left: Vec<&str> = left.map(|asked| asked.which.name()).collect();
+    let begun = command.out.as_ref();
+    let begun = begun.map(|directory| store::begin(directory, &left));
+    let begun = begun.transpose()?;
+    run_asked(command, &asked, alone)?;
+    drop(begun);
+    let ended = |asked: RunRequest| asked.finished.into_inner().expect("nobody panics");
+    let all: Vec<Finished> = asked.into_iter().filter_map(ended).collect();
+    if alone {
+        return Ok(());
+    }
+    show(&all, command.json)
+}
+
+/// Reports parts that are done, unless JSON is printed.
+pub fn progress(json: bool) -> impl Fn(&str) + Sync {
+    move |part: &str| {
+        if !json {
+            eprintln!("done: {part}");
+        }
+    }
+}
+
+/// An experiment that was asked for.
+struct RunRequest {
+    which: Which,
+    seeds: u64,
+    /// Time at which the first seed began.
+    begun: OnceLock<Instant>,
+    /// Results of the seeds, by their place.
+    ended: Mutex<BTreeMap<u64, SeedOutcome>>,
+    finished: Mutex<Option<Finished>>,
+}
+
+impl RunRequest {
+    /// Tests for an experiment that has not ended.
+    fn is_left(&self) -> bool {
+        self.finished.lock().expect("nobody panics").is_none()
+    }
+}
+
+/// Runs every seed of the experiments that have not ended before, as many at a time as there are
+/// processors; nothing more is begun after a failure.
+fn run_asked(
+    command: &RunCommand,
+    asked: &[RunRequest],
+    alone: bool,
+) -> Result<(), CommandFailure> {
+    let left = asked.iter().filter(|asked| asked.is_left());
+    let jobs: Vec<(&RunRequest, u64)> = left
+        .flat_map(|asked| (0..asked.seeds).map(move |n| (asked, n)))
+        .collect();
+    by_side(&jobs, |(asked, n)| run_one(command, asked, *n, alone))
+}
+
+/// Runs one seed, and keeps the experiment's results if the seed was the last.
+fn run_one(
+    command: &RunCommand,
+    asked: &RunRequest,
+    n: u64,
+    alone: bool,
+) -> Result<(), CommandFailure> {
+    let begun = *asked.begun.get_or_init(Instant::now);
+    let progress = progress(command.json);
+    let finished = match &asked.which {
+        Which::Published(experiment) => {
+            let seed = command.seed.saturating_add(n);
+            let named = |part: &str| progress(&format!("{}: {part}", experiment.name));
+            let outcome = (experiment.run)(seed, command.quick, &named);
+            let outcome = outcome.map_err(CommandFailure::Runtime)?;
+            let outcomes = {
+                let mut ended = asked.ended.lock().expect("nobody panics");
+                ended.insert(n, outcome);
+                if ended.len() as u64 != asked.seeds {
+                    return Ok(());
+                }
+                std::mem::take(&mut *ended).into_values().collect()
+            };
+            published(command, experiment, outcomes, begun)?
+        }
+        Which::Perc => {
+            let (finished, report) = perc::run(command.seed, command.quick, &progress)?;
+            if let Some(directory) = &command.out {
+                perc::keep(&report, directory)?;
+            }
+            if alone {
+                perc::show(&report, command.json)?;
+            }
+            finished
+        }
+    };
+    if let Some(directory) = &command.out {
+        store::keep(directory, &finished)?;
+    }
+    eprintln!(
+        "{}: {:.0} simulated seconds in {:.0} s, {:.0} a second",
+        finished.experiment,
+        finished.virtual_seconds,
+        finished.wall_seconds,
+        finished.virtual_seconds / finished.wall_seconds.max(1e-9)
+    );
+    *asked.finished.lock().expect("nobody panics") = Some(finished);
+    Ok(())
+}
+
+/// Joins the results of an experiment's seeds.
+fn published(
+    command: &RunCommand,
+    experiment: &Experiment,
+    mut outcomes: Vec<SeedOutcome>,
+    begun: Instant,
+) -> Result<Finished, CommandFailure> {
+    let seeds = outcomes.len() as u64;
+    let figures = (experiment.figures)();
+    let wall_seconds = begun.elapsed().as_secs_f64();
+    let rows = rows(experiment.name, &figures, &outcomes, wall_seconds);
+    Ok(Finished {
+        format: FORMAT,
+        experiment: experiment.name.into(),
+        title: experiment.title.into(),
+        source: figures.source,
+        quick: command.quick,
+        seed: command.seed,
+        seeds,
+        command: again(experiment.name, command.quick, command.seed, Some(seeds)),
+        commit: commit(),
+        virtual_seconds: outcomes.iter().map(|outcome| outcome.virtual_s).sum(),
+        wall_seconds,
+        rows: rows.map_err(CommandFailure::Runtime)?,
+        fitted: figures.fitted,
+        assumed: figures.assumed,
+        contradictions: figures.contradictions,
+        curves: std::mem::take(&mut outcomes[0].curves),
+        charts: Vec::new(),
+    })
+}
+
+fn show(all: &[Finished], json: bool) -> Result<(), CommandFailure> {
+    let rows = || all.iter().flat_map(|finished| &finished.rows);
+    if json {
+        let rows: Vec<&FigureRow> = rows().collect();
+        let text = serde_json::to_string_pretty(&rows).map_err(CommandFailure::runtime)?;
+        return print_line(text);
+    }
+    for finished in all {
+        print_line(format!(
+            "{}\n{}",
+            finished.experiment,
+            table(&finished.rows)
+        ))?;
+        for fitted in &finished.fitted {
+            print_line(format!(
+                "fitted: {} = {}, to {}",
+                fitted.parameter, fitted.value, fitted.figure
+            ))?;
+        }
+        for assumed in &finished.assumed {
+            print_line(format!("assumed: {assumed}"))?;
+        }
+        if finished.quick {
+            print_line("the quick form: too few requests to judge by")?;
+        }
+        print_line("")?;
+    }
+    Ok(())
+}
+
+fn table(rows: &[FigureRow]) -> TextTable {
+    // The unit, the tolerance, and the status.
+    let mut table = TextTable::new(&report::ROW_HEAD).text(&[3, 5, 6]);
+    for row in rows {
+        table.row(report::cells(row));
+    }
+    table
+}
+
+/// Writes the report of the results in a directory into the directory.
+pub fn write_report(command: &RunReport) -> Result<(), CommandFailure> {
+    let directory: &Path = &command.directory;
+    store::ended(directory)?;
+    let mut finished = Vec::new();
+    for name in ALL.iter().map(|e| e.name).chain([perc::NAME]) {
+        finished.extend(store::find(directory, name)?.map(|(_, finished)| finished));
+    }
+    if finished.is_empty() {
+        return Err(CommandFailure::Usage(format!(
+            "no experiment has ended in {}; fill it with `hotset-lab run all --out`",
+            directory.display()
+        )));
+    }
+    let missing = ALL.iter().map(|e| e.name).chain([perc::NAME]);
+    let missing = missing.filter(|name| finished.iter().all(|f| f.experiment != *name));
+    let missing: Vec<&str> = missing.collect();
+    let tried = ALL.iter().map(|e| store::all_tried(directory, e.name));
+    let tried: Vec<Vec<_>> = tried.collect::<Result<_, _>>()?;
+    let tried = tried.concat();
+    let ablated = ALL.iter().map(|e| store::find_ablated(directory, e.name));
+    let ablated: Vec<_> = ablated.collect::<Result<_, _>>()?;
+    let ablated: Vec<_> = ablated.into_iter().flatten().map(|(_, a)| a).collect();
+    let page =
+        report::page(&finished, &tried, &ablated, &missing).map_err(CommandFailure::runtime)?;
+    let path = directory.join("report.html");
+    store::replace(&path, page.as_bytes())?;
+    print_line(path.display())
+}
