@@ -107,15 +107,6 @@ mod tests {
     }
 
     #[test]
-    fn every_scenario_is_survived_in_the_simulator() {
-        let setup = DrillSetup::named("published").unwrap();
-        let rows = all_survived(&setup);
-        assert_eq!(rows.len(), 12);
-        let page = page(&setup, &rows).unwrap();
-        advise::page::assert_self_contained(&page);
-    }
-
-    #[test]
     fn other_arrays_are_drilled_as_well() {
         for (arrays, cells) in [
             // Half of the array is lost at once, and a spare takes a place.
@@ -140,20 +131,6 @@ mod tests {
         ] {
             assert_eq!(all_survived(&setup(&arrays)).len(), cells, "{arrays}");
         }
-    }
-
-    #[test]
-    fn a_write_back_volume_survives_what_its_log_is_for() {
-        let setup = DrillSetup::named("write-back").unwrap();
-        assert_eq!(setup.not_run(), Vec::<String>::new());
-        let rows = all_survived(&setup);
-        assert_eq!(rows.len(), 14);
-        for row in &rows {
-            // A cleaner that finds no copy to read tries again after a second.
-            assert!(row.longest_stall_ms < 1000.0, "{row:#?}");
-        }
-        let page = page(&setup, &rows).unwrap();
-        advise::page::assert_self_contained(&page);
     }
 
     #[test]

@@ -374,6 +374,8 @@ pub mod tests {
         assert_eq!(published.scenarios().not_run, Vec::<String>::new());
         assert_eq!(published.drives().len(), 16);
         assert_eq!(published.away(), Nanos::from_secs(3));
+        let write_back = DrillSetup::named("write-back").unwrap();
+        assert_eq!(write_back.not_run(), Vec::<String>::new());
     }
 
     #[test]

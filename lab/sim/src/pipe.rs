@@ -96,9 +96,11 @@ impl SimWorld {
             let most = state.arrived.min(buf.len()).min(before_split as usize);
             let len = self.streams.piece(most, split);
             let state = &mut self.streams.pipes[pipe];
-            for (to, from) in buf.iter_mut().zip(state.bytes.drain(..len)) {
-                *to = from;
-            }
+            let (first, second) = state.bytes.as_slices();
+            let (to_first, to_second) = buf[..len].split_at_mut(len.min(first.len()));
+            to_first.copy_from_slice(&first[..to_first.len()]);
+            to_second.copy_from_slice(&second[..to_second.len()]);
+            state.bytes.drain(..len);
             state.arrived -= len;
             state.received += len as u64;
             Ok(len as u64)

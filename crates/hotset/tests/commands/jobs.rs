@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::{Child, Command, Stdio};
 
-const MIB: u64 = 64;
+const MIB: u64 = 32;
 const MIRROR: &str = r#"
 [daemon]
 control = "$/control"

@@ -19,7 +19,14 @@ fn every_drill_is_survived_in_virtual_time() {
                 (&0.into(), &0.into())
             );
             assert_eq!(row["where"], "sim", "{row}");
+            let writes = row["writes_per_s"].as_f64().unwrap();
+            assert_eq!(row["io"], writes > 0.0, "{row}");
+            // A cleaner that finds no copy to read tries again after a second.
+            let stall = row["longest_stall_ms"].as_f64().unwrap();
+            assert!(set_up == "published" || stall < 1000.0, "{row}");
         }
-        assert!(fs::read_to_string(page).unwrap().contains("<svg"));
+        let page = fs::read_to_string(page).unwrap();
+        advise::page::assert_self_contained(&page);
+        assert!(page.contains("<svg"));
     }
 }

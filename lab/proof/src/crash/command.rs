@@ -91,7 +91,7 @@ fn print(summary: &CrashSummary) {
 fn boundaries(request: &CrashRequest) -> Result<(), String> {
     let mut cuts = 0;
     for seed in request.seed..request.seed + request.cases {
-        let swept = sweep(seed, request.threads);
+        let swept = sweep(seed, 1, request.threads);
         cuts += swept.cuts;
         if let Some((case, _)) = swept.failed {
             let (case, how) = shrink(&case);

@@ -33,12 +33,13 @@ impl Swept {
 /// Boundaries of the next life at which the power goes again, in turn.
 const RECOVERY: u64 = 40;
 
-/// Cuts the short case of `seed` at each boundary of its disk operations, with
+/// Cuts the short case of `seed` at each `step`-th boundary of its disk operations, with
 /// each sort of loss, and again while the daemon comes up; on `threads` threads.
-pub fn sweep(seed: u64, threads: u64) -> Swept {
+pub fn sweep(seed: u64, step: u64, threads: u64) -> Swept {
     let whole = CrashCase::new(seed, Length::Short);
     let boundaries = run(&whole).steps;
-    let cut = |after| {
+    let cut = |number| {
+        let after = 1 + number * step;
         let mut at_this = Swept::default();
         for (i, loss) in (0..).zip(PowerLoss::ALL) {
             let again = CaseCut {
@@ -67,5 +68,5 @@ pub fn sweep(seed: u64, threads: u64) -> Swept {
         }
         at_this
     };
-    over(1..boundaries + 1, threads, cut, Swept::add)
+    over(0..boundaries.div_ceil(step), threads, cut, Swept::add)
 }

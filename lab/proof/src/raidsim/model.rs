@@ -223,17 +223,23 @@ impl ArrayModel {
     pub fn lose_unflushed(&mut self) {
         let now = self.tick();
         for sector in &mut self.sectors {
-            let mut values: Vec<Value> = sector.settled.clone();
+            // No later flush can decide which of the values is there, so each counts once.
             let ended = sector.since.iter().filter(|w| w.ended.is_some());
-            values.extend(ended.map(|w| w.value));
-            values.sort_unstable();
-            values.dedup();
-            if values.len() > 1 {
-                (sector.settled, sector.version) = (values, now);
+            let mut ended: Vec<Value> = ended.map(|w| w.value).collect();
+            ended.sort_unstable();
+            ended.dedup();
+            sector.since.retain(|w| w.ended.is_none());
+            sector.since.extend(ended.iter().map(|value| ArrayWrite {
+                value: *value,
+                ended: Some(now),
+                acked: false,
+            }));
+            ended.extend(&sector.settled);
+            ended.sort_unstable();
+            ended.dedup();
+            if ended.len() > 1 {
+                (sector.settled, sector.version) = (ended, now);
             }
-            // No later flush can decide which of the values is there.
-            let ended = sector.since.iter_mut().filter(|w| w.ended.is_some());
-            ended.for_each(|w| (w.ended, w.acked) = (Some(now), false));
         }
         for read in &mut self.reads {
             for at in read.sectors.clone() {
