@@ -67,7 +67,7 @@ unit-parts:
 	cargo test --workspace --lib --bins --test suite --no-fail-fast --quiet
 
 unit-commands:
-	cargo test --workspace --test commands --no-fail-fast --quiet -- --test-threads $$((2 * $$(nproc)))
+	cargo test --workspace --test commands --no-fail-fast --quiet -- --test-threads $$((3 * $$(nproc)))
 
 # With the features of the whole workspace, so that after `unit` nothing is left to build.
 guest:
@@ -158,9 +158,9 @@ notices:
 	cargo about --version >/dev/null 2>&1 || cargo install --locked cargo-about --features cli
 	cargo fetch --locked --quiet
 	mkdir -p target/packaging
-	for program in hotset hotset-lab; do \
-		cargo about generate --fail --frozen --manifest-path crates/$$program/Cargo.toml about.hbs \
-			--output-file target/packaging/$$program-notices.md || exit 1; done
+	for program in crates/hotset lab/hotset-lab; do \
+		cargo about generate --fail --frozen --manifest-path $$program/Cargo.toml about.hbs \
+			--output-file target/packaging/$${program##*/}-notices.md || exit 1; done
 
 deb: notices
 	tools/install $(PACKAGES_DEB)
