@@ -196,15 +196,15 @@ fn all_are_listed_run_kept_and_reported() {
 
 /// Adds to the kept results: each choice of today, and the effect of the parts of the model.
 fn tried_and_left_out(out: &Path) {
-    let quick = ["nytro", "--quick", "--seeds", "1", "--json", "--out"];
+    let quick = ["--quick", "--seeds", "1", "--json", "--out"];
     let with = |command: &[&str]| -> Value {
         let arguments: Vec<&str> = command.iter().copied().chain(quick).collect();
         let output = keep(&arguments, out);
         let text = all(&output);
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {text}"))
     };
-    let of = |command: &str| with(&[command]);
-    let rows = of("choices")[0]["rows"].as_array().unwrap().clone();
+    let choices = with(&["choices", "redskin"]);
+    let rows = choices[0]["rows"].as_array().unwrap();
     let hits = |name: &str| {
         let row = rows.iter().find(|row| row["choice"] == name);
         row.unwrap()["hit_percent"].as_f64().unwrap()
@@ -213,22 +213,23 @@ fn tried_and_left_out(out: &Path) {
     assert!(hits("restarted cold") + 3.0 < hits("restarted warm"));
     // Half of the cached data is gone with one of two drives, and is promoted again where there is
     // room.
-    assert!(hits("all flash drives lost") < 1.0 && hits("auto") > 90.0);
+    assert!(hits("all flash drives lost") < 1.0 && hits("auto") > 20.0);
     let half = hits("one of two flash drives lost");
-    assert!(half > 20.0 && half < hits("two flash drives"), "{half}");
+    assert!(half > 5.0 && half < hits("two flash drives"), "{half}");
     // The default on half of the flash equals the choice of half the flash.
-    let on_half = with(&["choices", "--flash", "50"])[0]["rows"][0].clone();
+    let on_half = with(&["choices", "redskin", "--flash", "50"])[0]["rows"][0].clone();
     assert_eq!(on_half["choice"], "auto");
     assert_eq!(on_half["hit_percent"], hits("half the flash"));
-    assert!(out.join("choices-nytro-flash-50.json").exists());
-    let ablated = of("ablate")[0].clone();
+    assert!(out.join("choices-redskin-flash-50.json").exists());
+    let ablate = || with(&["ablate", "nytro"])[0].clone();
+    let ablated = ablate();
     let figures = ablated["figures"].as_array().unwrap();
     let place = figures.iter().position(|f| f == "time").unwrap();
     let times = |row: usize| ablated["rows"][row]["moved"][place]["ours"].as_f64();
     assert_eq!(ablated["rows"][1]["without"], "the look-ups of indexes");
     assert!(times(1) < times(0), "{ablated}");
     // Kept results are read back.
-    assert_eq!(of("ablate")[0], ablated);
+    assert_eq!(ablate(), ablated);
 }
 
 #[test]
