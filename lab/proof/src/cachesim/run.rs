@@ -3,7 +3,7 @@
 use super::chaos::CacheChaos;
 use super::client::{self, is_origins};
 use super::origin::TestOrigin;
-use super::report::CacheSimReport;
+use super::report::Report;
 use super::scenario::{CacheScenario, WITNESS};
 use super::shared::{CacheSimShared, Leaf, TestVolume};
 use crate::model::{Space, VolumeModel};
@@ -27,18 +27,8 @@ const TIME_MAX: Nanos = Nanos::from_secs(600);
 /// Attempts to read from an origin that fails now and then.
 const ATTEMPTS: u32 = 100;
 
-/// Runs the scenario of `seed`. A panic in the engine is a violation.
-pub fn run(seed: u64) -> CacheSimReport {
-    std::panic::catch_unwind(|| run_once(seed)).unwrap_or_else(|cause| {
-        let text = cause.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(cause.downcast_ref::<&str>().copied());
-        let mut report = CacheSimReport::default();
-        report.violate(format!("a panic: {}", text.unwrap_or("without words")));
-        report
-    })
-}
-
-fn run_once(seed: u64) -> CacheSimReport {
+/// Runs the scenario of `seed`.
+pub(super) fn run(seed: u64) -> Report {
     let scenario = Arc::new(CacheScenario::new(seed));
     let mut world = SimWorld::new(seed);
     let mut add = |name: String, sectors, block, time: ServiceSpan| {
@@ -66,7 +56,7 @@ fn run_once(seed: u64) -> CacheSimReport {
         .set_plan(scenario.plan(&origins, &pool))
         .expect("a sound plan");
     let control = world.control();
-    let report = Rc::new(RefCell::new(CacheSimReport::default()));
+    let report = Rc::new(RefCell::new(Report::default()));
     let mut sim = SimHost::new(world).pool_bytes(scenario.buffer_bytes);
     sim.set_budget(RunBudget {
         time_max: TIME_MAX,
@@ -84,12 +74,7 @@ fn run_once(seed: u64) -> CacheSimReport {
         report.violate(format!("the run did not end: {outcome:?}"));
     }
     if !scenario.abandon {
-        for disk in origins.iter().chain(&pool) {
-            let overlaps = sim.world().overlaps(*disk);
-            if overlaps > 0 {
-                report.violate(format!("{overlaps} writes overlapped on target {}", disk.0));
-            }
-        }
+        report.require_no_overlap(&sim, origins.iter().chain(&pool));
     }
     report
 }
@@ -130,7 +115,7 @@ async fn build(
     local: Local<SimDriver>,
     control: WorldControl,
     (origins, pool, witness): (&[TargetId], Vec<TargetId>, TargetId),
-    report: Rc<RefCell<CacheSimReport>>,
+    report: Rc<RefCell<Report>>,
 ) -> CacheSimShared {
     let env = local.env();
     let cache = open(&scenario, &local, witness).await;
