@@ -1,10 +1,7 @@
 //! The engine on pool devices that fail: hits are lost, never bytes.
 
 use crate::common::{ORIGIN_TIME, POOL_TIME, Rig, Setup, extent, run};
-use block::{
-    Access, BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba,
-    Nanos, RangeLock, Sectors, SharedBuf, Timer,
-};
+use block::{Access, BoxDevice, Buf, Device, Fua, IoErrorKind, IoResult, Layer, Lba, Nanos, RangeLock, Sectors, SharedBuf, Timer};
 use cache::{
     Cache, CacheMode, Config, Counter, DeviceFault, DeviceState, NewPoolDevice, Volume,
     VolumeConfig,
@@ -221,9 +218,11 @@ struct Queued<D> {
     writing: RangeLock,
 }
 
-impl<D: Device> Device for Queued<D> {
-    fn geometry(&self) -> &Geometry {
-        self.device.geometry()
+impl<D: Device> Layer for Queued<D> {
+    type Below = D;
+
+    fn below(&self) -> &D {
+        &self.device
     }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
@@ -240,22 +239,6 @@ impl<D: Device> Device for Queued<D> {
         let _alone = self.writing.lock(all, Access::Exclusive).await;
         self.timer.sleep(Nanos::from_millis(20)).await;
         self.device.write(at, data, fua).await
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.device.zero(extent).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.device.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.device.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.device.extents(extent, out).await
     }
 }
 

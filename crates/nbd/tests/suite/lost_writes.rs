@@ -1,9 +1,6 @@
 //! A device that lost acknowledged writes reports that once; every client has to get the report.
 
-use block::{
-    Address, Buf, Content, Device, Extent, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult,
-    Lba, Sectors, ShardId, SharedBuf,
-};
+use block::{Address, Device, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult, Layer, Lba, Sectors, ShardId};
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
 use shard::{Config, Local, Mesh, Shard, ShardDisk};
@@ -17,21 +14,11 @@ struct Loses {
     lost: Rc<Cell<bool>>,
 }
 
-impl Device for Loses {
-    fn geometry(&self) -> &Geometry {
-        self.disk.geometry()
-    }
+impl Layer for Loses {
+    type Below = ShardDisk<SimDriver>;
 
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        self.disk.read(at, buf).await
-    }
-
-    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
-        self.disk.write(at, data, fua).await
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.disk.zero(extent).await
+    fn below(&self) -> &ShardDisk<SimDriver> {
+        &self.disk
     }
 
     async fn flush(&self) -> IoResult {
@@ -39,14 +26,6 @@ impl Device for Loses {
             return Err(IoError::new(IoErrorKind::Media, "writes were lost"));
         }
         self.disk.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.disk.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.disk.extents(extent, out).await
     }
 }
 

@@ -1,13 +1,10 @@
 //! Admission in virtual time: strangers, crowds, clients that are gone while their requests are
 //! held up, and listeners with failing accepts.
 
-use block::{
-    Address, Buf, Connector, Content, Device, Env, Extent, Fua, Gate, Geometry, IoError,
-    IoErrorKind, IoResult, Lba, Listener, Nanos, Sectors, SharedBuf, Stream,
-};
+use block::{Address, Connector, Device, Env, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult, Layer, Lba, Listener, Nanos, Sectors, SharedBuf, Stream};
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, NbdServer, NbdStats, ServerLimits};
-use shard::{Config, Local, Mesh, Shard};
+use shard::{Config, Local, Mesh, Shard, ShardDisk};
 use sim::{DiskSpec, LinkSpec, RunOutcome, SimDriver, SimHost, SimWorld};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -21,18 +18,16 @@ fn address(n: usize) -> Address {
 
 /// A disk that can hold writes.
 struct Held {
-    disk: shard::ShardDisk<SimDriver>,
+    disk: ShardDisk<SimDriver>,
     env: Env,
     hold: Rc<Cell<bool>>,
 }
 
-impl Device for Held {
-    fn geometry(&self) -> &Geometry {
-        self.disk.geometry()
-    }
+impl Layer for Held {
+    type Below = ShardDisk<SimDriver>;
 
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        self.disk.read(at, buf).await
+    fn below(&self) -> &ShardDisk<SimDriver> {
+        &self.disk
     }
 
     async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
@@ -40,22 +35,6 @@ impl Device for Held {
             self.env.timer.sleep(Nanos::from_millis(10)).await;
         }
         self.disk.write(at, data, fua).await
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.disk.zero(extent).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.disk.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.disk.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.disk.extents(extent, out).await
     }
 }
 

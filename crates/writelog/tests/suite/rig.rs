@@ -1,9 +1,6 @@
 //! One shard in a world of an origin, the two devices of a log, a journal and a witness.
 
-use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
-    Nanos, Sectors, ShardId, SharedBuf, TargetId,
-};
+use block::{BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Layer, Lba, Nanos, Sectors, ShardId, SharedBuf, TargetId};
 use layout::Uuid;
 use shard::{Config as ShardConfig, Local, Mesh, Shard, ShardDisk};
 use sim::{
@@ -233,47 +230,6 @@ impl Rig {
     }
 }
 
-/// The verbs of a device that pass on to its field `leaf`.
-macro_rules! pass_on {
-    ($($verb:ident)+) => { $(pass_on!(@$verb);)+ };
-    (@geometry) => {
-        fn geometry(&self) -> &block::Geometry {
-            self.leaf.geometry()
-        }
-    };
-    (@read) => {
-        async fn read(&self, at: block::Lba, buf: block::Buf) -> (block::Buf, block::IoResult) {
-            self.leaf.read(at, buf).await
-        }
-    };
-    (@write) => {
-        async fn write(&self, at: block::Lba, data: block::SharedBuf, fua: block::Fua) -> block::IoResult {
-            self.leaf.write(at, data, fua).await
-        }
-    };
-    (@zero) => {
-        async fn zero(&self, extent: block::Extent) -> block::IoResult {
-            self.leaf.zero(extent).await
-        }
-    };
-    (@flush) => {
-        async fn flush(&self) -> block::IoResult {
-            self.leaf.flush().await
-        }
-    };
-    (@discard) => {
-        async fn discard(&self, extent: block::Extent) -> block::IoResult {
-            self.leaf.discard(extent).await
-        }
-    };
-    (@extents) => {
-        async fn extents(&self, extent: block::Extent, out: &mut Vec<(block::Extent, block::Content)>) -> block::IoResult {
-            self.leaf.extents(extent, out).await
-        }
-    };
-}
-pub(crate) use pass_on;
-
 /// A disk with a count of its reads, the bytes written, its unreadable place, and a claim that it
 /// is one hole.
 pub struct Tapped {
@@ -296,8 +252,12 @@ impl Tapped {
     }
 }
 
-impl Device for Tapped {
-    pass_on!(geometry zero flush discard);
+impl Layer for Tapped {
+    type Below = Leaf;
+
+    fn below(&self) -> &Leaf {
+        &self.leaf
+    }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         self.reads.set(self.reads.get() + 1);
