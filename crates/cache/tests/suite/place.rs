@@ -1,17 +1,17 @@
 //! A simulated world in which a pool is opened again and again.
 
 use block::{
-    BoxDevice, Buf, Device, Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId,
-    TargetId,
+    BoxDevice, Buf, Device, Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId,
 };
 use cache::{
     Cache, CacheMode, Config, Counter, Durability, NewPoolDevice, OpenedPool, Volume, VolumeConfig,
 };
-use shard::{Config as ShardConfig, Local, Mesh, Shard, ShardDisk};
+use shard::{Local, ShardDisk};
 use sim::{
     DiskSpec, FaultPlan, PowerCut, RunMoment, RunOutcome, ServiceSpan, ServiceTime, SimDriver,
     SimHost, SimWorld, WorldControl,
 };
+use simnode::run_alone;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -101,28 +101,21 @@ impl Place {
 
     /// Writes `bytes` to a disk at `at`, between runs.
     pub fn patch(&mut self, disk: TargetId, at: Lba, bytes: Vec<u8>) {
-        let bytes = Rc::new(bytes);
-        let outcome = self.sim.drive(1, move |_, driver| {
-            let bytes = bytes.clone();
-            let mesh = Mesh::new(1);
-            let config = ShardConfig::default();
-            Shard::boot(ShardId(0), driver, mesh, config, move |local| async move {
-                let local: Local<SimDriver> = local;
-                let disk = local.disk(disk).unwrap();
-                let mut at = at;
-                for piece in bytes.chunks(1 << 20) {
-                    let mut buf = local.env().pool.get(piece.len()).await;
-                    buf.copy_from_slice(piece);
-                    disk.write(at, buf.share(), Fua::Yes).await.unwrap();
-                    at = at + Sectors(piece.len() as u64 / SECTOR_BYTES);
-                }
-            })
+        let (outcome, _) = run_alone(&mut self.sim, move |local| async move {
+            let disk = local.disk(disk).unwrap();
+            let mut at = at;
+            for piece in bytes.chunks(1 << 20) {
+                let mut buf = local.env().pool.get(piece.len()).await;
+                buf.copy_from_slice(piece);
+                disk.write(at, buf.share(), Fua::Yes).await.unwrap();
+                at = at + Sectors(piece.len() as u64 / SECTOR_BYTES);
+            }
         });
         assert_eq!(outcome, RunOutcome::Done);
     }
 
     /// Runs `test` over the pool's devices that `with` names. The test cuts the power.
-    pub fn run<F>(&mut self, with: &[usize], test: impl Fn(Rig) -> F + 'static) -> RunOutcome
+    pub fn run<F>(&mut self, with: &[usize], test: impl FnOnce(Rig) -> F + 'static) -> RunOutcome
     where
         F: Future<Output = ()> + 'static,
     {
@@ -131,20 +124,10 @@ impl Place {
         let pool: Vec<_> = with.iter().map(|i| self.pool[*i]).collect();
         let (origin, witness) = (self.origin, self.witness);
         let run = (self.runs, self.period_ms);
-        let test = Rc::new(test);
-        self.sim.drive(1, move |_, driver| {
-            let (test, control, pool) = (test.clone(), control.clone(), pool.clone());
-            Shard::boot(
-                ShardId(0),
-                driver,
-                Mesh::new(1),
-                ShardConfig::default(),
-                move |local| async move {
-                    let rig = open(local, control, origin, pool, witness, run).await;
-                    test(rig).await;
-                },
-            )
-        })
+        let (outcome, _) = run_alone(&mut self.sim, move |local| async move {
+            test(open(local, control, origin, pool, witness, run).await).await;
+        });
+        outcome
     }
 }
 

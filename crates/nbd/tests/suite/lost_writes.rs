@@ -1,10 +1,13 @@
 //! A device that lost acknowledged writes reports that once; every client has to get the report.
 
-use block::{Address, Device, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult, Layer, Lba, Sectors, ShardId};
+use block::{
+    Address, Device, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult, Layer, Lba, Sectors,
+};
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
-use shard::{Config, Local, Mesh, Shard, ShardDisk};
+use shard::{Local, ShardDisk};
 use sim::{DiskSpec, LinkSpec, RunOutcome, SimDriver, SimHost, SimWorld};
+use simnode::run_alone;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -60,7 +63,7 @@ impl Clients {
     }
 }
 
-fn run<F>(test: impl Fn(Clients) -> F + 'static)
+fn run<F>(test: impl FnOnce(Clients) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
@@ -68,37 +71,28 @@ where
     let geometry = Geometry::new("disk", Sectors::from_mib(1), Sectors(1));
     let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
     let listener = world.listen(address(), LinkSpec::local()).unwrap();
-    let test = Rc::new(test);
-    let outcome = SimHost::new(world).drive(1, move |_, driver| {
-        let test = test.clone();
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            Config::default(),
-            move |local: Local<SimDriver>| async move {
-                let limits = ServerLimits {
-                    connections_max: 8,
-                    memory_bytes_max: 16 << 20,
-                    ..ServerLimits::default()
-                };
-                let server = NbdServer::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
-                let lost = Rc::<Cell<bool>>::default();
-                let device = Loses {
-                    disk: local.disk(disk).unwrap(),
-                    lost: lost.clone(),
-                };
-                let gate = Gate::new(device, local.env());
-                server.add("", gate, &ExportOptions::default()).unwrap();
-                let (serving, listener) = (server.clone(), local.listener(listener));
-                local.env().spawn.spawn(async move {
-                    serving.serve(listener).await;
-                });
-                test(Clients { local, lost }).await;
-                server.shut_down(block::Nanos::from_secs(1)).await;
-            },
-        )
-    });
+    let serve = move |local: Local<SimDriver>| async move {
+        let limits = ServerLimits {
+            connections_max: 8,
+            memory_bytes_max: 16 << 20,
+            ..ServerLimits::default()
+        };
+        let server = NbdServer::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
+        let lost = Rc::<Cell<bool>>::default();
+        let device = Loses {
+            disk: local.disk(disk).unwrap(),
+            lost: lost.clone(),
+        };
+        let gate = Gate::new(device, local.env());
+        server.add("", gate, &ExportOptions::default()).unwrap();
+        let (serving, listener) = (server.clone(), local.listener(listener));
+        local.env().spawn.spawn(async move {
+            serving.serve(listener).await;
+        });
+        test(Clients { local, lost }).await;
+        server.shut_down(block::Nanos::from_secs(1)).await;
+    };
+    let (outcome, _) = run_alone(&mut SimHost::new(world), serve);
     assert_eq!(outcome, RunOutcome::Done);
 }
 

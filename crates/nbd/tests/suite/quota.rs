@@ -1,11 +1,15 @@
 //! Admission in virtual time: strangers, crowds, clients that are gone while their requests are
 //! held up, and listeners with failing accepts.
 
-use block::{Address, Connector, Device, Env, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult, Layer, Lba, Listener, Nanos, Sectors, SharedBuf, Stream};
+use block::{
+    Address, Connector, Device, Env, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult, Layer,
+    Lba, Listener, Nanos, Sectors, SharedBuf, Stream,
+};
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, NbdServer, NbdStats, ServerLimits};
-use shard::{Config, Local, Mesh, Shard, ShardDisk};
+use shard::{Local, ShardDisk};
 use sim::{DiskSpec, LinkSpec, RunOutcome, SimDriver, SimHost, SimWorld};
+use simnode::run_alone;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -70,7 +74,7 @@ struct Rig {
 }
 
 /// Runs `test` against a server with two listeners; the first `failures` accepts of each fail.
-fn run<F>(limits: ServerLimits, failures: u32, test: impl Fn(Rig) -> F + 'static)
+fn run<F>(limits: ServerLimits, failures: u32, test: impl FnOnce(Rig) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
@@ -79,43 +83,37 @@ where
     let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
     let listeners = [0, 1].map(|n| world.listen(address(n), LinkSpec::local()).unwrap());
     let mut sim = SimHost::new(world);
-    let mesh = Mesh::new(1);
-    let test = Rc::new(test);
-    let outcome = sim.drive(1, move |id, driver| {
-        let test = test.clone();
-        let boot = Config::default();
-        Shard::boot(id, driver, mesh.clone(), boot, move |local| async move {
-            let (env, hold) = (local.env(), Rc::new(Cell::new(false)));
-            let log: Rc<RefCell<Vec<String>>> = Rc::default();
-            let said = log.clone();
-            let say = Rc::new(move |line: &str| said.borrow_mut().push(line.to_owned()));
-            let server = NbdServer::new(local.env(), limits, None, say).unwrap();
-            let device = Held {
-                disk: local.disk(disk).unwrap(),
-                env: env.clone(),
-                hold: hold.clone(),
+    let (outcome, _) = run_alone(&mut sim, move |local| async move {
+        let (env, hold) = (local.env(), Rc::new(Cell::new(false)));
+        let log: Rc<RefCell<Vec<String>>> = Rc::default();
+        let said = log.clone();
+        let say = Rc::new(move |line: &str| said.borrow_mut().push(line.to_owned()));
+        let server = NbdServer::new(local.env(), limits, None, say).unwrap();
+        let device = Held {
+            disk: local.disk(disk).unwrap(),
+            env: env.clone(),
+            hold: hold.clone(),
+        };
+        let gate = Gate::new(device, env.clone());
+        server.add("", gate, &ExportOptions::default()).unwrap();
+        for listener in listeners {
+            let listener = Failing {
+                listener: local.listener(listener),
+                left: Cell::new(failures),
             };
-            let gate = Gate::new(device, env.clone());
-            server.add("", gate, &ExportOptions::default()).unwrap();
-            for listener in listeners {
-                let listener = Failing {
-                    listener: local.listener(listener),
-                    left: Cell::new(failures),
-                };
-                let server = server.clone();
-                let serving = async move { server.serve(listener).await };
-                env.spawn.spawn(serving);
-            }
-            let rig = Rig {
-                local,
-                env,
-                server: Rc::new(RefCell::new(Some(server.clone()))),
-                hold,
-                log,
-            };
-            test(rig).await;
-            server.shut_down(Nanos::from_secs(1)).await;
-        })
+            let server = server.clone();
+            let serving = async move { server.serve(listener).await };
+            env.spawn.spawn(serving);
+        }
+        let rig = Rig {
+            local,
+            env,
+            server: Rc::new(RefCell::new(Some(server.clone()))),
+            hold,
+            log,
+        };
+        test(rig).await;
+        server.shut_down(Nanos::from_secs(1)).await;
     });
     assert_eq!(outcome, RunOutcome::Done);
 }

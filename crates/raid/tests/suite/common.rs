@@ -4,9 +4,10 @@ use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, Sectors, TargetId,
 };
 use raid::{Array, ArrayPlan, ArrayStart, Level, MemberCandidate, Options, Uuid, assemble, create};
-use shard::{Config, Local, Mesh, Shard};
+use shard::Local;
 use sim::FaultRule;
 use sim::{DiskSpec, RunOutcome, SimDriver, SimHost, SimWorld, WorldControl};
+use simnode::run_alone;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -63,35 +64,22 @@ pub fn drive(
     disks: &[TargetId],
     test: impl AsyncFn(Bench) + Clone + 'static,
 ) {
-    let ended = Rc::new(Cell::new(false));
-    let (seen, disks) = (ended.clone(), Rc::new(disks.to_vec()));
-    let (mesh, control) = (Mesh::new(1), control.clone());
-    let outcome = sim.drive(1, move |id, driver| {
-        let (test, ended, control) = (test.clone(), ended.clone(), control.clone());
-        let disks = disks.clone();
-        Shard::boot(
-            id,
-            driver,
-            mesh.clone(),
-            Config::default(),
-            async move |local| {
-                let env = local.env();
-                test(Bench {
-                    local,
-                    env,
-                    control,
-                    disks,
-                })
-                .await;
-                ended.set(true);
-            },
-        )
+    let (disks, control) = (Rc::new(disks.to_vec()), control.clone());
+    let (outcome, ended) = run_alone(sim, async move |local| {
+        let env = local.env();
+        test(Bench {
+            local,
+            env,
+            control,
+            disks,
+        })
+        .await;
     });
     assert!(
         matches!(outcome, RunOutcome::Done | RunOutcome::PowerCut),
         "{outcome:?}"
     );
-    let ended = seen.get() || outcome == RunOutcome::PowerCut;
+    let ended = ended.is_some() || outcome == RunOutcome::PowerCut;
     assert!(ended, "the test did not end");
 }
 

@@ -1,11 +1,15 @@
 //! One shard in a world of an origin, the two devices of a log, a journal and a witness.
 
-use block::{BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Layer, Lba, Nanos, Sectors, ShardId, SharedBuf, TargetId};
+use block::{
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Layer,
+    Lba, Nanos, Sectors, SharedBuf, TargetId,
+};
 use layout::Uuid;
-use shard::{Config as ShardConfig, Local, Mesh, Shard, ShardDisk};
+use shard::{Local, ShardDisk};
 use sim::{
     DiskSpec, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimWorld, WorldControl,
 };
+use simnode::run_alone;
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -17,7 +21,7 @@ use writelog::{
 pub type Leaf = ShardDisk<SimDriver>;
 
 /// Runs `test` on one shard in such a world.
-pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) -> SimHost {
+pub fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rig) -> F + 'static) -> SimHost {
     let mut world = SimWorld::new(1);
     let mut add = |name: &str, mib, micros| {
         let mut spec = DiskSpec::new(Geometry::new(name, Sectors::from_mib(mib), Sectors(8)));
@@ -33,26 +37,13 @@ pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) 
     ];
     let control = world.control();
     let mut sim = SimHost::new(world);
-    let test = Rc::new(test);
-    let outcome = sim.drive(1, move |_, driver| {
-        let (test, control) = (test.clone(), control.clone());
-        let config = ShardConfig::default();
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            config,
-            move |local| async move {
-                let reported = Rc::default();
-                test(Rig {
-                    local,
-                    control,
-                    disks,
-                    reported,
-                })
-                .await
-            },
-        )
+    let (outcome, _) = run_alone(&mut sim, move |local| {
+        test(Rig {
+            local,
+            control,
+            disks,
+            reported: Rc::default(),
+        })
     });
     assert_eq!(outcome, RunOutcome::Done);
     sim
