@@ -6,56 +6,36 @@ use control::client::ControlClient;
 use control::status::Status;
 use shard::{Local, run_alone};
 use std::cell::RefCell;
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
-use testbed::tools::bound;
+use testbed::server::ServerProcess;
 use uring::{Options, Uring, UringDriver};
 
-/// Time limits of a daemon, to serve and to end.
+/// Time limit of a daemon to serve.
 const START_MAX: Duration = Duration::from_secs(60);
-const STOP_MAX: Duration = Duration::from_secs(120);
-/// Interval of checks for both.
+/// Interval of checks for that.
 const PERIOD: Duration = Duration::from_millis(50);
 /// Interval of checks for an answer of the other thread.
 const LOOK: Nanos = Nanos::from_millis(2);
 
 /// A daemon on the configuration `hotset.toml` of a directory; killed if dropped.
 pub(super) struct DrillDaemon {
-    process: Child,
-    directory: PathBuf,
-}
-
-impl Drop for DrillDaemon {
-    fn drop(&mut self) {
-        // The process may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+    process: ServerProcess,
+    control: PathBuf,
 }
 
 impl DrillDaemon {
     /// Starts `program`; returns once the daemon answers.
     pub(super) fn start(program: &Path, directory: &Path) -> Result<DrillDaemon, String> {
-        let log = File::create(directory.join("log")).map_err(to_message)?;
-        let mut daemon = bound(program);
-        daemon.args(["serve", "--config"]);
-        daemon.arg(directory.join("hotset.toml"));
-        daemon.stdin(Stdio::null()).stderr(log);
-        let daemon = DrillDaemon {
-            process: daemon.spawn().map_err(to_message)?,
-            directory: directory.to_owned(),
-        };
+        let control = directory.join("control");
+        let process = ServerProcess::hotset(program, &directory.join("hotset.toml"), &control);
+        let process = process.map_err(to_message)?;
+        let daemon = DrillDaemon { process, control };
         let began = Instant::now();
-        while daemon.status().is_err() {
+        while let Err(why) = daemon.status() {
             if began.elapsed() > START_MAX {
-                let number = daemon.process.id();
-                return Err(format!(
-                    "the daemon {number} does not serve: {}",
-                    daemon.log()
-                ));
+                return Err(format!("the daemon does not serve: {why}"));
             }
             std::thread::sleep(PERIOD);
         }
@@ -64,7 +44,7 @@ impl DrillDaemon {
 
     /// A session at its control socket.
     pub(super) fn client(&self) -> Result<ControlClient, String> {
-        ControlClient::connect(&self.directory.join("control")).map_err(to_message)
+        ControlClient::connect(&self.control).map_err(to_message)
     }
 
     /// Reads the status of the daemon.
@@ -72,29 +52,9 @@ impl DrillDaemon {
         self.client()?.status().map_err(to_message)
     }
 
-    fn log(&self) -> String {
-        let log = fs::read_to_string(self.directory.join("log"));
-        log.unwrap_or_default().trim().to_owned()
-    }
-
     /// Ends the daemon in order.
-    pub(super) fn stop(mut self) -> Result<(), String> {
-        let number = self.process.id().to_string();
-        let mut kill = Command::new("kill");
-        kill.args(["-TERM", &number]).status().map_err(to_message)?;
-        let began = Instant::now();
-        loop {
-            match self.process.try_wait().map_err(to_message)? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => {
-                    return Err(format!("the daemon ends with {status}: {}", self.log()));
-                }
-                None if began.elapsed() > STOP_MAX => {
-                    return Err(format!("the daemon {number} does not end: {}", self.log()));
-                }
-                None => std::thread::sleep(PERIOD),
-            }
-        }
+    pub(super) fn stop(self) -> Result<(), String> {
+        self.process.stop().map_err(to_message)
     }
 }
 
