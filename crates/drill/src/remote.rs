@@ -5,9 +5,8 @@ use block::{Env, Nanos};
 use control::client::ControlClient;
 use control::status::Status;
 use shard::{Local, run_alone};
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 use testbed::server::ServerProcess;
 use uring::{Options, Uring, UringDriver};
@@ -58,19 +57,29 @@ impl DrillDaemon {
     }
 }
 
-/// The thread that carries out the script's jobs, in the view of the script.
-pub(super) struct Remote<J, A> {
+/// A piece of work on the stage.
+type StageJob<S> = Box<dyn FnOnce(&mut S) + Send>;
+
+/// The thread with the stage `S`, in the view of the script.
+pub(super) struct Remote<S> {
     env: Env,
-    jobs: Sender<J>,
-    answers: RefCell<Receiver<Result<A, String>>>,
+    jobs: Sender<StageJob<S>>,
 }
 
-impl<J, A> Remote<J, A> {
-    pub(super) async fn ask(&self, job: J) -> Result<A, String> {
-        self.jobs.send(job).map_err(to_message)?;
+impl<S: 'static> Remote<S> {
+    /// Has the other thread carry out `job`.
+    pub(super) async fn ask<A: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut S) -> Result<A, String> + Send + 'static,
+    ) -> Result<A, String> {
+        let (to_script, answer) = channel();
+        let job = move |stage: &mut S| {
+            // A script that has ended awaits no answer.
+            let _ = to_script.send(job(stage));
+        };
+        self.jobs.send(Box::new(job)).map_err(to_message)?;
         loop {
-            let answer = self.answers.borrow().try_recv();
-            match answer {
+            match answer.try_recv() {
                 Ok(answer) => return answer,
                 Err(TryRecvError::Empty) => self.env.timer.sleep(LOOK).await,
                 Err(TryRecvError::Disconnected) => return Err("the drill was ended".into()),
@@ -80,38 +89,28 @@ impl<J, A> Remote<J, A> {
 }
 
 /// Runs `script` on a thread of its own, with the driver for the clients, while this thread carries
-/// out the script's jobs.
-pub(super) fn beside<J, A, T, F>(
-    script: impl FnOnce(Local<UringDriver>, Remote<J, A>) -> F + Send + 'static,
-    mut carry_out: impl FnMut(J) -> Result<A, String>,
+/// out the script's jobs on `stage`.
+pub(super) fn beside<S, T, F>(
+    stage: &mut S,
+    script: impl FnOnce(Local<UringDriver>, Remote<S>) -> F + Send + 'static,
 ) -> Result<T, String>
 where
-    J: Send + 'static,
-    A: Send + 'static,
+    S: 'static,
     T: Send + 'static,
     F: Future<Output = Result<T, String>> + 'static,
 {
-    let (jobs, of_script) = channel();
-    let (to_script, answers) = channel();
+    let (jobs, of_script) = channel::<StageJob<S>>();
     std::thread::scope(|scope| {
         let script = scope.spawn(move || {
             let mut host = Uring::new(Options::default()).map_err(to_message)?;
             let ended = run_alone(&mut host, |local: Local<UringDriver>| {
-                let remote = Remote {
-                    env: local.env(),
-                    jobs,
-                    answers: RefCell::new(answers),
-                };
-                script(local, remote)
+                let env = local.env();
+                script(local, Remote { env, jobs })
             });
             ended.unwrap_or_else(|| Err("the load did not end".into()))
         });
         // Ends when the script has ended and has dropped its end.
-        for job in of_script {
-            if to_script.send(carry_out(job)).is_err() {
-                break;
-            }
-        }
+        of_script.into_iter().for_each(|job| job(stage));
         script.join().map_err(|_| "the load panicked".to_owned())?
     })
 }
