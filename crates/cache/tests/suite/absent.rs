@@ -47,10 +47,7 @@ fn befalls_when(
         when,
         effect,
     };
-    let plan = FaultPlan {
-        rules: vec![rule],
-        ..FaultPlan::default()
-    };
+    let plan = FaultPlan::of(vec![rule]);
     place.sim.world_mut().set_plan(plan).unwrap();
 }
 

@@ -1,7 +1,10 @@
 //! The engine on pool devices that fail: hits are lost, never bytes.
 
 use crate::common::{ORIGIN_TIME, POOL_TIME, Rig, Setup, extent, run};
-use block::{Access, BoxDevice, Buf, Device, Fua, IoErrorKind, IoResult, Layer, Lba, Nanos, RangeLock, Sectors, SharedBuf, Timer};
+use block::{
+    Access, BoxDevice, Buf, Device, Fua, IoErrorKind, IoResult, Layer, Lba, Nanos, RangeLock,
+    Sectors, SharedBuf, Timer,
+};
 use cache::{
     Cache, CacheMode, Config, Counter, DeviceFault, DeviceState, NewPoolDevice, Volume,
     VolumeConfig,
@@ -10,13 +13,7 @@ use futures_util::future::{join, join_all};
 use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, When};
 
 fn strike(ops: OpFilter, when: When, effect: FaultEffect) -> impl Fn(block::TargetId) -> FaultRule {
-    move |disk| FaultRule {
-        disk,
-        ops,
-        within: None,
-        when,
-        effect,
-    }
+    move |disk| FaultRule::new(disk, ops, when, effect)
 }
 
 fn always(ops: OpFilter, effect: FaultEffect) -> impl Fn(block::TargetId) -> FaultRule {
@@ -24,10 +21,7 @@ fn always(ops: OpFilter, effect: FaultEffect) -> impl Fn(block::TargetId) -> Fau
 }
 
 fn plan(rule: impl Fn(block::TargetId) -> FaultRule, pool: &[block::TargetId]) -> FaultPlan {
-    FaultPlan {
-        rules: pool.iter().map(|disk| rule(*disk)).collect(),
-        ..FaultPlan::default()
-    }
+    FaultPlan::of(pool.iter().map(|disk| rule(*disk)).collect())
 }
 
 #[test]

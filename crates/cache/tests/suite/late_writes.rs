@@ -10,10 +10,7 @@ const LATE: Nanos = Nanos::from_millis(2000);
 
 /// The first write of `within` on a disk fails, and lands later.
 fn late(place: &mut Place, rule: FaultRule) {
-    let plan = FaultPlan {
-        rules: vec![rule],
-        ..FaultPlan::default()
-    };
+    let plan = FaultPlan::of(vec![rule]);
     place.sim.world_mut().set_plan(plan).unwrap();
 }
 

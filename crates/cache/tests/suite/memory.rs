@@ -1,8 +1,6 @@
 //! Clients that use all of their memory, and a pool device that never answers.
 
-use block::{
-    BoxDevice, Device, Fua, Gate, Geometry, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors,
-};
+use block::{BoxDevice, Device, Fua, Gate, Geometry, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors};
 use cache::{Cache, Config, NewPoolDevice, VolumeConfig};
 use futures_util::future::join_all;
 use sim::{
@@ -26,18 +24,14 @@ fn hang(first: u64, len: usize, step: u64, count: u64) -> (usize, usize) {
     };
     let origin = disk("origin", 256, 1, Nanos::from_millis(5));
     let pool = disk("pool", 256, 8, Nanos::from_micros(100));
-    let hang = FaultRule {
-        disk: pool,
-        ops: OpFilter::Reads,
-        within: None,
-        when: When::Always,
-        effect: FaultEffect::Stick(None),
-    };
+    let hang = FaultRule::new(
+        pool,
+        OpFilter::Reads,
+        When::Always,
+        FaultEffect::Stick(None),
+    );
     let rules = vec![hang];
-    let plan = FaultPlan {
-        rules,
-        ..FaultPlan::default()
-    };
+    let plan = FaultPlan::of(rules);
     world.set_plan(plan).unwrap();
     let mut sim = SimHost::new(world).pool_bytes(MEMORY);
     let (outcome, over) = run_alone(&mut sim, move |local| async move {

@@ -267,10 +267,7 @@ fn the_log_names_no_id_that_the_superblocks_have_not_given() {
         let superblocks = areas().superblocks;
         let superblocks =
             superblocks.map(|h| Extent::new(h.lba(Lba::ZERO, 0), Sectors(h.blocks * 8)));
-        let plan = FaultPlan {
-            rules: superblocks.map(|copy| slow(pool, copy, 700)).to_vec(),
-            ..FaultPlan::default()
-        };
+        let plan = FaultPlan::of(superblocks.map(|copy| slow(pool, copy, 700)).to_vec());
         place.sim.world_mut().set_plan(plan).unwrap();
         cut(&mut place, &[0], async |rig: Rig| {
             rig.cache.warmed().await;
@@ -390,10 +387,7 @@ fn a_member_that_failed_to_take_its_superblock_is_lost_to_the_pool() {
             when: When::Nth(2),
             effect: FaultEffect::Fail(IoErrorKind::Gone),
         };
-        let plan = FaultPlan {
-            rules: vec![fails],
-            ..FaultPlan::default()
-        };
+        let plan = FaultPlan::of(vec![fails]);
         place.sim.world_mut().set_plan(plan).unwrap();
         cut(&mut place, &[0, 1], async |rig: Rig| {
             rig.cache.warmed().await;
@@ -435,10 +429,7 @@ fn a_bitmap_that_a_member_failed_to_take_is_not_taken() {
         effect: FaultEffect::Fail(IoErrorKind::Gone),
     };
     let whole = Extent::new(Lba::ZERO, Sectors::from_mib(1));
-    let plan = FaultPlan {
-        rules: vec![fails, slow(place.witness, whole, 500)],
-        ..FaultPlan::default()
-    };
+    let plan = FaultPlan::of(vec![fails, slow(place.witness, whole, 500)]);
     place.sim.world_mut().set_plan(plan).unwrap();
     cut(&mut place, &[0, 1], async |rig: Rig| {
         rig.cache.warmed().await;

@@ -95,17 +95,13 @@ fn a_device_that_becomes_unresponsive_while_it_joins_holds_up_nobody() {
     for answered in 0..20 {
         let mut place = Place::new(1, 2);
         let disk = place.pool[1];
-        let unresponsive = FaultRule {
+        let unresponsive = FaultRule::new(
             disk,
-            ops: OpFilter::All,
-            within: None,
-            when: When::Nth(answered + 1),
-            effect: FaultEffect::Stick(None),
-        };
-        let faults = FaultPlan {
-            rules: vec![unresponsive],
-            ..FaultPlan::default()
-        };
+            OpFilter::All,
+            When::Nth(answered + 1),
+            FaultEffect::Stick(None),
+        );
+        let faults = FaultPlan::of(vec![unresponsive]);
         place.sim.world_mut().set_plan(faults).unwrap();
         let outcome = place.run(&[0], move |rig| async move {
             let device = NewPoolDevice::whole(rig.local.disk(disk).unwrap(), "controller");
@@ -282,10 +278,7 @@ fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
             when: When::Always,
             effect: FaultEffect::Fail(IoErrorKind::Media),
         };
-        let faults = FaultPlan {
-            rules: vec![bad],
-            ..FaultPlan::default()
-        };
+        let faults = FaultPlan::of(vec![bad]);
         place.sim.world_mut().set_plan(faults).unwrap();
         let again = place.run(&[0], |rig| async move {
             rig.cache.warmed().await;
@@ -408,10 +401,7 @@ fn what_could_not_be_read_once_is_not_trusted_later() {
                 when: When::Nth(1),
                 effect: FaultEffect::FlipBit,
             };
-            let faults = FaultPlan {
-                rules: vec![flip],
-                ..FaultPlan::default()
-            };
+            let faults = FaultPlan::of(vec![flip]);
             place.sim.world_mut().set_plan(faults).unwrap();
             let restored = Rc::new(Cell::new(0));
             let seen = restored.clone();

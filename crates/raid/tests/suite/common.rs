@@ -101,10 +101,7 @@ pub fn after_power(
 
 /// Makes the disks follow `rules` from here on; no other fault happens.
 pub fn strike(sim: &mut SimHost, rules: Vec<FaultRule>) {
-    let plan = sim::FaultPlan {
-        rules,
-        ..sim::FaultPlan::default()
-    };
+    let plan = sim::FaultPlan::of(rules);
     sim.world_mut().set_plan(plan).unwrap();
 }
 

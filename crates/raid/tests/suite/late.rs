@@ -276,13 +276,12 @@ fn nor_does_it_on_an_array_without_superblocks() {
     let (mut sim, disks) = run(1, 1, &[8; 2], async |bench| {
         raw_array(&bench).await.unwrap();
     });
-    let stuck = FaultRule {
-        disk: disks[1],
-        ops: OpFilter::Writes,
-        within: None,
-        when: When::Nth(1),
-        effect: FaultEffect::Stick(None),
-    };
+    let stuck = FaultRule::new(
+        disks[1],
+        OpFilter::Writes,
+        When::Nth(1),
+        FaultEffect::Stick(None),
+    );
     strike(&mut sim, vec![stuck]);
     let control = sim.world().control();
     drive(&mut sim, &control, &disks, async |bench| {

@@ -308,10 +308,7 @@ fn a_write_that_fails_without_a_member_leaves_no_wrong_byte() {
             when: When::Always,
             effect: FaultEffect::Fail(IoErrorKind::Media),
         };
-        let faults = FaultPlan {
-            rules: vec![refuse],
-            ..FaultPlan::default()
-        };
+        let faults = FaultPlan::of(vec![refuse]);
         let control = sim.world().control();
         let present: Vec<_> = (0..4).filter(|role| *role != missing).collect();
         // Twice: as the array runs, and reassembled from the content of the members.

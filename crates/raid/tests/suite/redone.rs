@@ -33,12 +33,13 @@ fn doing_records_again_writes_nothing_older_over_what_is_durable() {
             when: When::Always,
             effect: FaultEffect::Fail(IoErrorKind::Media),
         };
-        let unflushed = disks.iter().map(|disk| FaultRule {
-            disk: *disk,
-            ops: OpFilter::Flushes,
-            within: None,
-            when: When::Always,
-            effect: FaultEffect::Delay(Nanos::from_millis(500)),
+        let unflushed = disks.iter().map(|disk| {
+            FaultRule::new(
+                *disk,
+                OpFilter::Flushes,
+                When::Always,
+                FaultEffect::Delay(Nanos::from_millis(500)),
+            )
         });
         let rules = unflushed.chain([unread]).collect();
         strike(&mut sim, rules);

@@ -58,10 +58,7 @@ pub(super) fn run(seed: u64) -> Report {
     let control = world.control();
     let report = Rc::new(RefCell::new(Report::default()));
     let mut sim = SimHost::new(world).pool_bytes(scenario.buffer_bytes);
-    sim.set_budget(RunBudget {
-        time_max: TIME_MAX,
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(TIME_MAX));
     let run = (scenario.clone(), report.clone());
     let (backs, devices) = (origins.clone(), pool.clone());
     let (outcome, _) = run_alone(&mut sim, move |local| async move {

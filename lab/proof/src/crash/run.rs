@@ -74,10 +74,7 @@ fn one_life(sim: &mut SimHost, bench: &Rc<CrashBench>, cut: Option<CaseCut>) -> 
     let plan = bench.case.plan(&bench.origins, &bench.pool, steps, cut);
     sim.world_mut().set_plan(plan).expect("a sound plan");
     let now = sim.world().now();
-    sim.set_budget(RunBudget {
-        time_max: now + LIFE_MAX,
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(now + LIFE_MAX));
     let living = bench.clone();
     let (outcome, _) = run_alone(sim, |local| life::live(living, local));
     let died = outcome == RunOutcome::PowerCut;

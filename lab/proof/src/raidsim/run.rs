@@ -132,10 +132,7 @@ fn run_once(scenario: ArrayScenario) -> Report {
         ArrayTrouble::Hangs => TIME_MAX.0 * lives,
         _ => 0,
     };
-    sim.set_budget(RunBudget {
-        time_max: TIME_MAX + Nanos(rest),
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(TIME_MAX + Nanos(rest)));
     drive(&mut sim, &outside, make);
     match outside.scenario.trouble {
         ArrayTrouble::Splits => split::part(&mut sim, &outside),

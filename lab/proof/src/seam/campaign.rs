@@ -81,10 +81,7 @@ pub fn run_seed(seed: u64, sabotage: Sabotage) -> SeedReport {
     let losses = rng.u32(0..4) != 0;
     let record = SharedRecord::default();
     let mut sim = SimHost::new(world).pool_bytes(512 << 10);
-    sim.set_budget(RunBudget {
-        time_max: Nanos::from_secs(600),
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(Nanos::from_secs(600)));
     let (mut story, mut reported) = (Vec::new(), 0);
     for boot in 0..boots {
         let last = boot == boots - 1;
@@ -172,17 +169,10 @@ fn faults(
 ) -> FaultPlan {
     let mut plan = FaultPlan::default();
     let victim = legs[victim];
-    let rule = |disk, ops, when, effect| FaultRule {
-        disk,
-        ops,
-        within: None,
-        when,
-        effect,
-    };
     for disk in legs {
         if rng.bool() {
             let span = Nanos::from_micros(rng.u64(1..5_000));
-            plan.rules.push(rule(
+            plan.rules.push(FaultRule::new(
                 disk,
                 OpFilter::All,
                 When::Chance(0.05),
@@ -202,7 +192,7 @@ fn faults(
             When::Nth(rng.u64(1..80))
         };
         plan.rules
-            .push(rule(victim, ops, when, FaultEffect::Fail(kind)));
+            .push(FaultRule::new(victim, ops, when, FaultEffect::Fail(kind)));
     }
     if losses_from.is_none() {
         let extent = Extent::new(Lba(8 * rng.u64(1..SECTORS / 8)), Sectors(8));

@@ -77,10 +77,7 @@ fn one_life(sim: &mut SimHost, bench: &Rc<WriteBackBench>, cut: Option<LifeEnd>)
         .set_plan(plan(bench, steps, cut))
         .expect("a sound plan");
     let now = sim.world().now();
-    sim.set_budget(RunBudget {
-        time_max: now + LIFE_MAX,
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(now + LIFE_MAX));
     bench.serving.set(false);
     let living = bench.clone();
     let (outcome, _) = run_alone(sim, move |local| {
@@ -106,12 +103,13 @@ fn one_life(sim: &mut SimHost, bench: &Rc<WriteBackBench>, cut: Option<LifeEnd>)
 }
 
 fn plan(bench: &WriteBackBench, steps: u64, cut: Option<LifeEnd>) -> FaultPlan {
-    let failing = |(disk, fails)| FaultRule {
-        disk,
-        ops: OpFilter::Writes,
-        within: None,
-        when: When::Chance(fails),
-        effect: FaultEffect::Fail(block::IoErrorKind::Other),
+    let failing = |(disk, fails)| {
+        FaultRule::new(
+            disk,
+            OpFilter::Writes,
+            When::Chance(fails),
+            FaultEffect::Fail(block::IoErrorKind::Other),
+        )
     };
     let of_journal = bench
         .journal
