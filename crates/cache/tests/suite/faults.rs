@@ -248,11 +248,7 @@ fn queued(rig: &Rig, is_one_queue: bool) -> (Cache<BoxDevice>, Volume<BoxDevice>
     });
     let device = NewPoolDevice::whole(device, "controller-0");
     cache.add_device(device).unwrap();
-    let config = VolumeConfig {
-        name: "slow".into(),
-        sectors: None,
-        mode: CacheMode::WriteThrough,
-    };
+    let config = VolumeConfig::whole("slow");
     let origin = BoxDevice::new(rig.local.disk(rig.origin).unwrap());
     let volume = cache.add_volume(config, origin).unwrap();
     (cache, volume)

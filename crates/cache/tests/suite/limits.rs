@@ -2,7 +2,7 @@
 
 use crate::place::{LINE, Place};
 use block::{BoxDevice, IoErrorKind};
-use cache::{CacheMode, DEVICES_MAX, NAME_BYTES_MAX, NewPoolDevice, VolumeConfig};
+use cache::{DEVICES_MAX, NAME_BYTES_MAX, NewPoolDevice, VolumeConfig};
 use sim::RunOutcome;
 
 #[test]
@@ -33,11 +33,7 @@ fn a_volume_that_cannot_be_remembered_is_refused() {
     let mut place = Place::new(1, 1);
     let outcome = place.run(&[0], |rig| async move {
         let add = |name: String| {
-            let config = VolumeConfig {
-                name: name.into(),
-                sectors: None,
-                mode: CacheMode::WriteThrough,
-            };
+            let config = VolumeConfig::whole(name);
             let below = BoxDevice::new(rig.local.disk(rig.origin).unwrap());
             rig.cache.add_volume(config, below)
         };
@@ -63,11 +59,7 @@ fn a_volume_that_cannot_be_remembered_is_refused() {
 #[test]
 fn a_volume_with_the_longest_name_comes_back_warm() {
     let mut place = Place::new(1, 1);
-    let config = || VolumeConfig {
-        name: "x".repeat(NAME_BYTES_MAX).into(),
-        sectors: None,
-        mode: CacheMode::WriteThrough,
-    };
+    let config = || VolumeConfig::whole("x".repeat(NAME_BYTES_MAX));
     for warm in [false, true] {
         let outcome = place.run(&[0], move |mut rig| async move {
             let below = BoxDevice::new(rig.local.disk(rig.origin).unwrap());

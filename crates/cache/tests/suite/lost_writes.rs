@@ -4,7 +4,7 @@
 use crate::forgetful::Forgetful;
 use crate::place::{LINE, Leaf, Place, Rig, cut_off};
 use block::{BoxDevice, Device, Fua, Lba, Nanos};
-use cache::{Cache, CacheMode, Counter, Volume, VolumeConfig};
+use cache::{Cache, Counter, Volume, VolumeConfig};
 use sim::RunOutcome;
 
 /// A line in another region than the first.
@@ -18,11 +18,7 @@ struct San {
 }
 
 fn volume(cache: &Cache<Leaf>, origin: &Forgetful) -> Volume<Leaf> {
-    let config = VolumeConfig {
-        name: "san".into(),
-        sectors: None,
-        mode: CacheMode::WriteThrough,
-    };
+    let config = VolumeConfig::whole("san");
     let below = BoxDevice::new(origin.clone());
     cache.add_volume(config, below).unwrap()
 }

@@ -44,11 +44,7 @@ fn hang(first: u64, len: usize, step: u64, count: u64) -> (usize, usize) {
         let cache = Cache::new(config, policy, env.clone()).unwrap();
         let device = NewPoolDevice::whole(local.disk(pool).unwrap(), "c");
         cache.add_device(device).unwrap();
-        let volume = VolumeConfig {
-            name: "v".into(),
-            sectors: None,
-            mode: Default::default(),
-        };
+        let volume = VolumeConfig::whole("v");
         let origin = BoxDevice::new(local.disk(origin).unwrap());
         let volume = cache.add_volume(volume, origin).unwrap();
         let gate = Gate::new(volume.clone(), env.clone());

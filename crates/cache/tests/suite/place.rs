@@ -163,11 +163,7 @@ async fn open(
     let policy = policy::registry::build("lru", 0, 1).unwrap();
     let opened = Cache::open(config(period_ms), policy, local.env(), durability, devices).await;
     let (cache, opened) = opened.unwrap();
-    let config = VolumeConfig {
-        name: "volume".into(),
-        sectors: None,
-        mode: CacheMode::WriteThrough,
-    };
+    let config = VolumeConfig::whole("volume");
     let below = BoxDevice::new(local.disk(origin).unwrap());
     let volume = cache.add_volume(config, below).unwrap();
     Rig {

@@ -8,7 +8,7 @@ use super::scenario::{CacheScenario, WITNESS};
 use super::shared::{CacheSimShared, Leaf, TestVolume};
 use crate::model::{Space, VolumeModel};
 use block::{BoxDevice, Device, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId};
-use cache::{Cache, CacheMode, Config, Durability, VolumeConfig};
+use cache::{Cache, Config, Durability, VolumeConfig};
 use futures_util::future::join_all;
 use shard::Local;
 use sim::{
@@ -119,11 +119,7 @@ async fn build(
     let targets = (0..)
         .zip(origins)
         .map(|(i, origin)| {
-            let config = VolumeConfig {
-                name: format!("volume-{i}").into(),
-                sectors: None,
-                mode: CacheMode::WriteThrough,
-            };
+            let config = VolumeConfig::whole(format!("volume-{i}"));
             let below = TestOrigin::new(
                 local.disk(*origin).expect("a disk"),
                 env.clone(),
