@@ -13,7 +13,6 @@ use sim::{
 };
 use simnode::run_alone;
 use std::cell::Cell;
-use std::rc::Rc;
 
 pub type Leaf = ShardDisk<SimDriver>;
 
@@ -128,6 +127,23 @@ impl Place {
             test(open(local, control, origin, pool, witness, run).await).await;
         });
         outcome
+    }
+
+    /// Runs `test` as [`Place::run`] does, to its end.
+    pub fn done<F>(&mut self, with: &[usize], test: impl FnOnce(Rig) -> F + 'static)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        assert_eq!(self.run(with, test), RunOutcome::Done);
+    }
+
+    /// Runs `test`, which a power cut ends. The next run has power.
+    pub fn cut<F>(&mut self, with: &[usize], test: impl FnOnce(Rig) -> F + 'static)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let outcome = self.run(with, test);
+        cut_off(self, outcome);
     }
 }
 
@@ -247,8 +263,15 @@ impl Rig {
         self.cache.counters().get(counter)
     }
 
-    pub fn cut(&self) {
+    pub async fn cut(&self) {
         self.control.cut_power(None);
+        self.sleep(1000).await;
+    }
+
+    /// Ends the volume and the pool in order.
+    pub async fn end(&self) {
+        self.volume.close().await;
+        self.cache.close().await;
     }
 }
 
