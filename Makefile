@@ -119,11 +119,11 @@ fuzz:
 mutants:
 	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/cache.toml cachesim --seeds 400 --first
 	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/raid.toml raidsim --seeds 4000 --first
-	cargo run --release --quiet -p hotset-lab -- crash --cases 1000 --mutations lab/proof/mutations/crash.toml --json
+	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/crash.toml crash --seeds 8000 --first
 	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/node.toml node --seeds 400 --first
 	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/durable.toml node
 	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/port.toml port --seeds 3000 --first
-	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/writeback.toml writeback --seeds 2000
+	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/writeback.toml writeback --seeds 2000 --first
 	cargo run --quiet -p hotset-lab -- storm --mutations lab/proof/mutations/storm.toml --threads 4
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --package writelog --jobs 1 --output target/cargo-mutants

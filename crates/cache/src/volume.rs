@@ -31,6 +31,17 @@ pub struct VolumeConfig {
     pub mode: CacheMode,
 }
 
+impl VolumeConfig {
+    /// A volume of all of the origin, in the first mode of all.
+    pub fn whole(name: impl Into<Arc<str>>) -> VolumeConfig {
+        VolumeConfig {
+            name: name.into(),
+            sectors: None,
+            mode: CacheMode::default(),
+        }
+    }
+}
+
 /// A cached volume; clones are the same volume.
 ///
 /// Reads and writes go through the pool by the volume's [`CacheMode`]. In any state of the pool, an

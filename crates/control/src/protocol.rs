@@ -3,6 +3,7 @@
 //! A connection may send any number of requests, one after the other. A line
 //! that is no request is answered with an error and ends the connection.
 
+use crate::config::{Device, Name};
 use crate::explained::Explained;
 use crate::files::{ConfigurationFile, FileDifference};
 use crate::observed::Observed;
@@ -311,6 +312,16 @@ pub enum NamedOrNew {
     Named(String),
     /// The text of a section for a new device.
     New(String),
+}
+
+impl NamedOrNew {
+    /// The name of the device.
+    pub fn name(&self) -> Result<Name, String> {
+        match self {
+            NamedOrNew::Named(name) => Name::new(name),
+            NamedOrNew::New(section) => Ok(Device::parse(section)?.name.value),
+        }
+    }
 }
 
 /// A reply to a request.

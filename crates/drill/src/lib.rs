@@ -65,7 +65,7 @@ pub fn real(
     let mut rows = Vec::new();
     let mut stage = None;
     for cell in setup.cells() {
-        let ready = match stage.take() {
+        let mut ready = match stage.take() {
             Some(ready) => ready,
             None => real::DrillStage::new(setup, kind, program, directory)?,
         };

@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
 use std::time::Duration;
 use uring::UringDriver;
 
@@ -27,7 +26,7 @@ pub struct DrillStage {
     setup: DrillSetup,
     directory: PathBuf,
     kind: DriveKind,
-    drives: Mutex<Drives>,
+    drives: Drives,
     daemon: DrillDaemon,
 }
 
@@ -64,7 +63,7 @@ impl DrillStage {
             setup: setup.clone(),
             directory,
             kind,
-            drives: Mutex::new(drives),
+            drives,
             daemon,
         })
     }
@@ -74,51 +73,29 @@ impl DrillStage {
     }
 
     /// Runs one cell.
-    pub fn run(&self, cell: DrillCell) -> Result<DrillRow, String> {
+    pub fn run(&mut self, cell: DrillCell) -> Result<DrillRow, String> {
         let socket = self.directory.join("nbd").display().to_string();
-        let plan = (self.setup.clone(), cell.clone());
-        let script = async move |local, other| live(local, ServerThread(other), socket, plan).await;
-        beside(script, |job| self.carry_out(&cell, job))
+        let plan = (self.setup.clone(), cell);
+        beside(self, async move |local, remote| {
+            live(local, remote, socket, plan).await
+        })
     }
 
-    fn carry_out(&self, cell: &DrillCell, job: DrillJob) -> Result<StageAnswer, String> {
-        match job {
-            DrillJob::Pull => {
-                let mut drives = self.drives.lock().map_err(to_message)?;
-                for name in &cell.scenario.drives {
-                    if let Some(drive) = drives.remove(name) {
-                        drive.pull()?;
-                    }
-                }
-                Ok(StageAnswer::default())
-            }
-            DrillJob::GiveBack => {
-                let mut drives = self.drives.lock().map_err(to_message)?;
-                for name in &cell.scenario.drives {
-                    let drive = DrillDrive::give(self.kind, &self.directory, name.as_str())?;
-                    drives.insert(name.clone(), drive);
-                }
-                Ok(StageAnswer::default())
-            }
-            DrillJob::Look => {
-                let (whole, counts) = look(&self.setup, &self.arrays()?);
-                Ok(StageAnswer {
-                    whole,
-                    counts,
-                    differ: Vec::new(),
-                })
-            }
-            DrillJob::Scrub => {
-                let mut differ = Vec::new();
-                for name in self.setup.redundant() {
-                    differ.push((name.to_string(), self.scrub(name.as_str())?));
-                }
-                Ok(StageAnswer {
-                    differ,
-                    ..StageAnswer::default()
-                })
-            }
+    fn pull(&mut self, names: &[Name]) -> Result<(), String> {
+        let pulled = names.iter().filter_map(|name| self.drives.remove(name));
+        pulled.map(DrillDrive::pull).collect()
+    }
+
+    fn give_back(&mut self, names: Vec<Name>) -> Result<(), String> {
+        for name in names {
+            let drive = DrillDrive::give(self.kind, &self.directory, name.as_str())?;
+            self.drives.insert(name, drive);
         }
+        Ok(())
+    }
+
+    fn look(&self) -> Result<(bool, Counts), String> {
+        Ok(look(&self.setup, &self.arrays()?))
     }
 
     fn scrub(&self, array: &str) -> Result<u64, String> {
@@ -145,48 +122,47 @@ impl DrillStage {
     }
 }
 
-/// Jobs of the thread with the servers, for the thread with the load.
-enum DrillJob {
-    Pull,
-    GiveBack,
-    Look,
-    Scrub,
-}
-
-#[derive(Default)]
-struct StageAnswer {
-    whole: bool,
-    counts: Counts,
-    differ: Vec<(String, u64)>,
-}
-
 /// The thread with the servers, in the view of the script.
-struct ServerThread(Remote<DrillJob, StageAnswer>);
+struct ServerThread {
+    remote: Remote<DrillStage>,
+    /// The drives of the cell.
+    drives: Vec<Name>,
+}
 
 impl DrillWorld for ServerThread {
     async fn pull(&self) -> Result<(), String> {
-        self.0.ask(DrillJob::Pull).await.map(drop)
+        let drives = self.drives.clone();
+        self.remote.ask(move |stage| stage.pull(&drives)).await
     }
     async fn give_back(&self) -> Result<(), String> {
-        self.0.ask(DrillJob::GiveBack).await.map(drop)
+        let drives = self.drives.clone();
+        self.remote.ask(move |stage| stage.give_back(drives)).await
     }
     async fn is_whole(&self) -> Result<bool, String> {
-        Ok(self.0.ask(DrillJob::Look).await?.whole)
+        Ok(self.remote.ask(|stage| stage.look()).await?.0)
     }
     async fn scrub(&self) -> Result<Vec<(String, u64)>, String> {
-        Ok(self.0.ask(DrillJob::Scrub).await?.differ)
+        let scrub = |stage: &mut DrillStage| {
+            let arrays = stage.setup.redundant();
+            arrays
+                .map(|name| Ok((name.to_string(), stage.scrub(name.as_str())?)))
+                .collect()
+        };
+        self.remote.ask(scrub).await
     }
     async fn counts(&self) -> Result<Counts, String> {
-        Ok(self.0.ask(DrillJob::Look).await?.counts)
+        Ok(self.remote.ask(|stage| stage.look()).await?.1)
     }
 }
 
 async fn live(
     local: Local<UringDriver>,
-    other: ServerThread,
+    remote: Remote<DrillStage>,
     socket: String,
     (setup, cell): (DrillSetup, DrillCell),
 ) -> Result<DrillRow, String> {
+    let drives = cell.scenario.drives.clone();
+    let other = ServerThread { remote, drives };
     let mut volumes = Vec::new();
     for array in setup.volumes() {
         let export = array.name.as_str();

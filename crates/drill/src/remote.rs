@@ -5,57 +5,36 @@ use block::{Env, Nanos};
 use control::client::ControlClient;
 use control::status::Status;
 use shard::{Local, run_alone};
-use std::cell::RefCell;
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
-use testbed::tools::bound;
+use testbed::server::ServerProcess;
 use uring::{Options, Uring, UringDriver};
 
-/// Time limits of a daemon, to serve and to end.
+/// Time limit of a daemon to serve.
 const START_MAX: Duration = Duration::from_secs(60);
-const STOP_MAX: Duration = Duration::from_secs(120);
-/// Interval of checks for both.
+/// Interval of checks for that.
 const PERIOD: Duration = Duration::from_millis(50);
 /// Interval of checks for an answer of the other thread.
 const LOOK: Nanos = Nanos::from_millis(2);
 
 /// A daemon on the configuration `hotset.toml` of a directory; killed if dropped.
 pub(super) struct DrillDaemon {
-    process: Child,
-    directory: PathBuf,
-}
-
-impl Drop for DrillDaemon {
-    fn drop(&mut self) {
-        // The process may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+    process: ServerProcess,
+    control: PathBuf,
 }
 
 impl DrillDaemon {
     /// Starts `program`; returns once the daemon answers.
     pub(super) fn start(program: &Path, directory: &Path) -> Result<DrillDaemon, String> {
-        let log = File::create(directory.join("log")).map_err(to_message)?;
-        let mut daemon = bound(program);
-        daemon.args(["serve", "--config"]);
-        daemon.arg(directory.join("hotset.toml"));
-        daemon.stdin(Stdio::null()).stderr(log);
-        let daemon = DrillDaemon {
-            process: daemon.spawn().map_err(to_message)?,
-            directory: directory.to_owned(),
-        };
+        let control = directory.join("control");
+        let process = ServerProcess::hotset(program, &directory.join("hotset.toml"), &control);
+        let process = process.map_err(to_message)?;
+        let daemon = DrillDaemon { process, control };
         let began = Instant::now();
-        while daemon.status().is_err() {
+        while let Err(why) = daemon.status() {
             if began.elapsed() > START_MAX {
-                let number = daemon.process.id();
-                return Err(format!(
-                    "the daemon {number} does not serve: {}",
-                    daemon.log()
-                ));
+                return Err(format!("the daemon does not serve: {why}"));
             }
             std::thread::sleep(PERIOD);
         }
@@ -64,7 +43,7 @@ impl DrillDaemon {
 
     /// A session at its control socket.
     pub(super) fn client(&self) -> Result<ControlClient, String> {
-        ControlClient::connect(&self.directory.join("control")).map_err(to_message)
+        ControlClient::connect(&self.control).map_err(to_message)
     }
 
     /// Reads the status of the daemon.
@@ -72,45 +51,35 @@ impl DrillDaemon {
         self.client()?.status().map_err(to_message)
     }
 
-    fn log(&self) -> String {
-        let log = fs::read_to_string(self.directory.join("log"));
-        log.unwrap_or_default().trim().to_owned()
-    }
-
     /// Ends the daemon in order.
-    pub(super) fn stop(mut self) -> Result<(), String> {
-        let number = self.process.id().to_string();
-        let mut kill = Command::new("kill");
-        kill.args(["-TERM", &number]).status().map_err(to_message)?;
-        let began = Instant::now();
-        loop {
-            match self.process.try_wait().map_err(to_message)? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => {
-                    return Err(format!("the daemon ends with {status}: {}", self.log()));
-                }
-                None if began.elapsed() > STOP_MAX => {
-                    return Err(format!("the daemon {number} does not end: {}", self.log()));
-                }
-                None => std::thread::sleep(PERIOD),
-            }
-        }
+    pub(super) fn stop(self) -> Result<(), String> {
+        self.process.stop().map_err(to_message)
     }
 }
 
-/// The thread that carries out the script's jobs, in the view of the script.
-pub(super) struct Remote<J, A> {
+/// A piece of work on the stage.
+type StageJob<S> = Box<dyn FnOnce(&mut S) + Send>;
+
+/// The thread with the stage `S`, in the view of the script.
+pub(super) struct Remote<S> {
     env: Env,
-    jobs: Sender<J>,
-    answers: RefCell<Receiver<Result<A, String>>>,
+    jobs: Sender<StageJob<S>>,
 }
 
-impl<J, A> Remote<J, A> {
-    pub(super) async fn ask(&self, job: J) -> Result<A, String> {
-        self.jobs.send(job).map_err(to_message)?;
+impl<S: 'static> Remote<S> {
+    /// Has the other thread carry out `job`.
+    pub(super) async fn ask<A: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut S) -> Result<A, String> + Send + 'static,
+    ) -> Result<A, String> {
+        let (to_script, answer) = channel();
+        let job = move |stage: &mut S| {
+            // A script that has ended awaits no answer.
+            let _ = to_script.send(job(stage));
+        };
+        self.jobs.send(Box::new(job)).map_err(to_message)?;
         loop {
-            let answer = self.answers.borrow().try_recv();
-            match answer {
+            match answer.try_recv() {
                 Ok(answer) => return answer,
                 Err(TryRecvError::Empty) => self.env.timer.sleep(LOOK).await,
                 Err(TryRecvError::Disconnected) => return Err("the drill was ended".into()),
@@ -120,38 +89,28 @@ impl<J, A> Remote<J, A> {
 }
 
 /// Runs `script` on a thread of its own, with the driver for the clients, while this thread carries
-/// out the script's jobs.
-pub(super) fn beside<J, A, T, F>(
-    script: impl FnOnce(Local<UringDriver>, Remote<J, A>) -> F + Send + 'static,
-    mut carry_out: impl FnMut(J) -> Result<A, String>,
+/// out the script's jobs on `stage`.
+pub(super) fn beside<S, T, F>(
+    stage: &mut S,
+    script: impl FnOnce(Local<UringDriver>, Remote<S>) -> F + Send + 'static,
 ) -> Result<T, String>
 where
-    J: Send + 'static,
-    A: Send + 'static,
+    S: 'static,
     T: Send + 'static,
     F: Future<Output = Result<T, String>> + 'static,
 {
-    let (jobs, of_script) = channel();
-    let (to_script, answers) = channel();
+    let (jobs, of_script) = channel::<StageJob<S>>();
     std::thread::scope(|scope| {
         let script = scope.spawn(move || {
             let mut host = Uring::new(Options::default()).map_err(to_message)?;
             let ended = run_alone(&mut host, |local: Local<UringDriver>| {
-                let remote = Remote {
-                    env: local.env(),
-                    jobs,
-                    answers: RefCell::new(answers),
-                };
-                script(local, remote)
+                let env = local.env();
+                script(local, Remote { env, jobs })
             });
             ended.unwrap_or_else(|| Err("the load did not end".into()))
         });
         // Ends when the script has ended and has dropped its end.
-        for job in of_script {
-            if to_script.send(carry_out(job)).is_err() {
-                break;
-            }
-        }
+        of_script.into_iter().for_each(|job| job(stage));
         script.join().map_err(|_| "the load panicked".to_owned())?
     })
 }

@@ -1,9 +1,9 @@
 //! Serves a file or block device over NBD on a unix socket, for measurements:
 //! `serve_file FILE SOCKET [buffered]`. Ends when its last client has left.
 
-use block::{Address, Gate, Host, IoResult, Nanos};
+use block::{Address, Gate, IoResult, Nanos};
 use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
-use shard::{Config, Mesh, Shard};
+use shard::run_alone;
 use std::rc::Rc;
 use uring::{DiskOptions, Options, Uring};
 
@@ -27,41 +27,32 @@ fn main() -> IoResult {
     };
     let (disk, _) = host.open_disk(file, &options)?;
     let (listener, _) = host.listen(&Address::Unix(socket.as_str().into()))?;
-    let mesh = Mesh::new(1);
-    host.run(1, move |id, driver| {
-        Shard::boot(
-            id,
-            driver,
-            mesh.clone(),
-            Config::default(),
-            |local| async move {
-                let log = Rc::new(|line: &str| eprintln!("{line}"));
-                let served: IoResult = async {
-                    let server = NbdServer::new(local.env(), ServerLimits::default(), None, log)?;
-                    let gate = Gate::new(local.disk(disk)?, local.env());
-                    server.add("", gate, &ExportOptions::default())?;
-                    let serving = server.clone();
-                    let listener = local.listener(listener);
-                    local
-                        .env()
-                        .spawn
-                        .spawn(async move { serving.serve(listener).await });
-                    let timer = local.env().timer;
-                    loop {
-                        timer.sleep(Nanos::from_millis(100)).await;
-                        let stats = server.stats();
-                        if stats.reads + stats.writes > 0 && stats.connections == 0 {
-                            return Ok(());
-                        }
-                    }
+    run_alone(&mut host, move |local| async move {
+        let log = Rc::new(|line: &str| eprintln!("{line}"));
+        let served: IoResult = async {
+            let server = NbdServer::new(local.env(), ServerLimits::default(), None, log)?;
+            let gate = Gate::new(local.disk(disk)?, local.env());
+            server.add("", gate, &ExportOptions::default())?;
+            let serving = server.clone();
+            let listener = local.listener(listener);
+            local
+                .env()
+                .spawn
+                .spawn(async move { serving.serve(listener).await });
+            let timer = local.env().timer;
+            loop {
+                timer.sleep(Nanos::from_millis(100)).await;
+                let stats = server.stats();
+                if stats.reads + stats.writes > 0 && stats.connections == 0 {
+                    return Ok(());
                 }
-                .await;
-                if let Err(error) = served {
-                    eprintln!("{error}");
-                    std::process::exit(1);
-                }
-            },
-        )
+            }
+        }
+        .await;
+        if let Err(error) = served {
+            eprintln!("{error}");
+            std::process::exit(1);
+        }
     });
     Ok(())
 }

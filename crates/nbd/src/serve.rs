@@ -134,7 +134,7 @@ impl<D: Device> NbdServer<D> {
                 let line = format!("an NBD connection was closed: {why}");
                 server.journal.say(ConnectionTopic::Closed, &line);
             }
-            link.end();
+            link.admission.end();
             server.links.borrow_mut().retain(|l| !Rc::ptr_eq(l, &link));
             server.ended.notify();
         });

@@ -11,8 +11,7 @@ use crate::survey;
 use crate::verdict::{DoubtReason, OriginVerdict, judge_but_for};
 use crate::watch::{Left, WriteWatch};
 use block::{
-    Buf, Content, Device, Env, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, Mutex, Nanos,
-    Sectors, SharedBuf,
+    Device, Env, Extent, Fua, IoErrorKind, IoResult, Layer, Lba, Mutex, Nanos, Sectors, SharedBuf,
 };
 use layout::DeviceIdentity;
 use std::cell::{Cell, RefCell};
@@ -203,13 +202,11 @@ impl<D: Device> GuardShared<D> {
     }
 }
 
-impl<D: Device> Device for Guarded<D> {
-    fn geometry(&self) -> &Geometry {
-        self.0.device.geometry()
-    }
+impl<D: Device> Layer for Guarded<D> {
+    type Below = D;
 
-    fn read(&self, at: Lba, buf: Buf) -> impl Future<Output = (Buf, IoResult)> {
-        self.0.device.read(at, buf)
+    fn below(&self) -> &D {
+        &self.0.device
     }
 
     async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
@@ -240,9 +237,5 @@ impl<D: Device> Device for Guarded<D> {
     async fn discard(&self, extent: Extent) -> IoResult {
         let discard = self.0.device.discard(extent);
         self.0.change(extent, Left::Unknown, Fua::No, discard).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.0.device.extents(extent, out).await
     }
 }

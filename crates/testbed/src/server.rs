@@ -1,13 +1,16 @@
-//! NBD servers as processes of their own.
+//! NBD servers, the daemon among them, as processes of their own.
 
+use crate::tools::bound;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Time limit of a server's start.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// Time limit of a server's end.
+const STOP_MAX: Duration = Duration::from_secs(120);
 
 /// A server, which is ended when dropped.
 pub struct ServerProcess {
@@ -15,6 +18,7 @@ pub struct ServerProcess {
     pub name: String,
     /// Its export.
     pub uri: String,
+    log: PathBuf,
     child: Child,
 }
 
@@ -27,7 +31,8 @@ impl ServerProcess {
         uri: String,
         package: &str,
     ) -> io::Result<ServerProcess> {
-        // A socket of an earlier run would be taken for readiness.
+        // A socket of an earlier run would be taken for readiness. A ring that the kernel is still
+        // taking down keeps the socket of a killed daemon listening.
         match fs::remove_file(socket) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -42,13 +47,14 @@ impl ServerProcess {
         let mut server = ServerProcess {
             name: name.into(),
             uri,
+            log,
             child,
         };
         let begin = Instant::now();
         while std::os::unix::net::UnixStream::connect(socket).is_err() {
             let ended = server.child.try_wait()?;
             if ended.is_some() || begin.elapsed() > TIMEOUT {
-                let message = fs::read_to_string(&log)?;
+                let message = fs::read_to_string(&server.log)?;
                 let what = format!("{name} does not serve ({ended:?}): {}", message.trim());
                 return Err(io::Error::other(what));
             }
@@ -68,6 +74,15 @@ impl ServerProcess {
             // The cache filter keeps its file there.
             .env("TMPDIR", dir);
         ServerProcess::start(name, command, &socket, uri(&socket, ""), "nbdkit")
+    }
+
+    /// The daemon of the executable `program`, which listens at `socket`. The process ends with the
+    /// thread that starts it.
+    pub fn hotset(program: &Path, config: &Path, socket: &Path) -> io::Result<ServerProcess> {
+        let mut command = bound(program);
+        command.args(["serve", "--config"]).arg(config);
+        command.stdout(Stdio::null());
+        ServerProcess::start("hotset", command, socket, uri(socket, ""), "none; build it")
     }
 
     /// CPU time of the process so far, user and system, its dead threads too.
@@ -98,14 +113,20 @@ impl ServerProcess {
     /// Ends the server in order, and waits for the end.
     pub fn stop(mut self) -> io::Result<()> {
         self.signal(libc::SIGTERM)?;
-        let status = self.child.wait()?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(io::Error::other(format!(
-                "{} ends with {status}",
-                self.name
-            ))),
+        let begin = Instant::now();
+        let ended = loop {
+            let ended = self.child.try_wait()?;
+            if ended.is_some() || begin.elapsed() > STOP_MAX {
+                break ended;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        if ended.is_some_and(|status| status.success()) {
+            return Ok(());
         }
+        let (name, said) = (&self.name, fs::read_to_string(&self.log)?);
+        let what = format!("{name} does not end in order ({ended:?}): {}", said.trim());
+        Err(io::Error::other(what))
     }
 
     /// Ends the server at once, as a crash would.

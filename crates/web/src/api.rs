@@ -30,7 +30,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
 use utoipa::openapi::schema::{Object, Type};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{RefOr, Required};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -54,6 +54,7 @@ impl utoipa::Modify for Bearer {
         version = "1"
     ),
     security(("token" = [])),
+    components(schemas(ProblemAnswer)),
     modifiers(&Bearer),
 )]
 struct Api;
@@ -92,13 +93,17 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(jobs::jobs))
         .routes(routes!(jobs::set_paused))
         .routes(routes!(jobs::cancel));
-    describe_answers(router.get_openapi_mut());
+    complete_answers(router.get_openapi_mut());
     describe_temporary(router.get_openapi_mut());
     router
 }
 
-/// Describes each answer that has no description, as the standard requires.
-fn describe_answers(api: &mut utoipa::openapi::OpenApi) {
+/// Completes the answers of each operation: one without an answer says that it is done, and each may
+/// have a problem. All are described, as the standard requires.
+fn complete_answers(api: &mut utoipa::openapi::OpenApi) {
+    let schema = Ref::from_schema_name("ProblemAnswer");
+    let problem = ContentBuilder::new().schema(Some(schema)).build();
+    let problem = ResponseBuilder::new().content("application/problem+json", problem);
     for item in api.paths.paths.values_mut() {
         let operations = [
             &mut item.get,
@@ -106,17 +111,30 @@ fn describe_answers(api: &mut utoipa::openapi::OpenApi) {
             &mut item.post,
             &mut item.delete,
         ];
-        let answers = operations.into_iter().flatten();
-        for (status, answer) in answers.flat_map(|operation| &mut operation.responses.responses) {
-            if let RefOr::T(answer) = answer
-                && answer.description.is_empty()
-            {
-                let what = match status.as_str() {
-                    "default" => "What is wrong, and what to do about it",
-                    "204" => "It is done",
-                    _ => "What was asked for",
-                };
-                answer.description = what.to_owned();
+        for operation in operations.into_iter().flatten() {
+            let answers = &mut operation.responses.responses;
+            if answers.is_empty() {
+                answers.insert("204".into(), RefOr::T(Response::default()));
+            }
+            let mut described = answers.values().filter_map(|answer| match answer {
+                RefOr::T(answer) => Some(&answer.description),
+                RefOr::Ref(_) => None,
+            });
+            // An operation that describes its answers has no others.
+            if described.any(String::is_empty) {
+                answers.insert("default".into(), RefOr::T(problem.clone().build()));
+            }
+            for (status, answer) in answers {
+                if let RefOr::T(answer) = answer
+                    && answer.description.is_empty()
+                {
+                    let what = match status.as_str() {
+                        "default" => "What is wrong, and what to do about it",
+                        "204" => "It is done",
+                        _ => "What was asked for",
+                    };
+                    answer.description = what.to_owned();
+                }
             }
         }
     }
@@ -151,18 +169,14 @@ pub fn description() -> String {
 }
 
 /// The state and rates of the daemon
-#[utoipa::path(get, path = "/api/v1/status", tag = "daemon", responses(
-    (status = 200, body = Status), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+#[utoipa::path(get, path = "/api/v1/status", tag = "daemon", responses((status = 200, body = Status)))]
 async fn status(_: ReaderCaller, State(app): State<App>) -> Result<Json<Status>, ProblemAnswer> {
     let report = app.daemon.report().await?;
     Ok(Json(report.status.clone()))
 }
 
 /// Events of the daemon, the oldest first
-#[utoipa::path(get, path = "/api/v1/events", tag = "daemon", responses(
-    (status = 200, body = Vec<WebEvent>), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+#[utoipa::path(get, path = "/api/v1/events", tag = "daemon", responses((status = 200, body = Vec<WebEvent>)))]
 async fn events(_: ReaderCaller, State(app): State<App>) -> Json<Vec<WebEvent>> {
     Json(app.daemon.events())
 }

@@ -21,8 +21,10 @@ use clap::{Args, Subcommand};
 use command::convert::{self, Convert};
 use formats::ALL_FORMATS;
 use proof::campaign;
-use proof::crash::{self, CrashRequest};
-use proof::{kill, nodesim, portsim, stack, writeback};
+use proof::nodesim::NodeCampaign;
+use proof::portsim::PortCampaign;
+use proof::writeback::WriteBackCampaign;
+use proof::{crash, kill, stack};
 use std::path::{Path, PathBuf};
 use writelog::Cleaning;
 
@@ -59,31 +61,18 @@ pub enum Laboratory {
     ///
     /// Exits with status 1 if an answer was wrong, or if the cuts of 1000 cases
     /// or more never landed in one of the situations that are counted.
+    ///
+    /// A case that fails alone is made smaller and printed.
     Crash {
-        /// Number of cases; one that fails alone is made smaller and printed
-        #[arg(long, value_name = "N", default_value_t = 1000)]
-        cases: u64,
-        /// The first case's seed; the next cases have the following numbers
-        #[arg(long, value_name = "S", default_value_t = 0)]
-        seed: u64,
-        /// Threads
-        #[arg(long, value_name = "T", default_value_t = 1,
-              value_parser = clap::value_parser!(u64).range(1..=256))]
-        threads: u64,
+        #[command(flatten)]
+        campaign: Campaign,
         /// Short cases that are cut at every boundary of every disk operation instead
         #[arg(long)]
         boundaries: bool,
-        /// Also try the mutations of this file on a copy of the source tree that is the
-        /// current directory
-        #[arg(long, value_name = "FILE")]
-        mutations: Option<PathBuf>,
         /// Cases of the log of write-back instead, in this mode
         #[arg(long, value_name = "MODE", value_parser = ["ordered", "journaled", "coalesced"],
-              conflicts_with_all = ["boundaries", "mutations"])]
+              conflicts_with = "boundaries")]
         mode: Option<String>,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
     },
     /// Change simulated nodes while their disks are lost, and check every answer
     ///
@@ -239,32 +228,17 @@ pub enum LabTraceCommand {
 pub fn run(command: Laboratory) -> Result<(), CommandFailure> {
     match command {
         Laboratory::Crash {
-            cases,
-            seed,
-            threads,
+            campaign,
             boundaries,
-            mutations,
             mode,
-            json,
         } => {
-            if let Some(cleaning) = mode.as_deref().and_then(Cleaning::from_name) {
-                let request = campaign::CampaignRequest {
-                    cases,
-                    seed,
-                    threads,
-                    json,
-                };
-                return writeback::command(&request, cleaning).map_err(CommandFailure::Runtime);
-            }
-            let request = CrashRequest {
-                cases,
-                seed,
-                threads,
-                boundaries,
-                mutations,
-                json,
+            let request = request(&campaign);
+            let done = match mode.as_deref().and_then(Cleaning::from_name) {
+                Some(cleaning) => campaign::command(&WriteBackCampaign(cleaning), &request),
+                None if boundaries => crash::boundaries(&request),
+                None => crash::command(&request),
             };
-            crash::command(&request).map_err(CommandFailure::Runtime)
+            done.map_err(CommandFailure::Runtime)
         }
         Laboratory::Stack {
             transactions,
@@ -314,10 +288,10 @@ pub fn run(command: Laboratory) -> Result<(), CommandFailure> {
             }
         }
         Laboratory::Node(campaign) => {
-            nodesim::command(&request(&campaign)).map_err(CommandFailure::Runtime)
+            campaign::command(&NodeCampaign, &request(&campaign)).map_err(CommandFailure::Runtime)
         }
         Laboratory::Port(campaign) => {
-            portsim::command(&request(&campaign)).map_err(CommandFailure::Runtime)
+            campaign::command(&PortCampaign, &request(&campaign)).map_err(CommandFailure::Runtime)
         }
         Laboratory::Flips { flips, seed } => flip(flips, seed),
         Laboratory::Kill {

@@ -1,30 +1,13 @@
-//! Runs the campaign of ports; exits with 1 on a violation. With `--first` the campaign ends at the
-//! first violation; mutations are tried so, since a client with a lost request waits for long.
+//! Runs the campaign of ports; exits with 1 on a violation. Mutations are tried with `--first`, since
+//! a client with a lost request waits for long.
 //!
-//! `port --seeds N --start S --first`
+//! `port --seeds N --start S --threads T --first --json`
 
 use proof::arguments::Arguments;
-use proof::mutants::VIOLATION;
-use proof::portsim::run;
+use proof::campaign::example;
+use proof::portsim::PortCampaign;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let asked = match Arguments::get(1000, &["first"]) {
-        Ok(asked) => asked,
-        Err(status) => return status,
-    };
-    let mut failed = false;
-    for seed in asked.range() {
-        if let Some(what) = run(seed).violation {
-            println!("seed {seed}: {what}");
-            failed = true;
-            if asked.has("first") {
-                break;
-            }
-        }
-    }
-    match failed {
-        false => ExitCode::SUCCESS,
-        true => ExitCode::from(VIOLATION as u8),
-    }
+    Arguments::run(1000, &[], |asked| example(&PortCampaign, asked))
 }

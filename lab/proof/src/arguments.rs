@@ -1,11 +1,15 @@
 //! The arguments of the campaigns' examples.
 
+use crate::mutants::{MISUSED, VIOLATION};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::ExitCode;
 
-/// The arguments of an example: `--seeds N --start S`, and the example's own options. Of an option
-/// that is given twice the last one counts.
+/// The options of every example.
+const COMMON: [&str; 5] = ["seeds=", "start=", "threads=", "first", "json"];
+
+/// The arguments of an example: `--seeds N --start S --threads T --first --json`, and the example's
+/// own options. Of an option that is given twice the last one counts.
 pub struct Arguments {
     /// Number of seeds.
     pub seeds: u64,
@@ -15,18 +19,28 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Parses this program's arguments. `known` are its own options; the name of an option with a
-    /// value ends with `=`. On a mistake the usage is printed, and the error is the program's
-    /// status.
-    pub fn get(seeds: u64, known: &[&str]) -> Result<Arguments, ExitCode> {
+    /// Runs `work` by this program's arguments, and returns the program's status. `known` are its
+    /// own options; the name of an option with a value ends with `=`. On a mistake the usage is
+    /// printed.
+    pub fn run(
+        seeds: u64,
+        known: &[&str],
+        work: impl FnOnce(&Arguments) -> Result<(), String>,
+    ) -> ExitCode {
         let given = std::env::args().skip(1).collect();
-        Arguments::parse(given, seeds, known).ok_or_else(|| {
-            let known = known
-                .iter()
-                .map(|k| format!(" [--{}]", k.replace('=', " X")));
-            eprintln!("usage: [--seeds N] [--start S]{}", String::from_iter(known));
-            ExitCode::from(2)
-        })
+        let Some(arguments) = Arguments::parse(given, seeds, known) else {
+            let known = COMMON.iter().chain(known);
+            let known = known.map(|k| format!(" [--{}]", k.replace('=', " X")));
+            eprintln!("usage:{}", String::from_iter(known));
+            return ExitCode::from(MISUSED as u8);
+        };
+        match work(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(what) => {
+                eprintln!("{what}");
+                ExitCode::from(VIOLATION as u8)
+            }
+        }
     }
 
     fn parse(given: Vec<String>, seeds: u64, known: &[&str]) -> Option<Arguments> {
@@ -34,10 +48,10 @@ impl Arguments {
         let mut given = given.into_iter();
         while let Some(argument) = given.next() {
             let name = argument.strip_prefix("--")?.to_string();
-            let takes_value = ["seeds=", "start="].iter().chain(known);
-            let value = if takes_value.clone().any(|k| *k == format!("{name}=")) {
+            let mut known = COMMON.iter().chain(known);
+            let value = if known.clone().any(|k| *k == format!("{name}=")) {
                 given.next()?
-            } else if known.contains(&name.as_str()) {
+            } else if known.any(|k| *k == name) {
                 String::new()
             } else {
                 return None;
@@ -83,7 +97,7 @@ mod tests {
 
     fn parse(text: &str) -> Option<Arguments> {
         let given = text.split_whitespace().map(String::from).collect();
-        Arguments::parse(given, 300, &["first", "only="])
+        Arguments::parse(given, 300, &["only="])
     }
 
     #[test]

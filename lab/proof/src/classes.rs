@@ -2,8 +2,10 @@
 
 /// A situation that a campaign has to meet.
 pub trait Situation: Copy + Ord + Send + std::fmt::Debug + 'static {
-    /// Every one.
-    const ALL: &'static [Self];
+    /// The description.
+    fn help(self) -> &'static str {
+        ""
+    }
 }
 
 /// Makes the `Class` of a campaign from the name and description of each.
@@ -19,15 +21,12 @@ macro_rules! classes {
         impl Class {
             /// Every class.
             pub const ALL: &[Class] = &[$(Class::$variant,)*];
-
-            /// The description.
-            pub const fn help(self) -> &'static str {
-                match self { $(Class::$variant => $help,)* }
-            }
         }
 
         impl $crate::classes::Situation for Class {
-            const ALL: &'static [Class] = Class::ALL;
+            fn help(self) -> &'static str {
+                match self { $(Class::$variant => $help,)* }
+            }
         }
     };
 }

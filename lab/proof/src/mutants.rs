@@ -26,9 +26,9 @@ const LOG: &str = "campaign.log";
 const NODES: &str = "node";
 
 /// Exit code of a campaign that has seen a violation.
-pub const VIOLATION: i32 = 1;
+pub(crate) const VIOLATION: i32 = 1;
 /// Exit code of a campaign that was given unknown arguments.
-const MISUSED: i32 = 2;
+pub(crate) const MISUSED: i32 = 2;
 
 /// The outcome of a mutation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

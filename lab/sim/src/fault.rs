@@ -183,6 +183,19 @@ pub struct FaultRule {
     pub effect: FaultEffect,
 }
 
+impl FaultRule {
+    /// Strikes `ops` of `disk` in any sectors.
+    pub fn new(disk: TargetId, ops: OpFilter, when: When, effect: FaultEffect) -> FaultRule {
+        FaultRule {
+            disk,
+            ops,
+            within: None,
+            when,
+            effect,
+        }
+    }
+}
+
 /// An unplugged disk. The disk loses its power: its volatile writes are settled as in a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outage {
@@ -254,6 +267,16 @@ pub struct FaultPlan {
     pub survival: Option<Survival>,
     /// The probability that a block taken from a write by a cut cannot be read until written again.
     pub spoiled: f64,
+}
+
+impl FaultPlan {
+    /// These rules, and no other faults.
+    pub fn of(rules: Vec<FaultRule>) -> FaultPlan {
+        FaultPlan {
+            rules,
+            ..FaultPlan::default()
+        }
+    }
 }
 
 /// The plan's faults for one operation.

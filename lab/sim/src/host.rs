@@ -35,6 +35,16 @@ impl Default for RunBudget {
     }
 }
 
+impl RunBudget {
+    /// No limit but the clock, and a million turns in one instant.
+    pub fn until(time_max: Nanos) -> RunBudget {
+        RunBudget {
+            time_max,
+            ..RunBudget::default()
+        }
+    }
+}
+
 /// The end of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunOutcome {

@@ -60,13 +60,8 @@ pub fn machine(
 
 /// Has a disk acknowledge the write of this number, counted from 1, and lose the write.
 pub fn drop_write(world: &mut SimWorld, disk: TargetId, number: Option<u64>) -> Result<(), String> {
-    let rule = number.map(|write| FaultRule {
-        disk,
-        ops: OpFilter::Writes,
-        within: None,
-        when: When::Nth(write),
-        effect: FaultEffect::Drop,
-    });
+    let rule = number
+        .map(|write| FaultRule::new(disk, OpFilter::Writes, When::Nth(write), FaultEffect::Drop));
     let mut plan = FaultPlan::default();
     plan.rules.extend(rule);
     world.set_plan(plan).map_err(|error| error.to_string())

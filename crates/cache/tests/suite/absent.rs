@@ -11,7 +11,7 @@ fn filled(seed: u64) -> Place {
     let mut place = Place::new(seed, 2);
     run(&mut place, |rig| async move {
         rig.fill().await;
-        end(&rig).await;
+        rig.end().await;
     });
     place
 }
@@ -21,11 +21,6 @@ where
     F: Future<Output = ()> + 'static,
 {
     assert_eq!(place.run(&[0, 1], test), RunOutcome::Done);
-}
-
-async fn end(rig: &Rig) {
-    rig.volume.close().await;
-    rig.cache.close().await;
 }
 
 /// Applies `effect` to the first device from now on.
@@ -47,10 +42,7 @@ fn befalls_when(
         when,
         effect,
     };
-    let plan = FaultPlan {
-        rules: vec![rule],
-        ..FaultPlan::default()
-    };
+    let plan = FaultPlan::of(vec![rule]);
     place.sim.world_mut().set_plan(plan).unwrap();
 }
 
@@ -72,7 +64,7 @@ fn goes_on_without(mut place: Place, is_opened: bool) {
         }
         rig.volume.flush().await.unwrap();
         rig.agrees().await;
-        end(&rig).await;
+        rig.end().await;
     });
     let first = place.pool[0];
     place
@@ -134,7 +126,7 @@ fn so_is_one_that_was_cut_short() {
             assert_eq!((absent.len(), absent[0].0), (1, 0), "{absent:?}");
             rig.cache.warmed().await;
             rig.agrees().await;
-            end(&rig).await;
+            rig.end().await;
         });
     }
     place.sim.world_mut().reshape(first, whole, Sectors(1));
@@ -173,12 +165,11 @@ fn one_that_takes_no_writes_is_ejected_as_the_pool_opens() {
 fn a_pool_of_which_no_device_answers_opens_and_serves() {
     let mut place = Place::filled(5);
     befalls(&mut place, OpFilter::All, FaultEffect::Stick(None));
-    let outcome = place.run(&[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         assert_eq!(rig.opened.devices.len(), 0);
         rig.write(0, LINE, 5).await;
         rig.expect(0, LINE, 5).await;
         rig.agrees().await;
-        end(&rig).await;
+        rig.end().await;
     });
-    assert_eq!(outcome, RunOutcome::Done);
 }

@@ -6,7 +6,7 @@ use block::{
     BoxDevice, Buf, Content, Device, Env, Executor, Extent, Fua, Geometry, IoResult, Lba, Nanos,
     Pool, Sectors, SharedBuf, TimerKey,
 };
-use cache::{Cache, CacheMode, Config, Counter, NewPoolDevice, VolumeConfig};
+use cache::{Cache, Config, Counter, NewPoolDevice, VolumeConfig};
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -126,11 +126,7 @@ fn a_hit_allocates_nothing() {
         cache
             .add_device(NewPoolDevice::whole(zeroes(1), "controller"))
             .unwrap();
-        let config = VolumeConfig {
-            name: "volume".into(),
-            sectors: None,
-            mode: CacheMode::WriteThrough,
-        };
+        let config = VolumeConfig::whole("volume");
         let volume = cache.add_volume(config, BoxDevice::new(zeroes(4))).unwrap();
         let read = |at: u64, bytes: usize| {
             let buf = pool.try_get(bytes).unwrap();

@@ -2,16 +2,16 @@
 
 use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES,
-    Sectors, ShardId, TargetId,
+    Sectors, TargetId,
 };
 use cache::{Cache, CacheMode, Config, Counter, DeviceId, NewPoolDevice, Volume, VolumeConfig};
 use drives::{SsdModel, SsdParameters, SsdWear};
-use shard::{Config as ShardConfig, Local, Mesh, Shard, ShardDisk};
+use shard::{Local, ShardDisk};
 use sim::{
     DiskSpec, FaultPlan, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimWorld,
     WorldControl,
 };
-use std::rc::Rc;
+use simnode::run_alone;
 
 /// The leaf that volumes' pools are made of here.
 pub type Leaf = ShardDisk<SimDriver>;
@@ -71,7 +71,7 @@ fn disk(name: &str, sectors: Sectors, block: Sectors, time: Nanos) -> DiskSpec {
 }
 
 /// Runs `test` on one shard in a world by `setup`; returns the world.
-pub fn run<F>(setup: Setup, test: impl Fn(Rig) -> F + 'static) -> SimHost
+pub fn run<F>(setup: Setup, test: impl FnOnce(Rig) -> F + 'static) -> SimHost
 where
     F: Future<Output = ()> + 'static,
 {
@@ -94,18 +94,8 @@ where
     world.set_plan((setup.plan)(origin, &disks)).unwrap();
     let control = world.control();
     let mut sim = SimHost::new(world);
-    let test = Rc::new(test);
-    let outcome = sim.drive(1, move |_, driver| {
-        let (setup, disks, control) = (setup.clone(), disks.clone(), control.clone());
-        let test = test.clone();
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            ShardConfig::default(),
-            move |local| async move { test(start(local, setup, origin, disks, control)).await },
-        )
-    });
+    let begin = move |local| test(start(local, setup, origin, disks, control));
+    let (outcome, _) = run_alone(&mut sim, begin);
     assert_eq!(outcome, RunOutcome::Done);
     sim
 }

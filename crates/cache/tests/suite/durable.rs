@@ -1,16 +1,15 @@
 //! The contents of a pool come back, and no stale block does.
 
-use crate::place::{LINE, Place, cut_off};
+use crate::place::{LINE, Place};
 use block::Device;
 use cache::{Counter, DeviceFindings};
-use sim::RunOutcome;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 #[test]
 fn lines_come_back_after_an_orderly_end() {
     let mut place = Place::new(1, 2);
-    let ended = place.run(&[0, 1], |rig| async move {
+    place.done(&[0, 1], |rig| async move {
         assert!(
             rig.opened
                 .devices
@@ -19,11 +18,9 @@ fn lines_come_back_after_an_orderly_end() {
         );
         rig.fill().await;
         rig.write(0, 8, 7).await;
-        rig.volume.close().await;
-        rig.cache.close().await;
+        rig.end().await;
     });
-    assert_eq!(ended, RunOutcome::Done);
-    let again = place.run(&[0, 1], |rig| async move {
+    place.done(&[0, 1], |rig| async move {
         let lines = DeviceFindings::Lines { clean: true };
         assert!(
             rig.opened.devices.iter().all(|d| d.found == lines),
@@ -40,24 +37,21 @@ fn lines_come_back_after_an_orderly_end() {
         rig.agrees().await;
         rig.cache.check();
     });
-    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
 fn after_a_power_cut_committed_lines_hit_and_written_regions_do_not() {
     let mut place = Place::new(2, 1);
-    let outcome = place.run(&[0], |rig| async move {
+    place.cut(&[0], |rig| async move {
         rig.fill().await;
         // One line beyond the first marked region.
         rig.read(32 << 11, LINE).await;
         rig.cache.settle().await;
         rig.sleep(100).await;
         rig.write(0, 8, 9).await;
-        rig.cut();
-        rig.sleep(1000).await;
+        rig.cut().await;
     });
-    cut_off(&mut place, outcome);
-    let again = place.run(&[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         assert_eq!(
             rig.opened.devices[0].found,
             DeviceFindings::Lines { clean: false }
@@ -69,28 +63,24 @@ fn after_a_power_cut_committed_lines_hit_and_written_regions_do_not() {
         assert_eq!(rig.count(Counter::ReadsHit), 1);
         rig.agrees().await;
     });
-    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
 fn a_region_left_alone_is_trusted_again() {
     let mut place = Place::new(3, 1);
-    let outcome = place.run(&[0], |rig| async move {
+    place.cut(&[0], |rig| async move {
         rig.fill().await;
         rig.write(0, 8, 9).await;
         rig.sleep(500).await;
-        rig.cut();
-        rig.sleep(1000).await;
+        rig.cut().await;
     });
-    cut_off(&mut place, outcome);
-    let again = place.run(&[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         rig.cache.warmed().await;
         assert_eq!(rig.count(Counter::LinesRestored), 16);
         rig.expect(0, 8, 9).await;
         assert_eq!(rig.count(Counter::ReadsHit), 1);
         rig.agrees().await;
     });
-    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
@@ -98,7 +88,7 @@ fn the_log_wraps_and_checkpoints_follow() {
     let mut place = Place::new(6, 1);
     let counts = Rc::new(RefCell::new((0, 0)));
     let seen = counts.clone();
-    let outcome = place.run(&[0], move |rig| {
+    place.cut(&[0], move |rig| {
         let seen = seen.clone();
         async move {
             // More than the pool holds, a commit every few lines.
@@ -113,14 +103,12 @@ fn the_log_wraps_and_checkpoints_follow() {
             rig.cache.settle().await;
             rig.sleep(100).await;
             *seen.borrow_mut() = (rig.count(Counter::Checkpoints), rig.cache.lines().0);
-            rig.cut();
-            rig.sleep(1000).await;
+            rig.cut().await;
         }
     });
-    cut_off(&mut place, outcome);
     let (checkpoints, lines) = *counts.borrow();
     assert!(checkpoints >= 3, "{checkpoints}");
-    let again = place.run(&[0], move |rig| async move {
+    place.done(&[0], move |rig| async move {
         rig.cache.warmed().await;
         assert_eq!(rig.count(Counter::LinesRestored), u64::from(lines));
         assert_eq!(rig.count(Counter::MapsDamaged), 0);
@@ -128,7 +116,6 @@ fn the_log_wraps_and_checkpoints_follow() {
         rig.agrees().await;
         assert_eq!(rig.count(Counter::BlocksCorrupt), 0);
     });
-    assert_eq!(again, RunOutcome::Done);
 }
 
 /// A figure of docs/failure-model.md: extra operations of the pool for the bitmap
@@ -137,7 +124,7 @@ fn the_log_wraps_and_checkpoints_follow() {
 fn marks_and_map_cost_little() {
     let mut place = Place::new(7, 1);
     place.period_ms = 1000;
-    let outcome = place.run(&[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         let mut x = 1u64;
         let mut next = || {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -165,13 +152,12 @@ fn marks_and_map_cost_little() {
         println!("{bitmap} bitmap commits for 9600 random writes of 4 KiB with 300 flushes");
         assert!(bitmap <= 30, "{bitmap}");
     });
-    assert_eq!(outcome, RunOutcome::Done);
 }
 
 #[test]
 fn a_pool_ends_though_one_of_its_devices_never_answers() {
     let mut place = Place::new(9, 2);
-    let outcome = place.run(&[0, 1], |rig| async move {
+    place.done(&[0, 1], |rig| async move {
         rig.write(0, LINE, 1).await;
         rig.cache.settle().await;
         rig.control.hang(rig.pool[0]);
@@ -184,8 +170,7 @@ fn a_pool_ends_though_one_of_its_devices_never_answers() {
         assert!(closed.is_some(), "after ten seconds it waits still");
         rig.control.release(rig.pool[0]);
     });
-    assert_eq!(outcome, RunOutcome::Done);
-    let again = place.run(&[0, 1], |rig| async move {
+    place.done(&[0, 1], |rig| async move {
         let found: Vec<_> = rig.opened.devices.iter().map(|d| d.found).collect();
         assert!(matches!(
             found[..],
@@ -197,5 +182,4 @@ fn a_pool_ends_though_one_of_its_devices_never_answers() {
         rig.cache.warmed().await;
         rig.agrees().await;
     });
-    assert_eq!(again, RunOutcome::Done);
 }

@@ -2,8 +2,8 @@
 
 use crate::common::{ORIGIN_TIME, POOL_TIME, Rig, Setup, extent, run};
 use block::{
-    Access, BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba,
-    Nanos, RangeLock, Sectors, SharedBuf, Timer,
+    Access, BoxDevice, Buf, Device, Fua, IoErrorKind, IoResult, Layer, Lba, Nanos, RangeLock,
+    Sectors, SharedBuf, Timer,
 };
 use cache::{
     Cache, CacheMode, Config, Counter, DeviceFault, DeviceState, NewPoolDevice, Volume,
@@ -13,13 +13,7 @@ use futures_util::future::{join, join_all};
 use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, When};
 
 fn strike(ops: OpFilter, when: When, effect: FaultEffect) -> impl Fn(block::TargetId) -> FaultRule {
-    move |disk| FaultRule {
-        disk,
-        ops,
-        within: None,
-        when,
-        effect,
-    }
+    move |disk| FaultRule::new(disk, ops, when, effect)
 }
 
 fn always(ops: OpFilter, effect: FaultEffect) -> impl Fn(block::TargetId) -> FaultRule {
@@ -27,10 +21,7 @@ fn always(ops: OpFilter, effect: FaultEffect) -> impl Fn(block::TargetId) -> Fau
 }
 
 fn plan(rule: impl Fn(block::TargetId) -> FaultRule, pool: &[block::TargetId]) -> FaultPlan {
-    FaultPlan {
-        rules: pool.iter().map(|disk| rule(*disk)).collect(),
-        ..FaultPlan::default()
-    }
+    FaultPlan::of(pool.iter().map(|disk| rule(*disk)).collect())
 }
 
 #[test]
@@ -221,9 +212,11 @@ struct Queued<D> {
     writing: RangeLock,
 }
 
-impl<D: Device> Device for Queued<D> {
-    fn geometry(&self) -> &Geometry {
-        self.device.geometry()
+impl<D: Device> Layer for Queued<D> {
+    type Below = D;
+
+    fn below(&self) -> &D {
+        &self.device
     }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
@@ -241,22 +234,6 @@ impl<D: Device> Device for Queued<D> {
         self.timer.sleep(Nanos::from_millis(20)).await;
         self.device.write(at, data, fua).await
     }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.device.zero(extent).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.device.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.device.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.device.extents(extent, out).await
-    }
 }
 
 /// A cache of its own on the first disk as [`Queued`], and a volume of that cache.
@@ -271,11 +248,7 @@ fn queued(rig: &Rig, is_one_queue: bool) -> (Cache<BoxDevice>, Volume<BoxDevice>
     });
     let device = NewPoolDevice::whole(device, "controller-0");
     cache.add_device(device).unwrap();
-    let config = VolumeConfig {
-        name: "slow".into(),
-        sectors: None,
-        mode: CacheMode::WriteThrough,
-    };
+    let config = VolumeConfig::whole("slow");
     let origin = BoxDevice::new(rig.local.disk(rig.origin).unwrap());
     let volume = cache.add_volume(config, origin).unwrap();
     (cache, volume)

@@ -2,8 +2,8 @@
 //! only: as an NBD server is seen through its client.
 
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
-    Pool, SharedBuf,
+    BoxDevice, Buf, Content, Device, Extent, Fua, IoError, IoErrorKind, IoResult, Layer, Lba, Pool,
+    SharedBuf,
 };
 use futures_channel::oneshot::{Receiver, Sender, channel};
 use std::cell::{Cell, RefCell};
@@ -71,9 +71,11 @@ impl Forgetful {
     }
 }
 
-impl Device for Forgetful {
-    fn geometry(&self) -> &Geometry {
-        self.0.below.geometry()
+impl Layer for Forgetful {
+    type Below = BoxDevice;
+
+    fn below(&self) -> &BoxDevice {
+        &self.0.below
     }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
@@ -98,13 +100,9 @@ impl Device for Forgetful {
         }
         // Without force unit access, a flush does the same.
         match fua {
-            Fua::Yes => self.flush().await,
+            Fua::Yes => Layer::flush(self).await,
             Fua::No => Ok(()),
         }
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.0.below.zero(extent).await
     }
 
     async fn flush(&self) -> IoResult {
@@ -118,10 +116,6 @@ impl Device for Forgetful {
         };
         self.0.flushes.set(self.0.flushes.get() + 1);
         result
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.0.below.discard(extent).await
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {

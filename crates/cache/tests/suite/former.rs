@@ -61,7 +61,7 @@ async fn reads_right(rig: &Rig) {
 #[test]
 fn a_pool_of_the_former_version_keeps_its_lines_and_remembers_more_volumes() {
     let mut place = former(1);
-    let upgraded = place.run(&[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         assert_eq!(warm(&rig).await, LINES[1]);
         assert_eq!(rig.cache.origin_record("volume"), [7; 100]);
         assert_eq!(rig.cache.origin_record("other"), [9; 300]);
@@ -72,11 +72,9 @@ fn a_pool_of_the_former_version_keeps_its_lines_and_remembers_more_volumes() {
             assert!(rig.cache.set_origin_record(&name, &[number; 2048]));
         }
         rig.cache.remember().await;
-        rig.volume.close().await;
-        rig.cache.close().await;
+        rig.end().await;
     });
-    assert_eq!(upgraded, RunOutcome::Done);
-    let again = place.run(&[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         assert_eq!(warm(&rig).await, LINES[1]);
         assert_eq!(rig.cache.remembered().len(), 59);
         for number in 0..57 {
@@ -84,10 +82,8 @@ fn a_pool_of_the_former_version_keeps_its_lines_and_remembers_more_volumes() {
             assert_eq!(rig.cache.origin_record(&name), [number; 2048]);
         }
         reads_right(&rig).await;
-        rig.volume.close().await;
-        rig.cache.close().await;
+        rig.end().await;
     });
-    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]

@@ -1,19 +1,16 @@
 //! Writes that fail and land later, over whatever was written there since.
 
-use crate::place::{LINE, Place, Rig, cut_off};
+use crate::place::{LINE, Place, Rig};
 use block::{Device, Extent, Fua, IoErrorKind, Lba, Nanos, Sectors};
 use cache::{CacheMode, Counter, DeviceState, NewPoolDevice};
-use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, RunOutcome, When};
+use sim::{FaultEffect, FaultPlan, FaultRule, OpFilter, When};
 
 /// Time until a failed write lands.
 const LATE: Nanos = Nanos::from_millis(2000);
 
 /// The first write of `within` on a disk fails, and lands later.
 fn late(place: &mut Place, rule: FaultRule) {
-    let plan = FaultPlan {
-        rules: vec![rule],
-        ..FaultPlan::default()
-    };
+    let plan = FaultPlan::of(vec![rule]);
     place.sim.world_mut().set_plan(plan).unwrap();
 }
 
@@ -39,7 +36,7 @@ where
     };
     late(&mut place, rule);
     let meanwhile = std::rc::Rc::new(meanwhile);
-    let outcome = place.run(&[0], move |rig| {
+    place.cut(&[0], move |rig| {
         let meanwhile = meanwhile.clone();
         async move {
             let begin = rig.env.timer.now();
@@ -54,17 +51,14 @@ where
             assert!(rig.env.timer.now() < begin + LATE, "it has landed");
             rig.sleep(2000).await;
             rig.volume.flush().await.unwrap();
-            rig.cut();
-            rig.sleep(1000).await;
+            rig.cut().await;
         }
     });
-    cut_off(&mut place, outcome);
-    let again = place.run(&[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         rig.cache.warmed().await;
         rig.expect(0, 8, 7).await;
         rig.agrees().await;
     });
-    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
@@ -103,7 +97,7 @@ fn a_bitmap_that_lands_late_on_a_device_that_is_back_undoes_none() {
             effect: FaultEffect::Late(LATE),
         };
         late(&mut place, rule);
-        let outcome = place.run(&[0], move |rig| async move {
+        place.cut(&[0], move |rig| async move {
             let begin = rig.env.timer.now();
             write(&rig, region * 8, 1).await.unwrap();
             let member = &rig.cache.devices()[0];
@@ -123,14 +117,11 @@ fn a_bitmap_that_lands_late_on_a_device_that_is_back_undoes_none() {
             rig.volume.set_mode(CacheMode::PassThrough);
             write(&rig, 0, 5).await.unwrap();
             rig.sleep(10).await;
-            rig.cut();
-            rig.sleep(1000).await;
+            rig.cut().await;
         });
-        cut_off(&mut place, outcome);
-        let again = place.run(&[0], |rig| async move {
+        place.done(&[0], |rig| async move {
             rig.cache.warmed().await;
             rig.agrees().await;
         });
-        assert_eq!(again, RunOutcome::Done);
     }
 }

@@ -2,15 +2,14 @@
 
 use crate::place::{LINE, Place};
 use block::{BoxDevice, IoErrorKind};
-use cache::{CacheMode, DEVICES_MAX, NAME_BYTES_MAX, NewPoolDevice, VolumeConfig};
-use sim::RunOutcome;
+use cache::{DEVICES_MAX, NAME_BYTES_MAX, NewPoolDevice, VolumeConfig};
 
 #[test]
 fn a_device_more_than_superblocks_have_room_for_is_refused() {
     let mut place = Place::new(1, DEVICES_MAX + 1);
     let last = place.pool[DEVICES_MAX];
     let all: Vec<usize> = (0..DEVICES_MAX).collect();
-    let outcome = place.run(&all, move |rig| async move {
+    place.done(&all, move |rig| async move {
         let device = || NewPoolDevice::whole(rig.local.disk(last).unwrap(), "controller");
         let error = rig.cache.join(device(), 99).await.unwrap_err();
         assert_eq!(error.kind(), IoErrorKind::Invalid);
@@ -22,22 +21,16 @@ fn a_device_more_than_superblocks_have_room_for_is_refused() {
         rig.cache.join(device(), 99).await.unwrap();
         rig.write(0, 8, 7).await;
         rig.expect(0, 8, 7).await;
-        rig.volume.close().await;
-        rig.cache.close().await;
+        rig.end().await;
     });
-    assert_eq!(outcome, RunOutcome::Done);
 }
 
 #[test]
 fn a_volume_that_cannot_be_remembered_is_refused() {
     let mut place = Place::new(1, 1);
-    let outcome = place.run(&[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         let add = |name: String| {
-            let config = VolumeConfig {
-                name: name.into(),
-                sectors: None,
-                mode: CacheMode::WriteThrough,
-            };
+            let config = VolumeConfig::whole(name);
             let below = BoxDevice::new(rig.local.disk(rig.origin).unwrap());
             rig.cache.add_volume(config, below)
         };
@@ -53,32 +46,24 @@ fn a_volume_that_cannot_be_remembered_is_refused() {
         assert_eq!(error.kind(), IoErrorKind::Invalid);
         rig.write(0, LINE, 7).await;
         rig.expect(0, LINE, 7).await;
-        rig.volume.close().await;
-        rig.cache.close().await;
+        rig.end().await;
     });
-    assert_eq!(outcome, RunOutcome::Done);
 }
 
 /// The longest name is found again unchanged.
 #[test]
 fn a_volume_with_the_longest_name_comes_back_warm() {
     let mut place = Place::new(1, 1);
-    let config = || VolumeConfig {
-        name: "x".repeat(NAME_BYTES_MAX).into(),
-        sectors: None,
-        mode: CacheMode::WriteThrough,
-    };
+    let config = || VolumeConfig::whole("x".repeat(NAME_BYTES_MAX));
     for warm in [false, true] {
-        let outcome = place.run(&[0], move |mut rig| async move {
+        place.done(&[0], move |mut rig| async move {
             let below = BoxDevice::new(rig.local.disk(rig.origin).unwrap());
             rig.volume = rig.cache.add_volume(config(), below).unwrap();
             rig.cache.warmed().await;
             rig.fill().await;
             let restored = rig.count(cache::Counter::LinesRestored);
             assert_eq!(restored > 0, warm, "{restored}");
-            rig.volume.close().await;
-            rig.cache.close().await;
+            rig.end().await;
         });
-        assert_eq!(outcome, RunOutcome::Done);
     }
 }

@@ -2,10 +2,9 @@
 //! hits.
 
 use crate::forgetful::Forgetful;
-use crate::place::{LINE, Leaf, Place, Rig, cut_off};
+use crate::place::{LINE, Leaf, Place, Rig};
 use block::{BoxDevice, Device, Fua, Lba, Nanos};
-use cache::{Cache, CacheMode, Counter, Volume, VolumeConfig};
-use sim::RunOutcome;
+use cache::{Cache, Counter, Volume, VolumeConfig};
 
 /// A line in another region than the first.
 const FAR: u64 = 32 << 11;
@@ -18,11 +17,7 @@ struct San {
 }
 
 fn volume(cache: &Cache<Leaf>, origin: &Forgetful) -> Volume<Leaf> {
-    let config = VolumeConfig {
-        name: "san".into(),
-        sectors: None,
-        mode: CacheMode::WriteThrough,
-    };
+    let config = VolumeConfig::whole("san");
     let below = BoxDevice::new(origin.clone());
     cache.add_volume(config, below).unwrap()
 }
@@ -75,8 +70,7 @@ impl San {
 
     async fn end(&self) {
         self.volume.close().await;
-        self.rig.volume.close().await;
-        self.rig.cache.close().await;
+        self.rig.end().await;
     }
 }
 
@@ -85,8 +79,7 @@ where
     F: Future<Output = ()> + 'static,
 {
     let mut place = Place::new(seed, 1);
-    let outcome = place.run(&[0], move |rig| test(San::new(rig)));
-    assert_eq!(outcome, RunOutcome::Done);
+    place.done(&[0], move |rig| test(San::new(rig)));
 }
 
 #[test]
@@ -234,7 +227,7 @@ fn a_flush_covers_only_the_writes_that_ended_before_it() {
     let mut place = Place::new(6, 1);
     // So that no commit flushes while the client does.
     place.period_ms = 100;
-    let outcome = place.run(&[0], |rig| async move {
+    place.cut(&[0], |rig| async move {
         let san = San::new(rig);
         san.lose(3).await;
         san.volume.flush().await.unwrap_err();
@@ -259,25 +252,22 @@ fn a_flush_covers_only_the_writes_that_ended_before_it() {
         // of its own.
         san.rig.sleep(400).await;
         san.origin.restart();
-        san.rig.cut();
-        san.rig.sleep(1000).await;
+        san.rig.cut().await;
     });
-    cut_off(&mut place, outcome);
-    let again = place.run(&[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         let san = San::new(rig);
         san.rig.cache.warmed().await;
         san.agrees(FAR).await;
         san.expect(FAR, 6).await;
         san.end().await;
     });
-    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
 fn what_was_lost_is_no_hit_after_a_crash_either() {
     for quick in [false, true] {
         let mut place = Place::new(7, 1);
-        let outcome = place.run(&[0], move |rig| async move {
+        place.cut(&[0], move |rig| async move {
             let san = San::new(rig);
             san.lose(3).await;
             san.volume.flush().await.unwrap_err();
@@ -286,17 +276,14 @@ fn what_was_lost_is_no_hit_after_a_crash_either() {
                 // The bits are cleared.
                 san.rig.sleep(1000).await;
             }
-            san.rig.cut();
-            san.rig.sleep(1000).await;
+            san.rig.cut().await;
         });
-        cut_off(&mut place, outcome);
-        let again = place.run(&[0], |rig| async move {
+        place.done(&[0], |rig| async move {
             let san = San::new(rig);
             san.rig.cache.warmed().await;
             san.expect(0, 2).await;
             san.expect(FAR, 1).await;
             san.end().await;
         });
-        assert_eq!(again, RunOutcome::Done);
     }
 }

@@ -1,15 +1,13 @@
 //! Clients that use all of their memory, and a pool device that never answers.
 
-use block::{
-    BoxDevice, Device, Fua, Gate, Geometry, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors, ShardId,
-};
+use block::{BoxDevice, Device, Fua, Gate, Geometry, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors};
 use cache::{Cache, Config, NewPoolDevice, VolumeConfig};
 use futures_util::future::join_all;
-use shard::{Config as ShardConfig, Mesh, Shard};
 use sim::{
     DiskSpec, FaultEffect, FaultPlan, FaultRule, OpFilter, ServiceSpan, ServiceTime, SimHost,
     SimWorld, When,
 };
+use simnode::run_alone;
 
 const MEMORY: usize = 64 << 20;
 const LINE: u64 = 64 << 10;
@@ -26,73 +24,55 @@ fn hang(first: u64, len: usize, step: u64, count: u64) -> (usize, usize) {
     };
     let origin = disk("origin", 256, 1, Nanos::from_millis(5));
     let pool = disk("pool", 256, 8, Nanos::from_micros(100));
-    let hang = FaultRule {
-        disk: pool,
-        ops: OpFilter::Reads,
-        within: None,
-        when: When::Always,
-        effect: FaultEffect::Stick(None),
-    };
+    let hang = FaultRule::new(
+        pool,
+        OpFilter::Reads,
+        When::Always,
+        FaultEffect::Stick(None),
+    );
     let rules = vec![hang];
-    let plan = FaultPlan {
-        rules,
-        ..FaultPlan::default()
-    };
+    let plan = FaultPlan::of(rules);
     world.set_plan(plan).unwrap();
     let mut sim = SimHost::new(world).pool_bytes(MEMORY);
-    let (sender, over) = std::sync::mpsc::channel();
-    let outcome = sim.drive(1, move |_, driver| {
-        let (mesh, sender) = (Mesh::new(1), sender.clone());
-        Shard::boot(
-            ShardId(0),
-            driver,
-            mesh,
-            ShardConfig::default(),
-            move |local| async move {
-                let env = local.env();
-                let config = Config {
-                    sequential_bytes: None,
-                    ..Config::default()
-                };
-                let policy = policy::registry::build("lru", 0, 1).unwrap();
-                let cache = Cache::new(config, policy, env.clone()).unwrap();
-                let device = NewPoolDevice::whole(local.disk(pool).unwrap(), "c");
-                cache.add_device(device).unwrap();
-                let volume = VolumeConfig {
-                    name: "v".into(),
-                    sectors: None,
-                    mode: Default::default(),
-                };
-                let origin = BoxDevice::new(local.disk(origin).unwrap());
-                let volume = cache.add_volume(volume, origin).unwrap();
-                let gate = Gate::new(volume.clone(), env.clone());
-                let end = first + count * step;
-                for line in 0..end.min(volume.geometry().sectors.bytes()) / LINE {
-                    let mut buf = env.pool.get(LINE as usize).await;
-                    buf.fill(line as u8);
-                    gate.write(line * LINE, buf.share(), Fua::No).await.unwrap();
-                    cache.settle().await;
-                }
-                let reads = (0..count).map(|i| gate.read(first + i * step, len));
-                let done = env
-                    .timer
-                    .timeout(Nanos::from_secs(3600), join_all(reads))
-                    .await;
-                let done = done.expect("after an hour clients still wait");
-                for (i, data) in done.into_iter().enumerate() {
-                    let (data, at) = (data.unwrap(), first + i as u64 * step);
-                    for (n, byte) in data.iter().enumerate() {
-                        assert_eq!(*byte, ((at + n as u64) / LINE) as u8);
-                    }
-                }
-                assert_eq!(env.pool.beside_bytes(), 0, "given back");
-                let kept = env.pool.total_bytes() - env.pool.free_bytes();
-                sender.send((env.pool.over_bytes_max(), kept)).unwrap();
-            },
-        )
+    let (outcome, over) = run_alone(&mut sim, move |local| async move {
+        let env = local.env();
+        let config = Config {
+            sequential_bytes: None,
+            ..Config::default()
+        };
+        let policy = policy::registry::build("lru", 0, 1).unwrap();
+        let cache = Cache::new(config, policy, env.clone()).unwrap();
+        let device = NewPoolDevice::whole(local.disk(pool).unwrap(), "c");
+        cache.add_device(device).unwrap();
+        let volume = VolumeConfig::whole("v");
+        let origin = BoxDevice::new(local.disk(origin).unwrap());
+        let volume = cache.add_volume(volume, origin).unwrap();
+        let gate = Gate::new(volume.clone(), env.clone());
+        let end = first + count * step;
+        for line in 0..end.min(volume.geometry().sectors.bytes()) / LINE {
+            let mut buf = env.pool.get(LINE as usize).await;
+            buf.fill(line as u8);
+            gate.write(line * LINE, buf.share(), Fua::No).await.unwrap();
+            cache.settle().await;
+        }
+        let reads = (0..count).map(|i| gate.read(first + i * step, len));
+        let done = env
+            .timer
+            .timeout(Nanos::from_secs(3600), join_all(reads))
+            .await;
+        let done = done.expect("after an hour clients still wait");
+        for (i, data) in done.into_iter().enumerate() {
+            let (data, at) = (data.unwrap(), first + i as u64 * step);
+            for (n, byte) in data.iter().enumerate() {
+                assert_eq!(*byte, ((at + n as u64) / LINE) as u8);
+            }
+        }
+        assert_eq!(env.pool.beside_bytes(), 0, "given back");
+        let kept = env.pool.total_bytes() - env.pool.free_bytes();
+        (env.pool.over_bytes_max(), kept)
     });
     assert_eq!(outcome, sim::RunOutcome::Done);
-    over.recv().unwrap()
+    over.unwrap()
 }
 
 /// The charge of nbd for a read: its covering pages, rounded up.

@@ -1,19 +1,18 @@
 //! A simulated world in which a pool is opened again and again.
 
 use block::{
-    BoxDevice, Buf, Device, Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId,
-    TargetId,
+    BoxDevice, Buf, Device, Env, Fua, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId,
 };
 use cache::{
     Cache, CacheMode, Config, Counter, Durability, NewPoolDevice, OpenedPool, Volume, VolumeConfig,
 };
-use shard::{Config as ShardConfig, Local, Mesh, Shard, ShardDisk};
+use shard::{Local, ShardDisk};
 use sim::{
     DiskSpec, FaultPlan, PowerCut, RunMoment, RunOutcome, ServiceSpan, ServiceTime, SimDriver,
     SimHost, SimWorld, WorldControl,
 };
+use simnode::run_alone;
 use std::cell::Cell;
-use std::rc::Rc;
 
 pub type Leaf = ShardDisk<SimDriver>;
 
@@ -101,28 +100,21 @@ impl Place {
 
     /// Writes `bytes` to a disk at `at`, between runs.
     pub fn patch(&mut self, disk: TargetId, at: Lba, bytes: Vec<u8>) {
-        let bytes = Rc::new(bytes);
-        let outcome = self.sim.drive(1, move |_, driver| {
-            let bytes = bytes.clone();
-            let mesh = Mesh::new(1);
-            let config = ShardConfig::default();
-            Shard::boot(ShardId(0), driver, mesh, config, move |local| async move {
-                let local: Local<SimDriver> = local;
-                let disk = local.disk(disk).unwrap();
-                let mut at = at;
-                for piece in bytes.chunks(1 << 20) {
-                    let mut buf = local.env().pool.get(piece.len()).await;
-                    buf.copy_from_slice(piece);
-                    disk.write(at, buf.share(), Fua::Yes).await.unwrap();
-                    at = at + Sectors(piece.len() as u64 / SECTOR_BYTES);
-                }
-            })
+        let (outcome, _) = run_alone(&mut self.sim, move |local| async move {
+            let disk = local.disk(disk).unwrap();
+            let mut at = at;
+            for piece in bytes.chunks(1 << 20) {
+                let mut buf = local.env().pool.get(piece.len()).await;
+                buf.copy_from_slice(piece);
+                disk.write(at, buf.share(), Fua::Yes).await.unwrap();
+                at = at + Sectors(piece.len() as u64 / SECTOR_BYTES);
+            }
         });
         assert_eq!(outcome, RunOutcome::Done);
     }
 
     /// Runs `test` over the pool's devices that `with` names. The test cuts the power.
-    pub fn run<F>(&mut self, with: &[usize], test: impl Fn(Rig) -> F + 'static) -> RunOutcome
+    pub fn run<F>(&mut self, with: &[usize], test: impl FnOnce(Rig) -> F + 'static) -> RunOutcome
     where
         F: Future<Output = ()> + 'static,
     {
@@ -131,20 +123,27 @@ impl Place {
         let pool: Vec<_> = with.iter().map(|i| self.pool[*i]).collect();
         let (origin, witness) = (self.origin, self.witness);
         let run = (self.runs, self.period_ms);
-        let test = Rc::new(test);
-        self.sim.drive(1, move |_, driver| {
-            let (test, control, pool) = (test.clone(), control.clone(), pool.clone());
-            Shard::boot(
-                ShardId(0),
-                driver,
-                Mesh::new(1),
-                ShardConfig::default(),
-                move |local| async move {
-                    let rig = open(local, control, origin, pool, witness, run).await;
-                    test(rig).await;
-                },
-            )
-        })
+        let (outcome, _) = run_alone(&mut self.sim, move |local| async move {
+            test(open(local, control, origin, pool, witness, run).await).await;
+        });
+        outcome
+    }
+
+    /// Runs `test` as [`Place::run`] does, to its end.
+    pub fn done<F>(&mut self, with: &[usize], test: impl FnOnce(Rig) -> F + 'static)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        assert_eq!(self.run(with, test), RunOutcome::Done);
+    }
+
+    /// Runs `test`, which a power cut ends. The next run has power.
+    pub fn cut<F>(&mut self, with: &[usize], test: impl FnOnce(Rig) -> F + 'static)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let outcome = self.run(with, test);
+        cut_off(self, outcome);
     }
 }
 
@@ -180,11 +179,7 @@ async fn open(
     let policy = policy::registry::build("lru", 0, 1).unwrap();
     let opened = Cache::open(config(period_ms), policy, local.env(), durability, devices).await;
     let (cache, opened) = opened.unwrap();
-    let config = VolumeConfig {
-        name: "volume".into(),
-        sectors: None,
-        mode: CacheMode::WriteThrough,
-    };
+    let config = VolumeConfig::whole("volume");
     let below = BoxDevice::new(local.disk(origin).unwrap());
     let volume = cache.add_volume(config, below).unwrap();
     Rig {
@@ -268,8 +263,15 @@ impl Rig {
         self.cache.counters().get(counter)
     }
 
-    pub fn cut(&self) {
+    pub async fn cut(&self) {
         self.control.cut_power(None);
+        self.sleep(1000).await;
+    }
+
+    /// Ends the volume and the pool in order.
+    pub async fn end(&self) {
+        self.volume.close().await;
+        self.cache.close().await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! A pool device that was late is bypassed, and comes back with the lines that are right.
 
-use crate::place::{LINE, Place, Rig, cut_off};
+use crate::place::{LINE, Place, Rig};
 use block::{IoErrorKind, Nanos};
 use cache::{Counter, DeviceFault, DeviceState};
 use sim::RunOutcome;
@@ -154,7 +154,7 @@ fn a_cut_at_any_moment_of_a_return_leaves_nothing_stale() {
     let mut found = 0;
     for moment in 0..60 {
         let mut place = Place::new(100 + moment, 2);
-        let outcome = place.run(&[0, 1], move |rig| async move {
+        place.cut(&[0, 1], move |rig| async move {
             rig.fill().await;
             rig.sleep(60).await;
             late(&rig, 0).await;
@@ -172,7 +172,6 @@ fn a_cut_at_any_moment_of_a_return_leaves_nothing_stale() {
             rig.write(4 * LINE, 8, 6).await;
             rig.sleep(1000).await;
         });
-        cut_off(&mut place, outcome);
         let lines = std::rc::Rc::new(std::cell::Cell::new(0));
         let seen = lines.clone();
         let again = place.run(&[0, 1], move |rig| {

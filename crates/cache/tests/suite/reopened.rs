@@ -17,59 +17,29 @@ fn line_of(byte: u8) -> Vec<u8> {
     vec![byte; (LINE * 512) as usize]
 }
 
-async fn end(rig: &Rig) {
-    rig.volume.close().await;
-    rig.cache.close().await;
-}
-
-fn done<F>(place: &mut Place, with: &[usize], test: impl Fn(Rig) -> F + 'static)
-where
-    F: Future<Output = ()> + 'static,
-{
-    assert_eq!(place.run(with, test), RunOutcome::Done);
-}
-
-/// A run that a power cut ends.
-fn cut<F>(place: &mut Place, with: &[usize], test: impl Fn(Rig) -> F + 'static)
-where
-    F: Future<Output = Rig> + 'static,
-{
-    let run = std::rc::Rc::new(test);
-    let outcome = place.run(with, move |rig| {
-        let run = run.clone();
-        async move {
-            let rig = run(rig).await;
-            rig.cut();
-            rig.sleep(1000).await;
-        }
-    });
-    cut_off(place, outcome);
-}
-
 #[test]
 fn a_device_restored_from_an_older_image_is_not_trusted() {
     for crash in [false, true] {
         let mut place = Place::filled(1);
         let disk = place.pool[0];
         let image = place.image(disk);
-        let later = async |rig: Rig| {
+        let later = async move |rig: Rig| {
             rig.cache.warmed().await;
             for line in 0..16 {
                 rig.write(line * LINE, LINE, 2).await;
             }
             rig.volume.flush().await.unwrap();
-            rig
+            match crash {
+                true => rig.cut().await,
+                false => rig.end().await,
+            }
         };
-        if crash {
-            cut(&mut place, &[0], later);
-        } else {
-            done(&mut place, &[0], move |rig| async move {
-                let rig = later(rig).await;
-                end(&rig).await;
-            });
+        match crash {
+            true => place.cut(&[0], later),
+            false => place.done(&[0], later),
         }
         place.patch(disk, Lba::ZERO, image);
-        done(&mut place, &[0], |rig| async move {
+        place.done(&[0], |rig| async move {
             let found = rig.opened.devices[0].found;
             assert!(
                 matches!(found, DeviceFindings::Unusable(why) if why.contains("back in time")),
@@ -101,15 +71,15 @@ fn no_two_incarnations_give_their_superblocks_one_sequence_number() {
         cut_short += 1;
         let image = place.image(disk);
         place.patch(disk, Lba::ZERO, before);
-        cut(&mut place, &[0], async |rig: Rig| {
+        place.cut(&[0], async |rig: Rig| {
             rig.cache.warmed().await;
             for line in 0..16 {
                 rig.write(line * LINE, LINE, 2).await;
             }
-            rig
+            rig.cut().await;
         });
         place.patch(disk, Lba::ZERO, image);
-        done(&mut place, &[0], |rig| async move {
+        place.done(&[0], |rig| async move {
             rig.cache.warmed().await;
             rig.expect(0, LINE, 2).await;
             rig.agrees().await;
@@ -122,31 +92,30 @@ fn no_two_incarnations_give_their_superblocks_one_sequence_number() {
 fn what_was_cached_of_a_volume_that_ended_quiesced_is_forgotten() {
     for crash in [false, true] {
         let mut place = Place::new(2, 1);
-        let quiesce = async |rig: Rig| {
+        let quiesce = async move |rig: Rig| {
             rig.fill().await;
             rig.sleep(100).await;
             rig.volume.quiesce().await.unwrap();
-            rig
+            match crash {
+                true => rig.cut().await,
+                false => rig.end().await,
+            }
         };
-        if crash {
-            cut(&mut place, &[0], quiesce);
-        } else {
-            done(&mut place, &[0], move |rig| async move {
-                let rig = quiesce(rig).await;
-                end(&rig).await;
-            });
+        match crash {
+            true => place.cut(&[0], quiesce),
+            false => place.done(&[0], quiesce),
         }
         place.patch(place.origin, Lba::ZERO, line_of(9));
-        done(&mut place, &[0], |rig| async move {
+        place.done(&[0], |rig| async move {
             assert_eq!(rig.opened.quiesced, ["volume"]);
             rig.cache.warmed().await;
             assert_eq!(rig.count(Counter::LinesRestored), 0);
             rig.expect(0, LINE, 9).await;
             rig.cache.settle().await;
-            end(&rig).await;
+            rig.end().await;
         });
         // The volume is no longer quiesced.
-        done(&mut place, &[0], |rig| async move {
+        place.done(&[0], |rig| async move {
             assert!(rig.opened.quiesced.is_empty());
             rig.cache.warmed().await;
             assert_eq!(rig.count(Counter::LinesRestored), 1);
@@ -157,14 +126,14 @@ fn what_was_cached_of_a_volume_that_ended_quiesced_is_forgotten() {
 #[test]
 fn a_volume_that_was_resumed_has_its_lines_back() {
     let mut place = Place::new(3, 1);
-    cut(&mut place, &[0], async |rig: Rig| {
+    place.cut(&[0], async |rig: Rig| {
         rig.fill().await;
         rig.volume.quiesce().await.unwrap();
         rig.volume.resume().unwrap();
         rig.sleep(500).await;
-        rig
+        rig.cut().await;
     });
-    done(&mut place, &[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         assert!(rig.opened.quiesced.is_empty());
         rig.cache.warmed().await;
         assert_eq!(rig.count(Counter::LinesRestored), 16);
@@ -175,15 +144,15 @@ fn a_volume_that_was_resumed_has_its_lines_back() {
 fn a_volume_of_another_size_has_none_of_its_lines() {
     let mut place = Place::new(4, 2);
     let other = place.pool[1];
-    done(&mut place, &[0], move |rig| async move {
+    place.done(&[0], move |rig| async move {
         let volume = rig.add("other", other, Some(Sectors::from_mib(4)));
         assert_eq!(rig.first(&volume).await, 0);
         rig.cache.settle().await;
         volume.close().await;
-        end(&rig).await;
+        rig.end().await;
     });
     place.patch(other, Lba::ZERO, line_of(7));
-    done(&mut place, &[0], move |rig| async move {
+    place.done(&[0], move |rig| async move {
         let volume = rig.add("other", other, Some(Sectors::from_mib(8)));
         rig.cache.warmed().await;
         assert_eq!(rig.first(&volume).await, 7);
@@ -195,15 +164,15 @@ fn an_id_is_not_given_again_after_reopening() {
     let mut place = Place::new(5, 2);
     let (first, second) = (place.origin, place.pool[1]);
     place.patch(second, Lba::ZERO, line_of(7));
-    done(&mut place, &[0], move |rig| async move {
+    place.done(&[0], move |rig| async move {
         let volume = rig.add("first", first, None);
         rig.first(&volume).await;
         rig.fill().await;
         volume.close().await;
-        end(&rig).await;
+        rig.end().await;
     });
     for forgotten in [false, true] {
-        done(&mut place, &[0], move |rig| async move {
+        place.done(&[0], move |rig| async move {
             if forgotten {
                 rig.cache.forget("first");
             }
@@ -211,7 +180,7 @@ fn an_id_is_not_given_again_after_reopening() {
             rig.cache.warmed().await;
             assert_eq!(rig.first(&volume).await, 7);
             volume.close().await;
-            end(&rig).await;
+            rig.end().await;
         });
     }
 }
@@ -220,21 +189,21 @@ fn an_id_is_not_given_again_after_reopening() {
 fn a_volume_that_was_forgotten_stays_forgotten() {
     let mut place = Place::new(12, 2);
     let other = place.pool[1];
-    done(&mut place, &[0], move |rig| async move {
+    place.done(&[0], move |rig| async move {
         let volume = rig.add("other", other, None);
         rig.first(&volume).await;
         rig.cache.settle().await;
         volume.close().await;
-        end(&rig).await;
+        rig.end().await;
     });
-    cut(&mut place, &[0], async |rig: Rig| {
+    place.cut(&[0], async |rig: Rig| {
         rig.cache.warmed().await;
         rig.sleep(100).await;
         rig.cache.forget("other");
         rig.cache.remember().await;
-        rig
+        rig.cut().await;
     });
-    done(&mut place, &[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         assert!(
             rig.cache
                 .remembered()
@@ -262,17 +231,14 @@ fn the_log_names_no_id_that_the_superblocks_have_not_given() {
         let mut place = Place::new(seed, 2);
         let (pool, other) = (place.pool[0], place.pool[1]);
         place.patch(other, Lba::ZERO, line_of(7));
-        done(&mut place, &[0], |rig| async move { end(&rig).await });
+        place.done(&[0], |rig| async move { rig.end().await });
         // From the second opening on, which is slow too.
         let superblocks = areas().superblocks;
         let superblocks =
             superblocks.map(|h| Extent::new(h.lba(Lba::ZERO, 0), Sectors(h.blocks * 8)));
-        let plan = FaultPlan {
-            rules: superblocks.map(|copy| slow(pool, copy, 700)).to_vec(),
-            ..FaultPlan::default()
-        };
+        let plan = FaultPlan::of(superblocks.map(|copy| slow(pool, copy, 700)).to_vec());
         place.sim.world_mut().set_plan(plan).unwrap();
-        cut(&mut place, &[0], async |rig: Rig| {
+        place.cut(&[0], async |rig: Rig| {
             rig.cache.warmed().await;
             // The id changes; the superblock with that change is in flight when a line is logged.
             let forget = rig.volume.invalidate();
@@ -288,14 +254,14 @@ fn the_log_names_no_id_that_the_superblocks_have_not_given() {
             let early = matches!(first, futures_util::future::Either::Right(_));
             assert!(early, "the superblock was not slow");
             drop(first);
-            rig
+            rig.cut().await;
         });
         place
             .sim
             .world_mut()
             .set_plan(FaultPlan::default())
             .unwrap();
-        done(&mut place, &[0], move |rig| async move {
+        place.done(&[0], move |rig| async move {
             let volume = rig.add("other", other, None);
             rig.cache.warmed().await;
             assert_eq!(rig.first(&volume).await, 7);
@@ -307,22 +273,22 @@ fn the_log_names_no_id_that_the_superblocks_have_not_given() {
 fn a_volume_is_not_written_under_an_id_that_the_superblocks_have_not_given() {
     let mut place = Place::new(7, 2);
     let other = place.pool[1];
-    done(&mut place, &[0], move |rig| async move {
+    place.done(&[0], move |rig| async move {
         let volume = rig.add("other", other, None);
         rig.first(&volume).await;
         rig.cache.settle().await;
         volume.close().await;
-        end(&rig).await;
+        rig.end().await;
     });
-    cut(&mut place, &[0], move |rig: Rig| async move {
+    place.cut(&[0], move |rig: Rig| async move {
         rig.cache.forget("other");
         let volume = rig.add("other", other, None);
         let mut buf = rig.buf(LINE).await;
         buf.fill(7);
         volume.write(Lba(0), buf.share(), Fua::Yes).await.unwrap();
-        rig
+        rig.cut().await;
     });
-    done(&mut place, &[0], move |rig| async move {
+    place.done(&[0], move |rig| async move {
         let volume = rig.add("other", other, None);
         rig.cache.warmed().await;
         assert_eq!(rig.first(&volume).await, 7);
@@ -333,14 +299,14 @@ fn a_volume_is_not_written_under_an_id_that_the_superblocks_have_not_given() {
 fn a_write_that_forces_unit_access_is_durable() {
     for seed in 0..8 {
         let mut place = Place::new(seed, 1);
-        cut(&mut place, &[0], async |rig: Rig| {
+        place.cut(&[0], async |rig: Rig| {
             for line in 0..16 {
                 let mut buf = rig.buf(LINE).await;
                 buf.fill(3);
                 let write = rig.volume.write(Lba(line * LINE), buf.share(), Fua::Yes);
                 write.await.unwrap();
             }
-            rig
+            rig.cut().await;
         });
         let held = place.image(place.origin);
         assert!(held[..16 * (LINE * 512) as usize].iter().all(|b| *b == 3));
@@ -350,15 +316,15 @@ fn a_write_that_forces_unit_access_is_durable() {
 #[test]
 fn the_bitmap_of_every_member_counts() {
     let mut place = Place::new(8, 2);
-    cut(&mut place, &[1], async |rig: Rig| {
+    place.cut(&[1], async |rig: Rig| {
         rig.fill().await;
         rig.sleep(100).await;
         rig.volume.set_mode(CacheMode::WriteAround);
         rig.write(0, LINE, 5).await;
         rig.volume.flush().await.unwrap();
-        rig
+        rig.cut().await;
     });
-    done(&mut place, &[0, 1], |rig| async move {
+    place.done(&[0, 1], |rig| async move {
         assert_eq!(rig.opened.devices[0].found, DeviceFindings::Nothing);
         assert_eq!(
             rig.opened.devices[1].found,
@@ -374,9 +340,9 @@ fn the_bitmap_of_every_member_counts() {
 fn a_member_that_failed_to_take_its_superblock_is_lost_to_the_pool() {
     for copy in 0..2 {
         let mut place = Place::new(9, 2);
-        done(&mut place, &[0, 1], |rig| async move {
+        place.done(&[0, 1], |rig| async move {
             rig.fill().await;
-            end(&rig).await;
+            rig.end().await;
         });
         let superblock = areas().superblocks[copy];
         let fails = FaultRule {
@@ -390,12 +356,9 @@ fn a_member_that_failed_to_take_its_superblock_is_lost_to_the_pool() {
             when: When::Nth(2),
             effect: FaultEffect::Fail(IoErrorKind::Gone),
         };
-        let plan = FaultPlan {
-            rules: vec![fails],
-            ..FaultPlan::default()
-        };
+        let plan = FaultPlan::of(vec![fails]);
         place.sim.world_mut().set_plan(plan).unwrap();
-        cut(&mut place, &[0, 1], async |rig: Rig| {
+        place.cut(&[0, 1], async |rig: Rig| {
             rig.cache.warmed().await;
             assert!(rig.cache.set_origin_record("volume", b"record"));
             rig.cache.remember().await;
@@ -404,9 +367,9 @@ fn a_member_that_failed_to_take_its_superblock_is_lost_to_the_pool() {
                 rig.write(line * LINE, LINE, 5).await;
             }
             rig.volume.flush().await.unwrap();
-            rig
+            rig.cut().await;
         });
-        done(&mut place, &[0, 1], |rig| async move {
+        place.done(&[0, 1], |rig| async move {
             let found = rig.opened.devices[0].found;
             assert!(matches!(found, DeviceFindings::Unusable(_)), "{found:?}");
             rig.cache.warmed().await;
@@ -419,9 +382,9 @@ fn a_member_that_failed_to_take_its_superblock_is_lost_to_the_pool() {
 #[test]
 fn a_bitmap_that_a_member_failed_to_take_is_not_taken() {
     let mut place = Place::new(10, 2);
-    done(&mut place, &[0, 1], |rig| async move {
+    place.done(&[0, 1], |rig| async move {
         rig.fill().await;
-        end(&rig).await;
+        rig.end().await;
     });
     let bitmap = areas().bitmap;
     let fails = FaultRule {
@@ -435,12 +398,9 @@ fn a_bitmap_that_a_member_failed_to_take_is_not_taken() {
         effect: FaultEffect::Fail(IoErrorKind::Gone),
     };
     let whole = Extent::new(Lba::ZERO, Sectors::from_mib(1));
-    let plan = FaultPlan {
-        rules: vec![fails, slow(place.witness, whole, 500)],
-        ..FaultPlan::default()
-    };
+    let plan = FaultPlan::of(vec![fails, slow(place.witness, whole, 500)]);
     place.sim.world_mut().set_plan(plan).unwrap();
-    cut(&mut place, &[0, 1], async |rig: Rig| {
+    place.cut(&[0, 1], async |rig: Rig| {
         rig.cache.warmed().await;
         let mut buf = rig.buf(LINE).await;
         buf.fill(5);
@@ -449,14 +409,14 @@ fn a_bitmap_that_a_member_failed_to_take_is_not_taken() {
         let limit = Nanos::from_millis(300);
         let written = rig.env.timer.timeout(limit, write).await;
         assert!(written.is_none(), "{written:?}");
-        rig
+        rig.cut().await;
     });
     place
         .sim
         .world_mut()
         .set_plan(FaultPlan::default())
         .unwrap();
-    done(&mut place, &[0, 1], |rig| async move {
+    place.done(&[0, 1], |rig| async move {
         rig.cache.warmed().await;
         rig.agrees().await;
     });
@@ -466,7 +426,7 @@ fn a_bitmap_that_a_member_failed_to_take_is_not_taken() {
 fn what_an_earlier_incarnation_logged_behind_the_end_is_not_replayed() {
     let mut place = Place::new(11, 1);
     let pool = place.pool[0];
-    cut(&mut place, &[0], async |rig: Rig| {
+    place.cut(&[0], async |rig: Rig| {
         // Three blocks of the log.
         for lines in [0..8, 8..16, 16..24] {
             for line in lines {
@@ -475,7 +435,7 @@ fn what_an_earlier_incarnation_logged_behind_the_end_is_not_replayed() {
             rig.cache.settle().await;
             rig.sleep(100).await;
         }
-        rig
+        rig.cut().await;
     });
     let log = areas().log;
     let image = place.image(pool);
@@ -489,7 +449,7 @@ fn what_an_earlier_incarnation_logged_behind_the_end_is_not_replayed() {
     // The last but one cannot be read by one opening.
     let damaged = log.lba(Lba::ZERO, (last - 1) % log.blocks);
     place.patch(pool, damaged, vec![0xff; 4096]);
-    cut(&mut place, &[0], async |rig: Rig| {
+    place.cut(&[0], async |rig: Rig| {
         rig.cache.warmed().await;
         assert_eq!(rig.count(Counter::LinesRestored), 8);
         rig.volume.set_mode(CacheMode::WriteAround);
@@ -499,9 +459,9 @@ fn what_an_earlier_incarnation_logged_behind_the_end_is_not_replayed() {
         rig.volume.flush().await.unwrap();
         // Until the bits are cleared.
         rig.sleep(1000).await;
-        rig
+        rig.cut().await;
     });
-    done(&mut place, &[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         rig.cache.warmed().await;
         rig.expect(16 * LINE, 8 * LINE, 9).await;
         rig.agrees().await;

@@ -110,13 +110,12 @@ fn a_slow_device_gets_less_and_a_counter_says_so() {
     let mut setup = pool(2);
     setup.plan = |_, pool| {
         let mut plan = FaultPlan::default();
-        plan.rules.push(FaultRule {
-            disk: pool[0],
-            ops: OpFilter::Writes,
-            within: None,
-            when: When::Always,
-            effect: FaultEffect::Delay(Nanos::from_millis(2)),
-        });
+        plan.rules.push(FaultRule::new(
+            pool[0],
+            OpFilter::Writes,
+            When::Always,
+            FaultEffect::Delay(Nanos::from_millis(2)),
+        ));
         plan
     };
     run(

@@ -24,11 +24,9 @@ fn a_device_that_missed_writes_is_not_trusted() {
                 }
                 rig.volume.flush().await.unwrap();
                 if crash {
-                    rig.cut();
-                    rig.sleep(1000).await;
+                    rig.cut().await;
                 }
-                rig.volume.close().await;
-                rig.cache.close().await;
+                rig.end().await;
             });
             if crash {
                 cut_off(&mut place, outcome);
@@ -36,13 +34,12 @@ fn a_device_that_missed_writes_is_not_trusted() {
             let first = place.pool[0];
             // The device comes back, alone or with the others.
             place.sim.world().control().revive(first);
-            let again = place.run(&away, |rig| async move {
+            place.done(&away, |rig| async move {
                 let found = rig.opened.devices[0].found;
                 assert!(matches!(found, DeviceFindings::Unusable(_)), "{found:?}");
                 rig.expect(0, 8, 5).await;
                 rig.agrees().await;
             });
-            assert_eq!(again, RunOutcome::Done);
         }
     }
 }
@@ -50,21 +47,18 @@ fn a_device_that_missed_writes_is_not_trusted() {
 #[test]
 fn a_device_left_out_of_a_run_is_not_trusted() {
     let mut place = Place::filled(5);
-    let without = place.run(&[], |rig| async move {
+    place.done(&[], |rig| async move {
         assert_eq!(rig.opened.missing.len(), 1);
         rig.write(0, LINE, 3).await;
-        rig.volume.close().await;
-        rig.cache.close().await;
+        rig.end().await;
     });
-    assert_eq!(without, RunOutcome::Done);
-    let again = place.run(&[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         assert!(matches!(
             rig.opened.devices[0].found,
             DeviceFindings::Unusable(_)
         ));
         rig.expect(0, LINE, 3).await;
     });
-    assert_eq!(again, RunOutcome::Done);
 }
 
 #[test]
@@ -95,17 +89,13 @@ fn a_device_that_becomes_unresponsive_while_it_joins_holds_up_nobody() {
     for answered in 0..20 {
         let mut place = Place::new(1, 2);
         let disk = place.pool[1];
-        let unresponsive = FaultRule {
+        let unresponsive = FaultRule::new(
             disk,
-            ops: OpFilter::All,
-            within: None,
-            when: When::Nth(answered + 1),
-            effect: FaultEffect::Stick(None),
-        };
-        let faults = FaultPlan {
-            rules: vec![unresponsive],
-            ..FaultPlan::default()
-        };
+            OpFilter::All,
+            When::Nth(answered + 1),
+            FaultEffect::Stick(None),
+        );
+        let faults = FaultPlan::of(vec![unresponsive]);
         place.sim.world_mut().set_plan(faults).unwrap();
         let outcome = place.run(&[0], move |rig| async move {
             let device = NewPoolDevice::whole(rig.local.disk(disk).unwrap(), "controller");
@@ -143,13 +133,12 @@ fn a_power_cut_while_one_copy_of_a_superblock_is_torn_leaves_the_other() {
         // The remains of a write that is cut off differ from seed to seed.
         for (step, seed) in (1..60).flat_map(|step| (0..4).map(move |seed| (step, seed))) {
             let mut place = Place::new(step * 4 + seed, 1);
-            let filled = place.run(&[0], |rig| async move {
+            place.done(&[0], |rig| async move {
                 rig.fill().await;
                 let other = rig.add("other", rig.origin, None);
                 other.quiesce().await.unwrap();
                 rig.cache.close().await;
             });
-            assert_eq!(filled, RunOutcome::Done);
             // Volumes are in the second block of a superblock.
             let (disk, at) = copies(&place)[torn];
             let second = at + Sectors(layout::BLOCK_SECTORS);
@@ -191,20 +180,18 @@ fn a_power_cut_amid_the_writing_of_many_volumes_leaves_the_old_or_the_new() {
     let mut cuts = 0;
     for (step, seed) in (1..200).flat_map(|step| (0..4).map(move |seed| (step, seed))) {
         let mut place = Place::new(step * 4 + seed, 1);
-        let filled = place.run(&[0], move |rig| async move {
+        place.done(&[0], move |rig| async move {
             rig.fill().await;
             record(&rig, 1);
-            rig.volume.close().await;
-            rig.cache.close().await;
+            rig.end().await;
         });
-        assert_eq!(filled, RunOutcome::Done);
         let before = place.sim.world().steps();
         place.cut_after(step);
         let outcome = place.run(&[0], move |rig| async move {
             record(&rig, 2);
             rig.cache.remember().await;
             // Writes that are not durable by now are lost.
-            rig.cut();
+            rig.cut().await;
         });
         assert_eq!(outcome, RunOutcome::PowerCut);
         let is_past = place.sim.world().steps() - before < step;
@@ -237,15 +224,13 @@ fn a_power_cut_while_a_lost_witness_is_recreated_leaves_a_pool_that_opens() {
     for (step, seed) in (1..200).flat_map(|step| (0..40).map(move |seed| (step, seed))) {
         let mut place = Place::new(step * 100 + seed, 1);
         let witness = place.witness;
-        let filled = place.run(&[0], move |rig| async move {
+        place.done(&[0], move |rig| async move {
             rig.fill().await;
-            rig.volume.close().await;
-            rig.cache.close().await;
+            rig.end().await;
             let witness = rig.local.disk(witness).unwrap();
             witness.zero(witness.geometry().extent()).await.unwrap();
             witness.flush().await.unwrap();
         });
-        assert_eq!(filled, RunOutcome::Done);
         place.cut_after(step);
         let outcome = place.run(&[0], |rig| async move {
             rig.sleep(1).await;
@@ -268,13 +253,11 @@ fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
     let plan = layout::LayoutPlan::new(Sectors::from_mib(8), (LINE / 8) as u32).unwrap();
     for (name, area) in plan.areas() {
         let mut place = Place::new(5, 1);
-        let filled = place.run(&[0], |rig| async move {
+        place.done(&[0], |rig| async move {
             rig.fill().await;
             rig.write(0, 8, 7).await;
-            rig.volume.close().await;
-            rig.cache.close().await;
+            rig.end().await;
         });
-        assert_eq!(filled, RunOutcome::Done);
         let bad = FaultRule {
             disk: place.pool[0],
             ops: OpFilter::Reads,
@@ -282,10 +265,7 @@ fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
             when: When::Always,
             effect: FaultEffect::Fail(IoErrorKind::Media),
         };
-        let faults = FaultPlan {
-            rules: vec![bad],
-            ..FaultPlan::default()
-        };
+        let faults = FaultPlan::of(vec![bad]);
         place.sim.world_mut().set_plan(faults).unwrap();
         let again = place.run(&[0], |rig| async move {
             rig.cache.warmed().await;
@@ -300,10 +280,9 @@ fn one_unreadable_sector_of_metadata_costs_lines_at_most() {
 fn a_device_of_incarnations_that_were_cut_short_is_not_trusted() {
     let mut place = Place::filled(8);
     let disk = place.pool[0];
-    let without = place.run(&[], move |rig| async move {
+    place.done(&[], move |rig| async move {
         rig.write(0, LINE, 3).await;
-        rig.volume.close().await;
-        rig.cache.close().await;
+        rig.end().await;
         // Openings with this device alone raised its epoch, and never came to the witness.
         let device = rig.local.disk(disk).unwrap();
         let sectors = layout::SUPERBLOCK_BLOCKS * layout::BLOCK_SECTORS;
@@ -318,13 +297,11 @@ fn a_device_of_incarnations_that_were_cut_short_is_not_trusted() {
             device.write(at, buf.share(), Fua::Yes).await.unwrap();
         }
     });
-    assert_eq!(without, RunOutcome::Done);
-    let again = place.run(&[0], |rig| async move {
+    place.done(&[0], |rig| async move {
         let found = rig.opened.devices[0].found;
         assert!(matches!(found, DeviceFindings::Unusable(_)), "{found:?}");
         rig.expect(0, LINE, 3).await;
     });
-    assert_eq!(again, RunOutcome::Done);
 }
 
 /// A device that is reinitialised has lost its bitmap before its next superblock is written.
@@ -334,7 +311,7 @@ fn a_power_cut_while_a_device_is_initialised_leaves_nothing_of_before_to_trust()
     for step in 1..200 {
         let mut place = Place::new(step, 2);
         let other = place.pool[1];
-        let filled = place.run(&[0], move |rig| async move {
+        place.cut(&[0], move |rig| async move {
             rig.fill().await;
             rig.sleep(100).await;
             // Another one has an epoch of an incarnation that never came to the witness.
@@ -357,10 +334,8 @@ fn a_power_cut_while_a_device_is_initialised_leaves_nothing_of_before_to_trust()
                 rig.write(line * LINE, 8, 5).await;
             }
             rig.volume.flush().await.unwrap();
-            rig.cut();
-            rig.sleep(1000).await;
+            rig.cut().await;
         });
-        cut_off(&mut place, filled);
         place.cut_after(step);
         let outcome = place.run(&[0, 1], |_| async {});
         if outcome == RunOutcome::Done {
@@ -389,7 +364,7 @@ fn what_could_not_be_read_once_is_not_trusted_later() {
     for (name, area) in read_back {
         for seed in 0..40 {
             let mut place = Place::new(100 + seed, 1);
-            let outcome = place.run(&[0], move |rig| async move {
+            place.cut(&[0], move |rig| async move {
                 // A commit for each, in no order that would seem sequential.
                 for i in 0..lines {
                     rig.read(i * 37 % lines * LINE, LINE).await;
@@ -397,10 +372,8 @@ fn what_could_not_be_read_once_is_not_trusted_later() {
                     rig.sleep(25).await;
                 }
                 rig.sleep(100).await;
-                rig.cut();
-                rig.sleep(1000).await;
+                rig.cut().await;
             });
-            cut_off(&mut place, outcome);
             let flip = FaultRule {
                 disk: place.pool[0],
                 ops: OpFilter::Reads,
@@ -408,14 +381,11 @@ fn what_could_not_be_read_once_is_not_trusted_later() {
                 when: When::Nth(1),
                 effect: FaultEffect::FlipBit,
             };
-            let faults = FaultPlan {
-                rules: vec![flip],
-                ..FaultPlan::default()
-            };
+            let faults = FaultPlan::of(vec![flip]);
             place.sim.world_mut().set_plan(faults).unwrap();
             let restored = Rc::new(Cell::new(0));
             let seen = restored.clone();
-            let outcome = place.run(&[0], move |rig| {
+            place.cut(&[0], move |rig| {
                 let seen = seen.clone();
                 async move {
                     rig.cache.warmed().await;
@@ -427,11 +397,9 @@ fn what_could_not_be_read_once_is_not_trusted_later() {
                     rig.volume.flush().await.unwrap();
                     // Until the bits are cleared.
                     rig.sleep(400).await;
-                    rig.cut();
-                    rig.sleep(1000).await;
+                    rig.cut().await;
                 }
             });
-            cut_off(&mut place, outcome);
             fewer += u32::from(restored.get() < lines);
             let again = place.run(&[0], move |rig| async move {
                 rig.cache.warmed().await;

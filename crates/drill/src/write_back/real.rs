@@ -3,7 +3,7 @@
 
 use super::play::{WriteBackWorld, play};
 use super::standing::VolumesStanding;
-use super::{DrillLoss, DrivePart, Volumes, WriteBackCell};
+use super::{DrillLoss, DrivePart, Volumes, WriteBackCell, WriteBackScenario};
 use crate::drive::{DrillDrive, DriveKind, fresh, image};
 use crate::remote::{DrillDaemon, Remote, beside};
 use crate::row::{DrillRow, to_message};
@@ -100,51 +100,43 @@ impl WriteBackStage {
     /// Runs one cell.
     pub fn run(&mut self, cell: WriteBackCell) -> Result<DrillRow, String> {
         let socket = self.directory.join("nbd").display().to_string();
-        let plan = (socket, self.volumes.clone(), cell.clone());
-        let work = async move |local, remote| live(local, remote, plan).await;
-        beside(work, |job| self.carry_out(&cell, job))
+        let plan = (socket, self.volumes.clone(), cell);
+        beside(self, async move |local, remote| {
+            live(local, remote, plan).await
+        })
     }
 
-    fn carry_out(
-        &mut self,
-        cell: &WriteBackCell,
-        job: WriteBackDrillJob,
-    ) -> Result<WriteBackAnswer, String> {
-        let scenario = &cell.scenario;
-        match job {
-            WriteBackDrillJob::Lose(step) => {
-                for name in &scenario.steps[step] {
-                    // A loop device that is killed comes back as another, unlike any open origin.
-                    if self.is_stopped(scenario.loss) {
-                        self.drives[name].stop()?;
-                    } else if let Some(drive) = self.drives.remove(name) {
-                        drive.pull()?;
-                    }
-                }
+    fn lose(&mut self, scenario: &WriteBackScenario, step: usize) -> Result<(), String> {
+        for name in &scenario.steps[step] {
+            // A loop device that is killed comes back as another, unlike any open origin.
+            if self.is_stopped(scenario.loss) {
+                self.drives[name].stop()?;
+            } else if let Some(drive) = self.drives.remove(name) {
+                drive.pull()?;
             }
-            WriteBackDrillJob::GiveBack => {
-                for name in scenario.steps.iter().flatten() {
-                    match self.is_stopped(scenario.loss) {
-                        true => self.drives[name].go_on()?,
-                        false => self.give(name)?,
-                    }
-                }
-            }
-            WriteBackDrillJob::Look => {
-                return Ok(WriteBackAnswer::Status(Box::new(self.status()?)));
-            }
-            WriteBackDrillJob::Stop => {
-                let daemon = self.daemon.take().ok_or("the daemon does not run")?;
-                daemon.stop()?;
-                let origins = self.volumes.volumes.iter().map(|volume| {
-                    let file = image(&self.directory, volume.origin.value.as_str());
-                    fs::read(file).map_err(to_message)
-                });
-                return Ok(WriteBackAnswer::Origins(origins.collect::<Result<_, _>>()?));
-            }
-            WriteBackDrillJob::Start => self.start()?,
         }
-        Ok(WriteBackAnswer::Done)
+        Ok(())
+    }
+
+    fn give_back(&mut self, scenario: &WriteBackScenario) -> Result<(), String> {
+        for name in scenario.steps.iter().flatten() {
+            match self.is_stopped(scenario.loss) {
+                true => self.drives[name].go_on()?,
+                false => self.give(name)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the daemon in order. Returns the bytes of the origins.
+    fn stop(&mut self) -> Result<Vec<Vec<u8>>, String> {
+        let daemon = self.daemon.take().ok_or("the daemon does not run")?;
+        daemon.stop()?;
+        let origins = self.volumes.volumes.iter().map(|volume| {
+            let file = image(&self.directory, volume.origin.value.as_str());
+            fs::read(file).map_err(to_message)
+        });
+        origins.collect()
     }
 
     fn is_stopped(&self, loss: DrillLoss) -> bool {
@@ -152,27 +144,13 @@ impl WriteBackStage {
     }
 }
 
-/// Jobs of the thread with the drives, for the thread with the clients.
-enum WriteBackDrillJob {
-    Lose(usize),
-    GiveBack,
-    Look,
-    Stop,
-    Start,
-}
-
-enum WriteBackAnswer {
-    Done,
-    Status(Box<Status>),
-    Origins(Vec<Vec<u8>>),
-}
-
 /// The other thread, in the view of the script.
 struct WriteBackThread {
     local: Local<UringDriver>,
-    remote: Remote<WriteBackDrillJob, WriteBackAnswer>,
+    remote: Remote<WriteBackStage>,
     socket: String,
     volumes: Volumes,
+    scenario: WriteBackScenario,
 }
 
 impl WriteBackThread {
@@ -191,39 +169,36 @@ impl WriteBackThread {
 
 impl WriteBackWorld for WriteBackThread {
     async fn lose(&self, step: usize) -> Result<(), String> {
-        self.remote
-            .ask(WriteBackDrillJob::Lose(step))
-            .await
-            .map(drop)
+        let scenario = self.scenario.clone();
+        let lose = move |stage: &mut WriteBackStage| stage.lose(&scenario, step);
+        self.remote.ask(lose).await
     }
 
     async fn give_back(&self) -> Result<(), String> {
-        self.remote.ask(WriteBackDrillJob::GiveBack).await.map(drop)
+        let scenario = self.scenario.clone();
+        self.remote
+            .ask(move |stage| stage.give_back(&scenario))
+            .await
     }
 
     async fn standing(&self) -> Result<VolumesStanding, String> {
-        match self.remote.ask(WriteBackDrillJob::Look).await? {
-            WriteBackAnswer::Status(status) => Ok(VolumesStanding::of(&self.volumes, &status)),
-            _ => Err("no status".into()),
-        }
+        let status = self.remote.ask(|stage| stage.status()).await?;
+        Ok(VolumesStanding::of(&self.volumes, &status))
     }
 
     async fn stop(&self) -> Result<Vec<Vec<u8>>, String> {
-        match self.remote.ask(WriteBackDrillJob::Stop).await? {
-            WriteBackAnswer::Origins(origins) => Ok(origins),
-            _ => Err("no origins".into()),
-        }
+        self.remote.ask(WriteBackStage::stop).await
     }
 
     async fn start(&self) -> Result<Vec<BoxDevice>, String> {
-        self.remote.ask(WriteBackDrillJob::Start).await?;
+        self.remote.ask(WriteBackStage::start).await?;
         self.connect().await
     }
 }
 
 async fn live(
     local: Local<UringDriver>,
-    remote: Remote<WriteBackDrillJob, WriteBackAnswer>,
+    remote: Remote<WriteBackStage>,
     (socket, volumes, cell): (String, Volumes, WriteBackCell),
 ) -> Result<DrillRow, String> {
     let other = WriteBackThread {
@@ -231,6 +206,7 @@ async fn live(
         remote,
         socket,
         volumes: volumes.clone(),
+        scenario: cell.scenario.clone(),
     };
     let devices = other.connect().await?;
     play(local.env(), devices, &other, &volumes, &cell, "real").await

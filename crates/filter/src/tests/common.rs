@@ -1,10 +1,9 @@
 //! A simulated disk under an executor, for tests of filters.
 
 use block::{Env, Geometry, Nanos, Sectors};
-use shard::{Config, Mesh, Shard, ShardDisk};
+use shard::ShardDisk;
 use sim::{DiskSpec, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimWorld};
-use std::cell::Cell;
-use std::rc::Rc;
+use simnode::run_alone;
 
 /// Runs `test` on a disk of 8 MiB that takes 50 to 150 microseconds.
 pub fn on_disk(
@@ -47,23 +46,10 @@ pub fn on_disks<const N: usize>(
         }
         world.add_disk(spec).expect("a sound disk")
     });
-    let mesh = Mesh::new(1);
-    let ended = Rc::new(Cell::new(false));
-    let seen = ended.clone();
-    let outcome = SimHost::new(world).drive(1, move |id, driver| {
-        let (test, ended) = (test.clone(), ended.clone());
-        Shard::boot(
-            id,
-            driver,
-            mesh.clone(),
-            Config::default(),
-            async move |local| {
-                let disks = targets.map(|target| local.disk(target).expect("the disk is there"));
-                test(disks, local.env()).await;
-                ended.set(true);
-            },
-        )
+    let (outcome, ended) = run_alone(&mut SimHost::new(world), async move |local| {
+        let disks = targets.map(|target| local.disk(target).expect("the disk is there"));
+        test(disks, local.env()).await;
     });
     assert_eq!(outcome, RunOutcome::Done, "seed {seed}");
-    assert!(seen.get(), "seed {seed}: the test did not end");
+    assert!(ended.is_some(), "seed {seed}: the test did not end");
 }

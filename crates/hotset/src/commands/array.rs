@@ -6,14 +6,14 @@ mod show;
 pub use offline::alone;
 pub use show::text;
 
-use super::text::{Argument, argument};
+use super::text::named_or_new;
 use crate::CommandFailure;
 use crate::commands::daemon::{ChangeOptions, ControlOption, waits};
 use crate::configuration::ConfigurationPlace;
 use clap::Subcommand;
 use control::client::ControlClient;
 use control::meant;
-use control::protocol::{ControlRequest, NamedOrNew};
+use control::protocol::ControlRequest;
 use control::status::ArrayReport as Status;
 use std::time::Duration;
 
@@ -133,7 +133,7 @@ pub fn run(command: ArrayCommand) -> Result<(), CommandFailure> {
             device,
             yes: overwrite,
         } => {
-            let device = named_or_new(&device);
+            let device = named_or_new(&device, None, || None);
             let request = ControlRequest::AddMember {
                 array,
                 device,
@@ -148,7 +148,7 @@ pub fn run(command: ArrayCommand) -> Result<(), CommandFailure> {
             device,
             yes: overwrite,
         } => {
-            let device = named_or_new(&device);
+            let device = named_or_new(&device, None, || None);
             let request = ControlRequest::ReplaceMember {
                 array,
                 member,
@@ -164,13 +164,6 @@ pub fn run(command: ArrayCommand) -> Result<(), CommandFailure> {
         } => return scrub(&control, array, repair),
     };
     change.carry_out(&request)
-}
-
-fn named_or_new(device: &str) -> NamedOrNew {
-    match argument(device, None) {
-        Argument::Named(name) => NamedOrNew::Named(name),
-        Argument::New(name, section) => NamedOrNew::New(section.text("name", &name).finish()),
-    }
 }
 
 /// The arrays of a daemon, or one of them.

@@ -1,7 +1,7 @@
 //! `hotset pool`.
 
 use super::status::{listed, pools};
-use super::text::{Argument, argument};
+use super::text::{Argument, argument, named_or_new};
 use crate::CommandFailure;
 use crate::commands::daemon::{ChangeOptions, ControlOption};
 use crate::configuration::ConfigurationPlace;
@@ -212,18 +212,13 @@ fn added(
     name: Option<&str>,
     controller: Option<&str>,
 ) -> Result<NamedOrNew, CommandFailure> {
-    match argument(device, name) {
-        Argument::Named(device) if name.is_some() || controller.is_some() => {
+    match named_or_new(device, name, || controller.map(String::from)) {
+        NamedOrNew::Named(device) if name.is_some() || controller.is_some() => {
             Err(CommandFailure::Usage(format!(
                 "hotset: {device} is a device of the configuration, which has its name and \
                  controller; leave --name and --controller out"
             )))
         }
-        Argument::Named(name) => Ok(NamedOrNew::Named(name)),
-        Argument::New(name, section) => {
-            let section = section.text("name", &name);
-            let section = section.optional("controller", controller);
-            Ok(NamedOrNew::New(section.finish()))
-        }
+        device => Ok(device),
     }
 }

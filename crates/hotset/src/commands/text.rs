@@ -2,6 +2,7 @@
 
 use control::address::NbdUri;
 use control::config::Name;
+use control::protocol::NamedOrNew;
 use control::section::SectionText;
 
 /// A device, named by an argument.
@@ -32,6 +33,25 @@ pub fn argument(argument: &str, name: Option<&str>) -> Argument {
     let last = path.file_name().unwrap_or_default().to_string_lossy();
     let section = SectionText::default().text("path", &path.display().to_string());
     Argument::New(named(&last), section)
+}
+
+/// The device that an argument names; a new one has that name and controller, if any.
+pub fn named_or_new(
+    device: &str,
+    name: Option<&str>,
+    controller: impl FnOnce() -> Option<String>,
+) -> NamedOrNew {
+    match argument(device, name) {
+        Argument::Named(name) => NamedOrNew::Named(name),
+        Argument::New(name, section) => {
+            let section = section.text("name", &name);
+            NamedOrNew::New(
+                section
+                    .optional("controller", controller().as_deref())
+                    .finish(),
+            )
+        }
+    }
 }
 
 /// A name made from any text.

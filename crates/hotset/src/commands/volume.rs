@@ -3,12 +3,12 @@
 use super::daemon::{ChangeOptions, ControlOption};
 use super::status::{listed, volumes};
 use super::table::bytes;
-use super::text::{Argument, argument};
+use super::text::{Argument, argument, named_or_new};
 use crate::CommandFailure;
 use clap::Subcommand;
 use control::client::ControlClient;
 use control::config::VolumeMode;
-use control::protocol::{ControlRequest, NamedOrNew};
+use control::protocol::ControlRequest;
 use control::section::SectionText;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
@@ -183,7 +183,7 @@ pub fn run(command: VolumeCommand) -> Result<(), CommandFailure> {
             by,
             controller,
         } => {
-            let by = log_device(&by, &mut controller.into_iter());
+            let by = named_or_new(&by, None, || controller);
             gives_up_log(control.lasting(), ReplaceLog { volume, device, by })?
         }
         VolumeCommand::Quiesce { control, volume } => (control.once(), Quiesce { volume }),
@@ -259,8 +259,9 @@ fn mode_set(
 ) -> Result<ControlRequest, CommandFailure> {
     let mut controllers = controllers.into_iter();
     let devices = log.iter().chain(&journal);
+    // A new device takes the next of the controllers.
     let mut log: Vec<_> = devices
-        .map(|device| log_device(device, &mut controllers))
+        .map(|device| named_or_new(device, None, || controllers.next()))
         .collect();
     if let Some(controller) = controllers.next() {
         return Err(CommandFailure::Usage(format!(
@@ -274,18 +275,6 @@ fn mode_set(
         log,
         journal,
     })
-}
-
-/// A device of a log; a new one takes the next of the `controllers`.
-fn log_device(device: &str, controllers: &mut impl Iterator<Item = String>) -> NamedOrNew {
-    match argument(device, None) {
-        Argument::Named(name) => NamedOrNew::Named(name),
-        Argument::New(name, section) => {
-            let section = section.text("name", &name);
-            let section = section.optional("controller", controllers.next().as_deref());
-            NamedOrNew::New(section.finish())
-        }
-    }
 }
 
 /// Runs `command` while the daemon holds `volume`. The hold lasts as long as a connection, which

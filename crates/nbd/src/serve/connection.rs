@@ -30,16 +30,16 @@ pub(super) async fn run<D: Device, S: Stream>(
     entry: ConnectionEntry,
 ) -> Ending {
     let negotiation = negotiate(server, link, stream.clone(), tls, entry);
-    let ending = until_stopped(link.is_killed(), negotiation).await;
+    let ending = until_stopped(link.life.is_killed(), negotiation).await;
     stream.close();
     match ending {
         Some(ending) => ending,
         None => {
             // Requests in flight are still carried out.
             link.finish();
-            link.leave();
+            link.admission.leave();
             link.drained().await;
-            link.killed().map(String::from)
+            link.life.killed().map(String::from)
         }
     }
 }
@@ -207,11 +207,12 @@ async fn transmit<D: Device, S: Stream>(
     fixed: usize,
 ) -> Ending {
     let peer = stream.clone();
-    link.enter(place, fixed, Box::new(move || peer.peer_closed()));
+    link.admission
+        .enter(place, fixed, Box::new(move || peer.peer_closed()));
     drop(entry);
     inbox.widen().await;
     let _attached = AttachedConnection::new(&export, link);
-    link.serves(export.withdrawn.clone());
+    link.life.serves(export.withdrawn.clone());
     let sender = sender(link.clone(), stream.clone(), server.env.pool.clone());
     server.env.spawn.spawn(sender);
     let mut reader = RequestReader {
@@ -223,16 +224,16 @@ async fn transmit<D: Device, S: Stream>(
         session,
         gather: Gather::default(),
     };
-    let ending = until_stopped(link.is_killed(), reader.requests()).await;
+    let ending = until_stopped(link.life.is_killed(), reader.requests()).await;
     drop(reader);
     link.finish();
-    link.shrink(fixed - INBOX_BYTES);
+    link.admission.account.shrink(fixed - INBOX_BYTES);
     // The received requests are carried out, however long that takes.
-    link.leave();
+    link.admission.leave();
     link.drained().await;
     match ending {
         Some(ending) => ending,
-        None => link.killed().map(String::from),
+        None => link.life.killed().map(String::from),
     }
 }
 
@@ -266,7 +267,7 @@ async fn sender<S: Stream>(link: Rc<ServerLink>, stream: Rc<S>, pool: Pool) {
     let mut outbox = Outbox::new(&pool);
     let mut parts = Vec::new();
     while let Some(frames) = link.next_frames().await {
-        link.begin_send();
+        link.life.sending.set(true);
         let load = outbox.gather(frames, &mut parts).await;
         let result;
         (parts, result) = stream.send(parts).await;
@@ -331,13 +332,13 @@ impl<D: Device, S: Stream> RequestReader<D, S> {
     async fn fill(&mut self) -> Result<bool, Ending> {
         let (server, export) = (&self.server, &self.export);
         let stops = || (server.stopping.get() || export.withdrawn.get()).then_some(());
-        self.link.set_receiving(self.gather.is_partial());
+        self.link.life.receiving.set(self.gather.is_partial());
         let filled = until_stopped(
             server.stop.until_some(stops),
             self.inbox.fill(&*self.stream),
         )
         .await;
-        self.link.has_progressed();
+        self.link.life.has_progressed();
         match filled {
             None => Ok(false),
             Some(Ok(true)) => Ok(true),
@@ -422,12 +423,12 @@ impl<D: Device, S: Stream> RequestReader<D, S> {
     async fn payload(&mut self, len: u32) -> IoResult<Buf> {
         let buf = self.server.env.pool.take(len as usize);
         let link = &self.link;
-        link.set_receiving(true);
+        link.life.receiving.set(true);
         let received = self
             .inbox
-            .fill_exact(&*self.stream, buf, || link.has_progressed())
+            .fill_exact(&*self.stream, buf, || link.life.has_progressed())
             .await;
-        link.set_receiving(false);
+        link.life.receiving.set(false);
         received
     }
 
@@ -447,7 +448,7 @@ impl<D: Device, S: Stream> RequestReader<D, S> {
 
     async fn skip_payload(&mut self, request: &WireRequest) -> IoResult {
         let mut left = payload_bytes(request) as usize;
-        self.link.set_receiving(left > 0);
+        self.link.life.receiving.set(left > 0);
         loop {
             let n = left.min(self.inbox.bytes().len());
             self.inbox.consume(n);
@@ -458,9 +459,9 @@ impl<D: Device, S: Stream> RequestReader<D, S> {
             if !self.inbox.fill(&*self.stream).await? {
                 break;
             }
-            self.link.has_progressed();
+            self.link.life.has_progressed();
         }
-        self.link.set_receiving(false);
+        self.link.life.receiving.set(false);
         Ok(())
     }
 }

@@ -12,7 +12,7 @@ use super::quota;
 use super::replies::UnsentReplies;
 use super::workers::{WorkerJob, Workers};
 use crate::outbox::{Frame, SendLoad};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -23,10 +23,10 @@ pub(super) type Place = quota::ConnectionPlace<ServerLink>;
 pub(super) type Admitted<'a> = super::admission::Admitted<'a, ServerLink>;
 
 pub(super) struct ServerLink {
-    admission: Admission<Place>,
+    pub(super) admission: Admission<Place>,
     workers: Workers,
-    replies: UnsentReplies,
-    life: ConnectionLife,
+    pub(super) replies: UnsentReplies,
+    pub(super) life: ConnectionLife,
     /// The client's view of its export's flushes.
     pub(super) client: FlushClient,
 }
@@ -52,21 +52,6 @@ impl ServerLink {
         }
     }
 
-    /// Gives the connection its place, and buffers of `fixed` bytes.
-    pub(super) fn enter(&self, place: Place, fixed: usize, peer_closed: Box<dyn Fn() -> bool>) {
-        self.admission.enter(place, fixed, peer_closed);
-    }
-
-    /// Gives the place back to others: the peer sends no more requests.
-    pub(super) fn leave(&self) {
-        self.admission.leave();
-    }
-
-    /// Shrinks the buffers by so many bytes.
-    pub(super) fn shrink(&self, bytes: usize) {
-        self.admission.account.shrink(bytes);
-    }
-
     /// Waits until one more request is within the limits, and counts it; `charge` returns its
     /// memory in pieces of a length.
     pub(super) async fn admit(&self, charge: impl Fn(u32) -> u32) -> Admitted<'_> {
@@ -90,13 +75,8 @@ impl ServerLink {
     /// see that.
     pub(super) fn leave_if_closed(&self) {
         if self.life.finished.get() || self.admission.is_closed_unseen() {
-            self.leave();
+            self.admission.leave();
         }
-    }
-
-    /// Ends the connection's account: no request is left.
-    pub(super) fn end(&self) {
-        self.admission.end();
     }
 
     /// Gives memory back.
@@ -128,7 +108,7 @@ impl ServerLink {
 
     #[inline]
     fn queue(&self, frame: Frame, undivided: bool) {
-        if self.killed().is_some() {
+        if self.life.killed().is_some() {
             self.release(SendLoad {
                 requests: u32::from(frame.last),
                 charge: frame.charge,
@@ -141,39 +121,25 @@ impl ServerLink {
     }
 
     /// Queues one frame of an undivided answer, and waits until the frame has been sent. The caller
-    /// holds the right by [`ServerLink::begin_undivided`].
+    /// holds the right by [`UnsentReplies::begin_undivided`].
     pub(super) async fn answer_undivided(&self, frame: Frame) {
         self.queue(frame, true);
         self.replies.undivided_gone(&self.life.sending).await;
     }
 
-    /// Waits for the right to send an answer that nothing may come between.
-    pub(super) async fn begin_undivided(&self) {
-        self.replies.begin_undivided().await;
-    }
-
-    pub(super) fn end_undivided(&self) {
-        self.replies.end_undivided();
-    }
-
     /// Waits until every answer queued before now has been sent.
     pub(super) async fn all_sent(&self) {
-        self.replies.all_sent(|| self.killed().is_some()).await;
+        self.replies.all_sent(|| self.life.killed().is_some()).await;
     }
 
     /// Waits for frames to send; `None` when there will be no more.
     pub(super) async fn next_frames(&self) -> Option<&RefCell<VecDeque<Frame>>> {
-        let over = || self.killed().is_some() || self.is_drained();
+        let over = || self.life.killed().is_some() || self.is_drained();
         let next = || match over() {
             true => Some(None),
             false => self.replies.ready().map(Some),
         };
         self.replies.unsent.until_some(next).await
-    }
-
-    /// A send has begun.
-    pub(super) fn begin_send(&self) {
-        self.life.sending.set(true);
     }
 
     /// A send has ended.
@@ -183,22 +149,6 @@ impl ServerLink {
         self.replies.has_sent(load.frames);
         self.release(load);
         self.replies.sent.notify();
-    }
-
-    /// Notes that bytes of the peer are awaited, or no more.
-    pub(super) fn set_receiving(&self, receiving: bool) {
-        self.life.receiving.set(receiving);
-    }
-
-    /// The peer has made progress.
-    pub(super) fn has_progressed(&self) {
-        self.life.has_progressed();
-    }
-
-    /// True if the peer has made no progress since the last call, while bytes of the peer, or a
-    /// receive, are awaited.
-    pub(super) fn has_stalled(&self) -> bool {
-        self.life.has_stalled()
     }
 
     /// No more requests will come; those in flight are still answered.
@@ -232,25 +182,5 @@ impl ServerLink {
         self.life.notify_killed();
         self.replies.unsent.notify();
         self.replies.sent.notify();
-    }
-
-    /// Waits for [`ServerLink::kill`].
-    pub(super) async fn is_killed(&self) {
-        self.life.is_killed().await;
-    }
-
-    /// Reason for which the connection was killed, if that happened.
-    pub(super) fn killed(&self) -> Option<&'static str> {
-        self.life.killed()
-    }
-
-    /// Names the flag that is set when the export is withdrawn.
-    pub(super) fn serves(&self, withdrawn: Rc<Cell<bool>>) {
-        self.life.serves(withdrawn);
-    }
-
-    /// True if the connection's export has been withdrawn.
-    pub(super) fn is_withdrawn(&self) -> bool {
-        self.life.is_withdrawn()
     }
 }

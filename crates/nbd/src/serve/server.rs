@@ -204,7 +204,7 @@ impl<D: Device> NbdServer<D> {
         self.drain(
             grace,
             || export.connections.get() == 0,
-            ServerLink::is_withdrawn,
+            |link| link.life.is_withdrawn(),
         )
         .await;
         Ok(())
@@ -265,7 +265,7 @@ async fn watch_stalls<D: Device>(server: Weak<NbdServer<D>>, env: Env) {
             return;
         };
         for link in server.links.borrow().iter() {
-            if link.has_stalled() {
+            if link.life.has_stalled() {
                 link.kill("the peer has stalled inside a request or a reply");
             }
         }

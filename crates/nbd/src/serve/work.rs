@@ -212,7 +212,7 @@ impl<D: Device> RequestWorker<'_, D> {
                     return false;
                 }
                 Err(_) => {
-                    self.link.end_undivided();
+                    self.link.replies.end_undivided();
                     self.link.kill("a read failed after its reply was begun");
                     let (requests, frames) = (1, 0);
                     self.link.release(SendLoad {
@@ -226,7 +226,7 @@ impl<D: Device> RequestWorker<'_, D> {
             let mut frame = if begun {
                 Frame::new([], Some(data))
             } else {
-                self.link.begin_undivided().await;
+                self.link.replies.begin_undivided().await;
                 Frame::new(reply::simple(0, cookie), Some(data))
             };
             begun = true;
@@ -234,7 +234,7 @@ impl<D: Device> RequestWorker<'_, D> {
             frame.charge = if frame.last { charge } else { 0 };
             self.link.answer_undivided(frame).await;
         }
-        self.link.end_undivided();
+        self.link.replies.end_undivided();
         true
     }
 

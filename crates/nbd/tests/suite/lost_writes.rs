@@ -1,13 +1,13 @@
 //! A device that lost acknowledged writes reports that once; every client has to get the report.
 
 use block::{
-    Address, Buf, Content, Device, Extent, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult,
-    Lba, Sectors, ShardId, SharedBuf,
+    Address, Device, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult, Layer, Lba, Sectors,
 };
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
-use shard::{Config, Local, Mesh, Shard, ShardDisk};
+use shard::{Local, ShardDisk};
 use sim::{DiskSpec, LinkSpec, RunOutcome, SimDriver, SimHost, SimWorld};
+use simnode::run_alone;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -17,21 +17,11 @@ struct Loses {
     lost: Rc<Cell<bool>>,
 }
 
-impl Device for Loses {
-    fn geometry(&self) -> &Geometry {
-        self.disk.geometry()
-    }
+impl Layer for Loses {
+    type Below = ShardDisk<SimDriver>;
 
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        self.disk.read(at, buf).await
-    }
-
-    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
-        self.disk.write(at, data, fua).await
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.disk.zero(extent).await
+    fn below(&self) -> &ShardDisk<SimDriver> {
+        &self.disk
     }
 
     async fn flush(&self) -> IoResult {
@@ -39,14 +29,6 @@ impl Device for Loses {
             return Err(IoError::new(IoErrorKind::Media, "writes were lost"));
         }
         self.disk.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.disk.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.disk.extents(extent, out).await
     }
 }
 
@@ -81,7 +63,7 @@ impl Clients {
     }
 }
 
-fn run<F>(test: impl Fn(Clients) -> F + 'static)
+fn run<F>(test: impl FnOnce(Clients) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
@@ -89,37 +71,28 @@ where
     let geometry = Geometry::new("disk", Sectors::from_mib(1), Sectors(1));
     let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
     let listener = world.listen(address(), LinkSpec::local()).unwrap();
-    let test = Rc::new(test);
-    let outcome = SimHost::new(world).drive(1, move |_, driver| {
-        let test = test.clone();
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            Config::default(),
-            move |local: Local<SimDriver>| async move {
-                let limits = ServerLimits {
-                    connections_max: 8,
-                    memory_bytes_max: 16 << 20,
-                    ..ServerLimits::default()
-                };
-                let server = NbdServer::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
-                let lost = Rc::<Cell<bool>>::default();
-                let device = Loses {
-                    disk: local.disk(disk).unwrap(),
-                    lost: lost.clone(),
-                };
-                let gate = Gate::new(device, local.env());
-                server.add("", gate, &ExportOptions::default()).unwrap();
-                let (serving, listener) = (server.clone(), local.listener(listener));
-                local.env().spawn.spawn(async move {
-                    serving.serve(listener).await;
-                });
-                test(Clients { local, lost }).await;
-                server.shut_down(block::Nanos::from_secs(1)).await;
-            },
-        )
-    });
+    let serve = move |local: Local<SimDriver>| async move {
+        let limits = ServerLimits {
+            connections_max: 8,
+            memory_bytes_max: 16 << 20,
+            ..ServerLimits::default()
+        };
+        let server = NbdServer::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
+        let lost = Rc::<Cell<bool>>::default();
+        let device = Loses {
+            disk: local.disk(disk).unwrap(),
+            lost: lost.clone(),
+        };
+        let gate = Gate::new(device, local.env());
+        server.add("", gate, &ExportOptions::default()).unwrap();
+        let (serving, listener) = (server.clone(), local.listener(listener));
+        local.env().spawn.spawn(async move {
+            serving.serve(listener).await;
+        });
+        test(Clients { local, lost }).await;
+        server.shut_down(block::Nanos::from_secs(1)).await;
+    };
+    let (outcome, _) = run_alone(&mut SimHost::new(world), serve);
     assert_eq!(outcome, RunOutcome::Done);
 }
 

@@ -2,13 +2,14 @@
 //! held up, and listeners with failing accepts.
 
 use block::{
-    Address, Buf, Connector, Content, Device, Env, Extent, Fua, Gate, Geometry, IoError,
-    IoErrorKind, IoResult, Lba, Listener, Nanos, Sectors, SharedBuf, Stream,
+    Address, Connector, Device, Env, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult, Layer,
+    Lba, Listener, Nanos, Sectors, SharedBuf, Stream,
 };
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, NbdServer, NbdStats, ServerLimits};
-use shard::{Config, Local, Mesh, Shard};
+use shard::{Local, ShardDisk};
 use sim::{DiskSpec, LinkSpec, RunOutcome, SimDriver, SimHost, SimWorld};
+use simnode::run_alone;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -21,18 +22,16 @@ fn address(n: usize) -> Address {
 
 /// A disk that can hold writes.
 struct Held {
-    disk: shard::ShardDisk<SimDriver>,
+    disk: ShardDisk<SimDriver>,
     env: Env,
     hold: Rc<Cell<bool>>,
 }
 
-impl Device for Held {
-    fn geometry(&self) -> &Geometry {
-        self.disk.geometry()
-    }
+impl Layer for Held {
+    type Below = ShardDisk<SimDriver>;
 
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        self.disk.read(at, buf).await
+    fn below(&self) -> &ShardDisk<SimDriver> {
+        &self.disk
     }
 
     async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
@@ -40,22 +39,6 @@ impl Device for Held {
             self.env.timer.sleep(Nanos::from_millis(10)).await;
         }
         self.disk.write(at, data, fua).await
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.disk.zero(extent).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.disk.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.disk.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.disk.extents(extent, out).await
     }
 }
 
@@ -91,7 +74,7 @@ struct Rig {
 }
 
 /// Runs `test` against a server with two listeners; the first `failures` accepts of each fail.
-fn run<F>(limits: ServerLimits, failures: u32, test: impl Fn(Rig) -> F + 'static)
+fn run<F>(limits: ServerLimits, failures: u32, test: impl FnOnce(Rig) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
@@ -100,43 +83,37 @@ where
     let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
     let listeners = [0, 1].map(|n| world.listen(address(n), LinkSpec::local()).unwrap());
     let mut sim = SimHost::new(world);
-    let mesh = Mesh::new(1);
-    let test = Rc::new(test);
-    let outcome = sim.drive(1, move |id, driver| {
-        let test = test.clone();
-        let boot = Config::default();
-        Shard::boot(id, driver, mesh.clone(), boot, move |local| async move {
-            let (env, hold) = (local.env(), Rc::new(Cell::new(false)));
-            let log: Rc<RefCell<Vec<String>>> = Rc::default();
-            let said = log.clone();
-            let say = Rc::new(move |line: &str| said.borrow_mut().push(line.to_owned()));
-            let server = NbdServer::new(local.env(), limits, None, say).unwrap();
-            let device = Held {
-                disk: local.disk(disk).unwrap(),
-                env: env.clone(),
-                hold: hold.clone(),
+    let (outcome, _) = run_alone(&mut sim, move |local| async move {
+        let (env, hold) = (local.env(), Rc::new(Cell::new(false)));
+        let log: Rc<RefCell<Vec<String>>> = Rc::default();
+        let said = log.clone();
+        let say = Rc::new(move |line: &str| said.borrow_mut().push(line.to_owned()));
+        let server = NbdServer::new(local.env(), limits, None, say).unwrap();
+        let device = Held {
+            disk: local.disk(disk).unwrap(),
+            env: env.clone(),
+            hold: hold.clone(),
+        };
+        let gate = Gate::new(device, env.clone());
+        server.add("", gate, &ExportOptions::default()).unwrap();
+        for listener in listeners {
+            let listener = Failing {
+                listener: local.listener(listener),
+                left: Cell::new(failures),
             };
-            let gate = Gate::new(device, env.clone());
-            server.add("", gate, &ExportOptions::default()).unwrap();
-            for listener in listeners {
-                let listener = Failing {
-                    listener: local.listener(listener),
-                    left: Cell::new(failures),
-                };
-                let server = server.clone();
-                let serving = async move { server.serve(listener).await };
-                env.spawn.spawn(serving);
-            }
-            let rig = Rig {
-                local,
-                env,
-                server: Rc::new(RefCell::new(Some(server.clone()))),
-                hold,
-                log,
-            };
-            test(rig).await;
-            server.shut_down(Nanos::from_secs(1)).await;
-        })
+            let server = server.clone();
+            let serving = async move { server.serve(listener).await };
+            env.spawn.spawn(serving);
+        }
+        let rig = Rig {
+            local,
+            env,
+            server: Rc::new(RefCell::new(Some(server.clone()))),
+            hold,
+            log,
+        };
+        test(rig).await;
+        server.shut_down(Nanos::from_secs(1)).await;
     });
     assert_eq!(outcome, RunOutcome::Done);
 }

@@ -3,11 +3,11 @@
 
 use crate::real::{Certificates, Served, Setup, directory, host, tool};
 use block::conformance;
-use block::{Address, Content, Device, Env, Fua, Host, IoErrorKind, IoResult, Lba, Nanos, Sectors};
+use block::{Address, Content, Device, Env, Fua, IoErrorKind, IoResult, Lba, Nanos, Sectors};
 use nbd::client::{Client, Options};
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::tls::{Dialer, TlsIdentity};
-use shard::{Config, Local, Mesh, Shard};
+use shard::{Local, run_alone};
 use std::cell::RefCell;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -19,14 +19,9 @@ use uring::UringDriver;
 fn on_a_shard<F, W>(work: W)
 where
     F: Future<Output = ()> + 'static,
-    W: Fn(Local<UringDriver>, Env) -> F + Send + Sync + 'static,
+    W: FnOnce(Local<UringDriver>, Env) -> F + Send + 'static,
 {
-    let mesh = Mesh::new(1);
-    host().run(1, move |id, driver| {
-        Shard::boot(id, driver, mesh.clone(), Config::default(), |local| {
-            work(local.clone(), local.env())
-        })
-    });
+    run_alone(&mut host(), |local| work(local.clone(), local.env()));
 }
 
 fn unix(path: &Path) -> Address {

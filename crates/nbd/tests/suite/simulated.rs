@@ -410,10 +410,7 @@ fn a_flush_waits_for_writes_that_were_given_up() {
         when: When::Nth(1),
         effect: FaultEffect::Delay(Nanos::from_secs(3)),
     };
-    let plan = FaultPlan {
-        rules: vec![slow],
-        ..FaultPlan::default()
-    };
+    let plan = FaultPlan::of(vec![slow]);
     let (outcome, sim) = back_to_back(1, Sectors(1), plan, |local, env| async move {
         let disk = Checked::new(&local, &env).await;
         let begun = env.timer.now();

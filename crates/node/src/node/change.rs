@@ -533,10 +533,7 @@ fn removal(addition: &ControlRequest) -> Result<Change, Refusal> {
         }
         ControlRequest::AddDevice { pool, device } => Ok(Change::TakePoolDevice {
             pool: Name::new(pool)?,
-            device: match device {
-                NamedOrNew::Named(name) => Name::new(name)?,
-                NamedOrNew::New(text) => Device::parse(text)?.name.value,
-            },
+            device: device.name()?,
         }),
         ControlRequest::AddVolume { volume, .. } => {
             let volume = config::Volume::parse(volume)?;

@@ -3,7 +3,7 @@
 use super::Node;
 use crate::platform::Platform;
 use control::check::few_lines;
-use control::config::{Attach, ByteCount, Device, Pool, Volume};
+use control::config::{Attach, ByteCount, Pool, Volume};
 use control::files::{ConfigurationFiles, FileDifference};
 use control::protocol::{ControlRequest, NamedOrNew};
 
@@ -208,11 +208,7 @@ fn pool_of(section: &str) -> String {
 
 /// The name of a known or new device.
 fn name(device: &NamedOrNew) -> String {
-    match device {
-        NamedOrNew::Named(name) => name.clone(),
-        NamedOrNew::New(section) => {
-            let device = Device::parse(section).map(|device| device.name.value.to_string());
-            device.unwrap_or_default()
-        }
-    }
+    device
+        .name()
+        .map_or_else(|_| String::new(), |name| name.to_string())
 }

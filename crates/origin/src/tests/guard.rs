@@ -6,14 +6,14 @@ use crate::{
     take_with,
 };
 use block::{
-    Device, Env, Extent, Fua, Geometry, IoErrorKind, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId,
-    TargetId,
+    Device, Env, Extent, Fua, Geometry, IoErrorKind, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId,
 };
 use futures_util::future::{join, select};
-use shard::{Config, Local, Mesh, Shard, ShardDisk};
+use shard::ShardDisk;
 use sim::{
     DiskSpec, FaultPlan, PowerCut, RunMoment, SimDriver, SimHost, SimRng, SimWorld, Survival,
 };
+use simnode::run_alone;
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
@@ -37,23 +37,12 @@ fn keep(kept: &Kept, env: &Env) -> Keep {
     })
 }
 
-fn live<F>(sim: &mut SimHost, disk: TargetId, work: impl Fn(Leaf, Env) -> F + 'static)
+fn live<F>(sim: &mut SimHost, disk: TargetId, work: impl FnOnce(Leaf, Env) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
-    let work = Rc::new(work);
-    sim.drive(1, move |_, driver| {
-        let work = work.clone();
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            Config::default(),
-            move |local: Local<SimDriver>| async move {
-                let disk = Rc::new(local.disk(disk).unwrap());
-                work(disk, local.env()).await;
-            },
-        )
+    run_alone(sim, move |local| {
+        work(Rc::new(local.disk(disk).unwrap()), local.env())
     });
 }
 

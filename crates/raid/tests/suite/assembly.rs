@@ -304,9 +304,7 @@ fn stripes_that_are_done_again_are_reported() {
             &array,
             "3 stripes were done again from the journal"
         ));
-        array.close().await.unwrap();
-        drop(array);
-        bench.sleep(300).await;
+        bench.end(array).await;
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
         assert!(!reports(&array, "done again"), "{:?}", array.events());
     });
@@ -336,9 +334,8 @@ fn a_rebuild_goes_on_after_a_restart() {
         bench.sleep(10).await;
         unreachable!("the power is gone");
     });
-    let control = sim.world().control();
-    control.power_on(sim::Domain(0));
-    drive(&mut sim, &control, &disks, async |bench| {
+    sim.world().control().power_on(sim::Domain(0));
+    drive(&mut sim, &disks, async |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
         let state = array.report().members[1].state;
         assert_eq!(state, MemberState::Rebuilding { whole: true });

@@ -23,8 +23,7 @@ fn refusing(
         effect: FaultEffect::Fail(kind),
     };
     strike(&mut sim, vec![rule]);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let again = Options {
             rewrites: 2,
             ..options()
@@ -95,8 +94,7 @@ fn a_write_that_meets_two_lost_members_says_that_the_array_is_gone() {
             effect: FaultEffect::Fail(kind),
         };
         strike(&mut sim, disks[..2].iter().copied().map(rule).collect());
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = bench.assemble(&[0, 1, 2]).await.unwrap();
             let error = bench.write(&array, 3, 2, 2).await.unwrap_err();
             assert_eq!(error.kind(), kind, "{error}");

@@ -4,9 +4,10 @@ use block::{
     BoxDevice, Buf, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, Sectors, TargetId,
 };
 use raid::{Array, ArrayPlan, ArrayStart, Level, MemberCandidate, Options, Uuid, assemble, create};
-use shard::{Config, Local, Mesh, Shard};
+use shard::Local;
 use sim::FaultRule;
 use sim::{DiskSpec, RunOutcome, SimDriver, SimHost, SimWorld, WorldControl};
+use simnode::run_alone;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -29,7 +30,7 @@ pub fn run(
     seed: u64,
     block: u64,
     mib: &[u64],
-    test: impl AsyncFn(Bench) + Clone + 'static,
+    test: impl AsyncFnOnce(Bench) + 'static,
 ) -> (SimHost, Vec<TargetId>) {
     let shapes: Vec<_> = mib.iter().map(|mib| (*mib, block)).collect();
     run_on(seed, &shapes, test)
@@ -39,7 +40,7 @@ pub fn run(
 pub fn run_on(
     seed: u64,
     shapes: &[(u64, u64)],
-    test: impl AsyncFn(Bench) + Clone + 'static,
+    test: impl AsyncFnOnce(Bench) + 'static,
 ) -> (SimHost, Vec<TargetId>) {
     let mut world = SimWorld::new(seed);
     let disks = shapes.iter().enumerate().map(|(i, (mib, block))| {
@@ -50,48 +51,29 @@ pub fn run_on(
             .expect("a sound disk")
     });
     let disks: Vec<_> = disks.collect();
-    let control = world.control();
     let mut sim = SimHost::new(world);
-    drive(&mut sim, &control, &disks, test);
+    drive(&mut sim, &disks, test);
     (sim, disks)
 }
 
 /// Runs `test` on the disks of a world that may have run before.
-pub fn drive(
-    sim: &mut SimHost,
-    control: &WorldControl,
-    disks: &[TargetId],
-    test: impl AsyncFn(Bench) + Clone + 'static,
-) {
-    let ended = Rc::new(Cell::new(false));
-    let (seen, disks) = (ended.clone(), Rc::new(disks.to_vec()));
-    let (mesh, control) = (Mesh::new(1), control.clone());
-    let outcome = sim.drive(1, move |id, driver| {
-        let (test, ended, control) = (test.clone(), ended.clone(), control.clone());
-        let disks = disks.clone();
-        Shard::boot(
-            id,
-            driver,
-            mesh.clone(),
-            Config::default(),
-            async move |local| {
-                let env = local.env();
-                test(Bench {
-                    local,
-                    env,
-                    control,
-                    disks,
-                })
-                .await;
-                ended.set(true);
-            },
-        )
+pub fn drive(sim: &mut SimHost, disks: &[TargetId], test: impl AsyncFnOnce(Bench) + 'static) {
+    let (disks, control) = (Rc::new(disks.to_vec()), sim.world().control());
+    let (outcome, ended) = run_alone(sim, async move |local| {
+        let env = local.env();
+        test(Bench {
+            local,
+            env,
+            control,
+            disks,
+        })
+        .await;
     });
     assert!(
         matches!(outcome, RunOutcome::Done | RunOutcome::PowerCut),
         "{outcome:?}"
     );
-    let ended = seen.get() || outcome == RunOutcome::PowerCut;
+    let ended = ended.is_some() || outcome == RunOutcome::PowerCut;
     assert!(ended, "the test did not end");
 }
 
@@ -100,11 +82,11 @@ pub fn after_power(
     sim: &mut SimHost,
     disks: &[TargetId],
     members: &[usize],
-    test: impl AsyncFn(Bench, Array) + Clone + 'static,
+    test: impl AsyncFnOnce(Bench, Array) + 'static,
 ) {
-    let (control, members) = (sim.world().control(), members.to_vec());
-    control.power_on(sim::Domain(0));
-    drive(sim, &control, disks, async move |bench| {
+    let members = members.to_vec();
+    sim.world().control().power_on(sim::Domain(0));
+    drive(sim, disks, async move |bench| {
         bench.sleep(1).await;
         let array = bench.assemble(&members).await.unwrap();
         test(bench, array).await;
@@ -113,10 +95,7 @@ pub fn after_power(
 
 /// Makes the disks follow `rules` from here on; no other fault happens.
 pub fn strike(sim: &mut SimHost, rules: Vec<FaultRule>) {
-    let plan = sim::FaultPlan {
-        rules,
-        ..sim::FaultPlan::default()
-    };
+    let plan = sim::FaultPlan::of(rules);
     sim.world_mut().set_plan(plan).unwrap();
 }
 
@@ -141,6 +120,19 @@ pub fn plan(level: Level) -> ArrayPlan {
 }
 
 impl Bench {
+    /// Cuts the power of all.
+    pub async fn cut_power(&self) {
+        self.control.cut_power(None);
+        self.sleep(1).await;
+    }
+
+    /// Ends the array in order, with its tasks.
+    pub async fn end(&self, array: Array) {
+        array.close().await.unwrap();
+        drop(array);
+        self.sleep(300).await;
+    }
+
     pub fn candidate(&self, index: usize) -> MemberCandidate {
         let disk = self.local.disk(self.disks[index]).expect("a disk");
         MemberCandidate::new(BoxDevice::new(disk), format!("c{}", index % 2))

@@ -20,9 +20,7 @@ async fn make(bench: &Bench, level: Level, members: usize) {
     for at in (0..sectors).step_by(64) {
         bench.write(&array, at, 64, 1).await.unwrap();
     }
-    array.close().await.unwrap();
-    drop(array);
-    bench.sleep(300).await;
+    bench.end(array).await;
 }
 
 async fn holds_all(bench: &Bench, array: &Array, byte: u8) -> bool {

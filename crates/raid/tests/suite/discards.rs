@@ -43,8 +43,7 @@ fn a_member_that_takes_no_discard_stays() {
             effect: FaultEffect::Fail(IoErrorKind::Unsupported),
         };
         strike(&mut sim, vec![rule]);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = bench.assemble(members).await.unwrap();
             let extent = array.geometry().extent();
             array.discard(extent).await.unwrap();

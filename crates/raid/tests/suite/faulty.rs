@@ -2,8 +2,8 @@
 
 use crate::common::Bench;
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
-    Nanos, Sectors, SharedBuf, Timer,
+    BoxDevice, Buf, Device, Extent, Fua, IoError, IoErrorKind, IoResult, Layer, Lba, Nanos,
+    Sectors, SharedBuf, Timer,
 };
 use raid::MemberCandidate;
 use std::cell::Cell;
@@ -51,13 +51,15 @@ impl Faulty {
     }
 
     fn error(&self) -> IoError {
-        self.geometry().error(IoErrorKind::Media, "it fails")
+        self.disk.geometry().error(IoErrorKind::Media, "it fails")
     }
 }
 
-impl Device for Faulty {
-    fn geometry(&self) -> &Geometry {
-        self.disk.geometry()
+impl Layer for Faulty {
+    type Below = BoxDevice;
+
+    fn below(&self) -> &BoxDevice {
+        &self.disk
     }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
@@ -82,14 +84,6 @@ impl Device for Faulty {
     async fn flush(&self) -> IoResult {
         self.check(Op::Flush).await?;
         self.disk.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.disk.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.disk.extents(extent, out).await
     }
 }
 

@@ -70,8 +70,7 @@ fn nothing_is_computed_from_a_member_that_may_have_forgotten_writes() {
         // In the first stripe roles 0 and 1 hold data; see `levels/raid5`.
         let unreadable = Extent::new(Lba(DATA_AT + 8), Sectors(8));
         spoil(&mut sim, vec![(disks[1], unreadable)]);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async |bench| {
+        drive(&mut sim, &disks, async |bench| {
             let (server, array) = with_server(&bench, 3).await;
             let chunk = array.shape().chunk().0;
             bench.write(&array, 0, chunk, 2).await.unwrap();

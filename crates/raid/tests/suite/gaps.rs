@@ -25,9 +25,7 @@ async fn made(bench: &Bench, level: Level, members: usize) -> Vec<usize> {
             .await
             .unwrap();
     }
-    array.close().await.unwrap();
-    drop(array);
-    bench.sleep(300).await;
+    bench.end(array).await;
     roles
 }
 
@@ -165,8 +163,7 @@ fn parity_that_was_left_out_is_not_computed_with() {
     // The first stripe has its parity on the last member.
     let lost = Extent::new(Lba(data_at(Level::Raid5) + 8), Sectors(1));
     spoil(&mut sim, vec![(disks[0], lost)]);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
         array.fail(2).await.unwrap();
         array
@@ -207,8 +204,7 @@ fn what_was_left_out_can_be_written_again() {
             });
             let lost = Extent::new(Lba(data_at(level) + 8), Sectors(fua));
             spoil(&mut sim, vec![(disks[0], lost)]);
-            let control = sim.world().control();
-            drive(&mut sim, &control, &disks, async move |bench| {
+            drive(&mut sim, &disks, async move |bench| {
                 let roles: Vec<_> = (0..members).collect();
                 let array = bench.assemble(&roles).await.unwrap();
                 array.fail(1).await.unwrap();

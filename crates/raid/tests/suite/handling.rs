@@ -154,8 +154,7 @@ fn a_device_is_examined_by_what_can_be_read_of_it() {
     // Of each disk the second copy of the superblock is lost.
     let second = block::Extent::new(Lba(8), Sectors(8));
     spoil(&mut sim, disks.iter().map(|disk| (*disk, second)).collect());
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         for index in [0, 1] {
             let device = bench.candidate(index).device;
             let found = raid::examine(&bench.env, &device).await.unwrap();
@@ -174,9 +173,8 @@ fn a_device_too_short_for_a_superblock_has_none() {
         let mut world = sim::SimWorld::new(7);
         let geometry = block::Geometry::new("disk-0", Sectors(sectors), Sectors(1));
         let disk = world.add_disk(sim::DiskSpec::new(geometry)).unwrap();
-        let control = world.control();
         let mut sim = sim::SimHost::new(world);
-        drive(&mut sim, &control, &[disk], async move |bench| {
+        drive(&mut sim, &[disk], async move |bench| {
             let device = bench.candidate(0).device;
             assert_eq!(raid::examine(&bench.env, &device).await.unwrap(), None);
             // The last copy with room on the device is read.

@@ -78,9 +78,7 @@ fn a_member_that_is_a_copy_of_old_is_filled_whole_when_it_returns() {
 fn a_member_that_is_a_copy_of_old_is_filled_whole_at_a_start() {
     run(22, 1, &[8; 2], async |bench| {
         let array = restored(&bench).await;
-        array.close().await.unwrap();
-        drop(array);
-        bench.sleep(300).await;
+        bench.end(array).await;
         let array = bench.assemble(&[0, 1]).await.unwrap();
         is_filled_whole(&bench, &array).await;
     });
@@ -93,9 +91,7 @@ fn a_member_that_is_older_than_the_others_is_filled_whole() {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         let old = save(&bench, 1, 0, META).await;
         out_and_in(&bench, &array).await;
-        array.close().await.unwrap();
-        drop(array);
-        bench.sleep(300).await;
+        bench.end(array).await;
         restore(&bench, 1, 0, &old).await;
         restore(&bench, 1, 8192, &[9; 4096]).await;
         let array = bench.assemble(&[0, 1]).await.unwrap();
@@ -109,9 +105,7 @@ fn a_member_that_is_older_than_the_others_is_filled_whole() {
 fn starts_that_are_cut_short_leave_no_member_behind() {
     run(24, 1, &[8; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
-        array.close().await.unwrap();
-        drop(array);
-        bench.sleep(300).await;
+        bench.end(array).await;
         for start in 0..5 {
             let before = save(&bench, 1, 0, 16).await;
             let array = bench.assemble(&[0, 1]).await.unwrap();
@@ -139,9 +133,7 @@ fn a_damaged_superblock_is_mended_before_the_other_is_written() {
                 out_and_in(&bench, &array).await;
             }
             array.fail(1).await.unwrap();
-            array.close().await.unwrap();
-            drop(array);
-            bench.sleep(300).await;
+            bench.end(array).await;
             restore(&bench, 1, damaged * 8, &[0; 4096]).await;
         });
         let torn = sim::FaultRule {
@@ -152,8 +144,7 @@ fn a_damaged_superblock_is_mended_before_the_other_is_written() {
             effect: sim::FaultEffect::Ruin,
         };
         strike(&mut sim, vec![torn]);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async |bench| {
+        drive(&mut sim, &disks, async |bench| {
             // The member may have to be evicted again.
             let array = bench.assemble(&[0, 1]).await.unwrap();
             bench.sleep(5000).await;

@@ -81,14 +81,13 @@ async fn flip(bench: &Bench, disk: usize, at: u64) {
 
 /// Lets the record at `at` of `disk` rot, and restores the power.
 fn befall(sim: &mut SimHost, disks: &[TargetId], disk: usize, at: u64, rot: Rot) {
-    let control = sim.world().control();
-    control.power_on(Domain(0));
+    sim.world().control().power_on(Domain(0));
     match rot {
         Rot::Unreadable(sectors) => {
             let lost = |sector: &u64| (disks[disk], Extent::new(Lba(at + sector), Sectors(1)));
             spoil(sim, sectors.iter().map(lost).collect());
         }
-        Rot::Bits(sectors) => drive(sim, &control, disks, async move |bench| {
+        Rot::Bits(sectors) => drive(sim, disks, async move |bench| {
             bench.sleep(1).await;
             for sector in sectors {
                 flip(&bench, disk, at + sector).await;
@@ -115,12 +114,10 @@ fn written_twice(lost: Option<usize>, idle: u64) -> (SimHost, Vec<TargetId>, Vec
             array.flush().await.unwrap();
         }
         bench.sleep(idle).await;
-        bench.control.cut_power(None);
-        bench.sleep(1).await;
+        bench.cut_power().await;
     });
-    let control = sim.world().control();
-    control.power_on(Domain(0));
-    drive(&mut sim, &control, &disks, async move |bench| {
+    sim.world().control().power_on(Domain(0));
+    drive(&mut sim, &disks, async move |bench| {
         bench.sleep(1).await;
         *all.borrow_mut() = records(&bench, 2).await;
     });
@@ -138,10 +135,9 @@ fn a_record_that_rots_brings_nothing_older_back() {
         for record in found {
             let (mut sim, disks, _) = written_twice(None, idle);
             befall(&mut sim, &disks, 2, record.at(), rot);
-            let control = sim.world().control();
             // The second start shows the remains of the first one.
             for start in 0..2 {
-                drive(&mut sim, &control, &disks, async move |bench| {
+                drive(&mut sim, &disks, async move |bench| {
                     bench.sleep(1).await;
                     let array = bench.assemble(&[0, 1, 2]).await.unwrap();
                     let what = format!("{rot:?} of {record:?}, idle {idle}, start {start}");
@@ -171,8 +167,7 @@ fn a_header_that_rots_is_found_by_its_copy_without_a_member() {
         for record in found.into_iter().filter(|found| found.kind == REDO) {
             let (mut sim, disks, _) = written_twice(Some(lost), 0);
             befall(&mut sim, &disks, 2, record.at(), rot);
-            let control = sim.world().control();
-            drive(&mut sim, &control, &disks, async move |bench| {
+            drive(&mut sim, &disks, async move |bench| {
                 bench.sleep(1).await;
                 let left: Vec<_> = (0..3).filter(|disk| *disk != lost).collect();
                 let array = bench.assemble(&left).await.unwrap();
@@ -191,8 +186,7 @@ fn a_header_that_cannot_be_read_without_a_member_is_refused_until_confirmed() {
     for record in all {
         let (mut sim, disks, _) = written_twice(Some(0), 0);
         befall(&mut sim, &disks, 2, record.at(), Rot::Unreadable(&[0, 8]));
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             bench.sleep(1).await;
             let what = refused(bench.assemble(&[1, 2]).await);
             assert!(what.contains("journal of member 2"), "{what}");
@@ -224,8 +218,7 @@ fn a_header_that_is_not_read_once_without_a_member_is_no_reason_to_refuse() {
         effect: FaultEffect::Fail(IoErrorKind::Media),
     };
     strike(&mut sim, vec![rule(newest.at()), rule(newest.at() + 8)]);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let array = bench.assemble(&[1, 2]).await.unwrap();
         assert!(bench.holds(&array, 0, 8, 2).await);
     });
@@ -242,18 +235,16 @@ fn a_record_that_was_durable_and_is_gone_does_not_count_as_torn() {
         for at in [0, 3 * 128] {
             bench.write(&array, at, 8, 1).await.unwrap();
         }
-        bench.control.cut_power(None);
-        bench.sleep(1).await;
+        bench.cut_power().await;
     });
-    let control = sim.world().control();
-    control.power_on(Domain(0));
+    sim.world().control().power_on(Domain(0));
     let first = Found {
         slot: 1,
         number: 1,
         kind: REDO,
     };
     befall(&mut sim, &disks, 2, first.at(), Rot::Bits(&[0, 8]));
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         bench.sleep(1).await;
         let what = refused(bench.assemble(&[1, 2]).await);
         assert!(what.contains("journal of member 2"), "{what}");
@@ -275,8 +266,7 @@ fn bytes_of_a_record_that_cannot_be_read_without_a_member_are_reported_lost() {
     let (mut sim, disks, found) = written_twice(Some(0), 0);
     let newest = *found.last().unwrap();
     befall(&mut sim, &disks, 2, newest.at(), Rot::Unreadable(&[17]));
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         bench.sleep(1).await;
         let array = bench.assemble(&[1, 2]).await.unwrap();
         let lost = Extent::new(Lba(0), Sectors(8));
@@ -318,7 +308,7 @@ fn a_record_that_is_not_read_leaves_data_and_parity_that_fit() {
         });
         let control = sim.world().control();
         let cut_after = Nanos::from_micros(150 + seed * 20);
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = bench.assemble(&[0, 1, 2]).await.unwrap();
             bench.write(&array, 30, 8, 1).await.unwrap();
             array.flush().await.unwrap();
@@ -327,15 +317,14 @@ fn a_record_that_is_not_read_leaves_data_and_parity_that_fit() {
             let array = bench.assemble(&[0, 1, 2]).await.unwrap();
             let cut = async {
                 bench.env.timer.sleep(cut_after).await;
-                bench.control.cut_power(None);
-                bench.sleep(1).await;
+                bench.cut_power().await;
             };
             let _ = join(bench.write(&array, 3, 20, 9), cut).await;
         });
         control.power_on(Domain(0));
         let newest = Rc::new(Cell::new(None));
         let set = newest.clone();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             bench.sleep(1).await;
             set.set(records(&bench, 2).await.last().copied());
         });
@@ -351,7 +340,7 @@ fn a_record_that_is_not_read_leaves_data_and_parity_that_fit() {
             effect: FaultEffect::Fail(IoErrorKind::Media),
         };
         strike(&mut sim, vec![rule]);
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = bench.assemble(&[0, 1, 2]).await.unwrap();
             bench.settled(&array).await;
             let found = array.scrub(false).await.unwrap();
@@ -378,14 +367,12 @@ fn a_chunk_is_not_computed_without_the_parity_of_its_stripe() {
                 bytes.fill(sector);
             }
             array.write(Lba(0), buf.share(), Fua::Yes).await.unwrap();
-            bench.control.cut_power(None);
-            bench.sleep(1).await;
+            bench.cut_power().await;
         });
-        let control = sim.world().control();
-        control.power_on(Domain(0));
+        sim.world().control().power_on(Domain(0));
         let data = Rc::new(Cell::new(0));
         let data_at = data.clone();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             bench.sleep(1).await;
             let examined = raid::examine(&bench.env, &bench.candidate(0).device).await;
             data_at.set(examined.unwrap().unwrap().data_at.0);
@@ -393,7 +380,7 @@ fn a_chunk_is_not_computed_without_the_parity_of_its_stripe() {
         let sector = |disk: usize| (disks[disk], Extent::new(Lba(data.get() + 5), Sectors(1)));
         // Parity of the first stripe is on the last disk, its data on those before it.
         spoil(&mut sim, vec![sector(column), sector(2)]);
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = bench.assemble(&[0, 1, 2]).await.unwrap();
             let mut lost = 0;
             for at in 0..128 {
@@ -443,16 +430,14 @@ fn a_record_of_the_version_before_is_done_again() {
             let cut = async {
                 let timer = &bench.env.timer;
                 timer.sleep(Nanos::from_micros(150 + cut * 15)).await;
-                bench.control.cut_power(None);
-                bench.sleep(1).await;
+                bench.cut_power().await;
             };
             let _ = join(bench.write(&array, 0, 8, 2), cut).await;
         });
-        let control = sim.world().control();
-        control.power_on(Domain(0));
+        sim.world().control().power_on(Domain(0));
         let made = Rc::new(Cell::new(false));
         let is_made = made.clone();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             bench.sleep(1).await;
             let newest = records(&bench, 2).await.last().copied();
             if let Some(newest) = newest.filter(|found| found.kind == REDO) {
@@ -463,7 +448,7 @@ fn a_record_of_the_version_before_is_done_again() {
         if !made.get() {
             continue;
         }
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let left: Vec<_> = (0..3).filter(|disk| Some(*disk) != lost).collect();
             let array = bench.assemble(&left).await.unwrap();
             let message = array.events().0;

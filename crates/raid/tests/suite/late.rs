@@ -64,7 +64,6 @@ fn a_write_that_was_given_up_does_not_land_after_its_members_return() {
             bench.write(&array, 0, 4096, 1).await.unwrap();
             array.close().await.unwrap();
         });
-        let control = sim.world().control();
         // The write of 2 is the only one of its size.
         let rule = FaultRule {
             disk: disks[3],
@@ -73,7 +72,7 @@ fn a_write_that_was_given_up_does_not_land_after_its_members_return() {
             when: When::Nth(1),
             effect: FaultEffect::Stick(None),
         };
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let legs = vec![
                 leg(&bench, inner, [0, 1]).await,
                 leg(&bench, inner, [2, 3]).await,
@@ -81,7 +80,7 @@ fn a_write_that_was_given_up_does_not_land_after_its_members_return() {
             outer(&bench, legs).await.close().await.unwrap();
         });
         strike(&mut sim, vec![rule]);
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let hung = leg(&bench, inner, [2, 3]).await;
             let legs = vec![leg(&bench, inner, [0, 1]).await, hung.clone()];
             let array = outer(&bench, legs).await;
@@ -124,7 +123,6 @@ fn a_write_that_is_given_up_while_its_member_returns_is_waited_for_too() {
         bench.write(&array, 0, 4096, 1).await.unwrap();
         array.close().await.unwrap();
     });
-    let control = sim.world().control();
     let late = |at: u64, span| FaultRule {
         disk: disks[1],
         ops: OpFilter::Writes,
@@ -133,7 +131,7 @@ fn a_write_that_is_given_up_while_its_member_returns_is_waited_for_too() {
         effect: FaultEffect::Delay(Nanos::from_millis(span)),
     };
     strike(&mut sim, vec![late(64, 12), late(1024, 100)]);
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let candidates = bench.candidates(&[0, 1]);
         let array = outer(&bench, candidates).await;
         let first = bench.write(&array, 64, 64, 2);
@@ -180,8 +178,7 @@ fn a_device_whose_write_was_given_up_is_copied_to_only_once_that_has_ended() {
         effect: FaultEffect::Stick(None),
     };
     strike(&mut sim, vec![rule]);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let array = outer(&bench, bench.candidates(&[0, 1])).await;
         bench.write(&array, 64, 64, 2).await.unwrap();
         bench.write(&array, 64, 64, 3).await.unwrap();
@@ -236,8 +233,7 @@ fn a_write_that_was_given_up_does_not_land_after_its_array_is_reassembled() {
             effect: FaultEffect::Stick(None),
         };
         strike(&mut sim, vec![stuck]);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let present = if level.is_redundant() {
                 &members[1..]
             } else {
@@ -276,16 +272,14 @@ fn nor_does_it_on_an_array_without_superblocks() {
     let (mut sim, disks) = run(1, 1, &[8; 2], async |bench| {
         raw_array(&bench).await.unwrap();
     });
-    let stuck = FaultRule {
-        disk: disks[1],
-        ops: OpFilter::Writes,
-        within: None,
-        when: When::Nth(1),
-        effect: FaultEffect::Stick(None),
-    };
+    let stuck = FaultRule::new(
+        disks[1],
+        OpFilter::Writes,
+        When::Nth(1),
+        FaultEffect::Stick(None),
+    );
     strike(&mut sim, vec![stuck]);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let array = raw_array(&bench).await.unwrap();
         let written = Box::pin(bench.write(&array, 0, 128, 2));
         let limit = Nanos::from_millis(100);
@@ -353,9 +347,7 @@ fn an_error_of_a_device_that_was_left_behind_is_not_its_successors() {
 fn an_array_is_closed_once_no_write_of_its_map_can_land() {
     run(30, 1, &[8; 2], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
-        array.close().await.unwrap();
-        drop(array);
-        bench.sleep(300).await;
+        bench.end(array).await;
         let holds = Rc::new(Cell::new(false));
         let held = holds.clone();
         let map = Extent::new(Lba(16), Sectors(8));

@@ -27,8 +27,7 @@ fn hdds(world: &mut SimWorld, parameters: &HddParameters, gib: u64) -> Vec<Targe
 fn on_drives(parameters: &HddParameters, gib: u64, test: impl AsyncFn(Bench) + Clone + 'static) {
     let mut world = SimWorld::new(1);
     let disks = hdds(&mut world, parameters, gib);
-    let control = world.control();
-    drive(&mut SimHost::new(world), &control, &disks, test);
+    drive(&mut SimHost::new(world), &disks, test);
 }
 
 /// Returns the daemon's options for a `detection` of so many seconds.
@@ -124,8 +123,7 @@ fn a_stuck_drive_is_lost_in_time_however_much_is_asked() {
         effect: FaultEffect::Stick(None),
     };
     strike(&mut sim, vec![stuck]);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let members = bench.candidates(&[0, 1]);
         let array = bench.assemble_with(members, detecting(10)).await;
         let array = array.unwrap();

@@ -95,9 +95,8 @@ fn unreadable_sectors_are_read_elsewhere_and_written_again() {
                 world.add_disk(sim::DiskSpec::new(geometry)).unwrap()
             })
             .collect();
-        let control = world.control();
         let mut sim = SimHost::new(world);
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let roles: Vec<_> = (0..members).collect();
             let array = bench.create(level, &roles, &[]).await.unwrap();
             bench.write(&array, 0, 2048, 7).await.unwrap();
@@ -107,7 +106,7 @@ fn unreadable_sectors_are_read_elsewhere_and_written_again() {
         let bad = if level == Level::Raid5 { 6144 } else { 2048 };
         let latent = (disks[0], Extent::new(Lba(bad), Sectors(64)));
         spoil(&mut sim, vec![latent]);
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let roles: Vec<_> = (0..members).collect();
             let array = bench.assemble(&roles).await.unwrap();
             for _ in 0..members {
@@ -308,18 +307,14 @@ fn a_write_that_fails_without_a_member_leaves_no_wrong_byte() {
             when: When::Always,
             effect: FaultEffect::Fail(IoErrorKind::Media),
         };
-        let faults = FaultPlan {
-            rules: vec![refuse],
-            ..FaultPlan::default()
-        };
-        let control = sim.world().control();
+        let faults = FaultPlan::of(vec![refuse]);
         let present: Vec<_> = (0..4).filter(|role| *role != missing).collect();
         // Twice: as the array runs, and reassembled from the content of the members.
         for faults in [faults, FaultPlan::default()] {
             let writes = !faults.rules.is_empty();
             let present = present.clone();
             sim.world_mut().set_plan(faults).unwrap();
-            drive(&mut sim, &control, &disks, async move |bench| {
+            drive(&mut sim, &disks, async move |bench| {
                 let array = bench.assemble(&present).await.unwrap();
                 let (mut refused, mut lost) = (0, 0);
                 for at in (4..2048).step_by(CHUNK as usize) {
@@ -409,8 +404,7 @@ fn the_last_member_is_waited_for() {
         effect: FaultEffect::Stick(None),
     };
     strike(&mut sim, disks.iter().map(hang).collect());
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let options = raid::Options {
             timeout: Some(Nanos::from_millis(10)),
             ..crate::common::options()

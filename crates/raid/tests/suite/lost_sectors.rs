@@ -36,8 +36,7 @@ fn a_run_too_many_is_refused_and_the_others_stay_known() {
     let lost = (0..BAD_MAX as u64).map(|run| Extent::new(Lba(run * STEP + 8), Sectors(3)));
     let lost: Vec<_> = lost.collect();
     let (mut sim, disks) = with_one_copy(8, &lost);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let array = bench.assemble(&[0]).await.unwrap();
         let given = array.add(bench.candidate(1), bench.uuid(), false).await;
         given.unwrap();
@@ -73,8 +72,7 @@ fn a_rebuild_ends_however_many_runs_are_lost() {
     let lost = (0..RUNS).map(|run| Extent::new(Lba(start(run)), Sectors(1)));
     let lost: Vec<_> = lost.collect();
     let (mut sim, disks) = with_one_copy(9, &lost);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let array = bench.assemble(&[0]).await.unwrap();
         let given = array.add(bench.candidate(1), bench.uuid(), false).await;
         given.unwrap();
@@ -117,8 +115,7 @@ fn what_one_member_cannot_read_is_written_again() {
         });
         let lost = Extent::new(Lba(data_at.get() + 8), Sectors(3));
         spoil(&mut sim, vec![(disks[first], lost)]);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let raw = bench.candidate(first).device;
             let buf = bench.env.pool.get(3 * 512).await;
             assert!(raw.read(lost.start, buf).await.1.is_err(), "{level:?}");
@@ -148,8 +145,7 @@ fn a_member_lost_while_copies_are_compared_hides_no_unreadable_sector() {
         for at in [0, FAR] {
             bench.write(&array, at, 64, 1).await.unwrap();
         }
-        bench.control.cut_power(None);
-        bench.sleep(1).await;
+        bench.cut_power().await;
     });
     let there = Extent::new(Lba(DATA_AT + FAR), Sectors(1));
     let lost = FaultRule {

@@ -41,8 +41,7 @@ fn of_a_member_that_returns_and_a_spare_one_takes_the_place() {
         let nth = When::Nth(nth);
         let rule = rule(disks[1], OpFilter::Reads, (0, 16), nth, slow);
         strike(&mut sim, vec![rule]);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = bench.assemble(&[0, 1, 2]).await.unwrap();
             bench.settled(&array).await;
             bench.sleep(120).await;
@@ -87,9 +86,8 @@ fn an_array_starts_with_a_member_that_refuses_writes() {
             let disk = (0, 8 * 2048);
             let rule = rule(disks[1], OpFilter::Writes, disk, When::Always, refusal);
             strike(&mut sim, vec![rule]);
-            let control = sim.world().control();
             let all = all.clone();
-            drive(&mut sim, &control, &disks, async move |bench| {
+            drive(&mut sim, &disks, async move |bench| {
                 for byte in 2..5 {
                     let array = bench.assemble(&all).await.unwrap();
                     bench.write(&array, 0, 512, byte).await.unwrap();
@@ -132,13 +130,10 @@ fn continue_without(lost: usize) -> (SimHost, Vec<TargetId>) {
 fn legs_that_diverged_are_refused_and_either_may_be_kept() {
     for (lost, kept) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
         let (mut sim, disks) = continue_without(lost);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = bench.start(&[lost], ArrayStart::Degraded).await.unwrap();
             bench.write(&array, 4000, 64, 3).await.unwrap();
-            array.close().await.unwrap();
-            drop(array);
-            bench.sleep(300).await;
+            bench.end(array).await;
             for order in [[0, 1], [1, 0]] {
                 let message = refused(bench.assemble(&order).await);
                 for what in [
@@ -160,9 +155,7 @@ fn legs_that_diverged_are_refused_and_either_may_be_kept() {
             let (byte, far) = if kept == lost { (1, 3) } else { (2, 1) };
             all_hold(&bench, &array, 64, byte).await;
             assert!(bench.holds(&array, 4000, 64, far).await);
-            array.close().await.unwrap();
-            drop(array);
-            bench.sleep(300).await;
+            bench.end(array).await;
             let array = bench.assemble(&[0, 1]).await.unwrap();
             all_hold(&bench, &array, 64, byte).await;
         });
@@ -181,18 +174,17 @@ fn a_forced_start_that_is_cut_short_takes_nothing_back() {
         let slow = rule(disks[lost], OpFilter::Writes, (0, 16), When::Always, slow);
         strike(&mut sim, vec![slow]);
         let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let cut = async {
                 bench.sleep(cut).await;
-                bench.control.cut_power(None);
-                bench.sleep(1).await;
+                bench.cut_power().await;
             };
             let _ = join(bench.start(&[lost], ArrayStart::Degraded), cut).await;
         });
         strike(&mut sim, Vec::new());
         control.power_on(Domain(0));
         let started = started.clone();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             bench.sleep(1).await;
             match bench.assemble(&[lost, 1 - lost]).await {
                 Ok(array) => {
@@ -219,8 +211,7 @@ fn a_stale_leg_is_not_trusted_when_a_superblock_of_the_other_rots() {
                 let sectors = Extent::new(Lba(copy * 8), Sectors(1));
                 spoil(&mut sim, vec![(disks[kept], sectors)]);
             }
-            let control = sim.world().control();
-            drive(&mut sim, &control, &disks, async move |bench| {
+            drive(&mut sim, &disks, async move |bench| {
                 if !unreadable {
                     let mut bytes = read_copy(&bench, kept, copy).await;
                     bytes[300] ^= 1;
@@ -238,8 +229,7 @@ fn a_stale_leg_is_not_trusted_when_a_superblock_of_the_other_rots() {
 #[test]
 fn a_leg_that_cannot_be_read_may_have_gone_on() {
     let (mut sim, disks) = continue_without(0);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         for copy in [0, 1] {
             let mut bytes = read_copy(&bench, 1, copy).await;
             bytes[300] ^= 1;
@@ -275,8 +265,7 @@ fn one_failed_read_of_a_superblock_leaves_no_member_behind() {
             failure,
         );
         strike(&mut sim, vec![failure]);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = bench.assemble(&[0, 1]).await.unwrap();
             assert!(array.is_settled(), "{:?}", array.events());
         });
@@ -301,8 +290,7 @@ fn a_member_that_is_unresponsive_at_a_start_counts_as_absent() {
             unresponsive,
         );
         strike(&mut sim, vec![unresponsive]);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let options = Options {
                 timeout: given,
                 ..options()
@@ -371,8 +359,7 @@ fn members_have_the_same_of_an_event() {
     };
     let slow = disks.iter().zip([10, 15, 20, 25]).map(slow).collect();
     strike(&mut sim, slow);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let array = bench.assemble(&[0, 1, 2, 3]).await.unwrap();
         let changes = async {
             let one = array.fail(3);

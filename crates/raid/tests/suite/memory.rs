@@ -87,9 +87,8 @@ fn load(memory: usize, tree: &'static Tree, fate: Fate, (sectors, step): (u64, u
         })
         .collect();
     let hung = disks[0];
-    let control = world.control();
     let mut sim = SimHost::new(world).pool_bytes(memory);
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let timeout = Some(Nanos::from_secs(1));
         let options = Options {
             timeout,
@@ -196,9 +195,8 @@ fn memory_too_small_for_the_stripes_is_refused_with_what_it_takes() {
                 world.add_disk(DiskSpec::new(geometry)).unwrap()
             })
             .collect();
-        let control = world.control();
         let mut sim = SimHost::new(world).pool_bytes((memory << 20) as usize);
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let plan = ArrayPlan {
                 chunk: Sectors(2048),
                 ..plan(Level::Raid5)

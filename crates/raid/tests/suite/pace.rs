@@ -80,9 +80,8 @@ fn a_rebuild_at_the_default_rate_leaves_the_foreground_its_time() {
     ] {
         let mut world = SimWorld::new(1);
         let disks = drives(&mut world, members + 1);
-        let control = world.control();
         let mut sim = SimHost::new(world);
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = made(&bench, level, members, &[members]).await;
             let healthy = p99(&bench, &array, rate, 1).await;
             array.fail(1).await.unwrap();
@@ -107,9 +106,8 @@ fn a_scrub_at_the_default_rate_leaves_the_foreground_its_time() {
     ] {
         let mut world = SimWorld::new(1);
         let disks = drives(&mut world, members);
-        let control = world.control();
         let mut sim = SimHost::new(world);
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = made(&bench, level, members, &[]).await;
             let alone = p99(&bench, &array, rate, 1).await;
             let ended = Rc::new(Cell::new(false));

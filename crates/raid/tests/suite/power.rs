@@ -52,8 +52,7 @@ fn outlives_power_and_any_member(at: u64, sectors: u64) {
             whole.and(array.flush().await).unwrap();
             let part = write(&bench, &array, (at, sectors), 2, Fua::Yes).await;
             part.unwrap();
-            bench.control.cut_power(None);
-            bench.sleep(1).await;
+            bench.cut_power().await;
         });
         let left: Vec<_> = (0..3).filter(|disk| *disk != lost).collect();
         after_power(&mut sim, &disks, &left, async move |bench, array| {
@@ -135,8 +134,7 @@ fn what_was_being_written_without_a_member_is_old_or_new() {
             write(&bench, &array, (0, 128), 1, Fua::Yes).await.unwrap();
             let cut = async {
                 bench.env.timer.sleep(cut).await;
-                bench.control.cut_power(None);
-                bench.sleep(1).await;
+                bench.cut_power().await;
             };
             let _ = join(write(&bench, &array, (0, len), 2, Fua::No), cut).await;
         });
@@ -180,7 +178,7 @@ fn what_is_written_without_its_parity_leaves_data_and_parity_that_fit() {
         };
         strike(&mut sim, disks.iter().map(rule).collect());
         let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = bench.assemble(&[0, 1, 2]).await.unwrap();
             // The stripe's region is marked from here on.
             let beside = write(&bench, &array, (40, 8), 2, Fua::Yes).await;
@@ -190,8 +188,7 @@ fn what_is_written_without_its_parity_leaves_data_and_parity_that_fit() {
                 .kill(bench.disks[array.shape().stripe(0).parity]);
             let cut = async {
                 bench.sleep(10).await;
-                bench.control.cut_power(None);
-                bench.sleep(1).await;
+                bench.cut_power().await;
             };
             let write = write(&bench, &array, written, 2, Fua::Yes);
             join(write, cut).await.0.unwrap();
@@ -213,8 +210,7 @@ fn a_part_written_durably_is_not_undone_by_the_whole_stripe_after_it() {
             let part = write(&bench, &array, (3, 20), 2, Fua::Yes).await;
             part.unwrap();
             bench.write(&array, 0, 128, 3).await.unwrap();
-            bench.control.cut_power(None);
-            bench.sleep(1).await;
+            bench.cut_power().await;
         });
         after_power(&mut sim, &disks, &[0, 1, 2], async move |bench, array| {
             let data = bench.read(&array, 3, 20).await.unwrap();
@@ -235,7 +231,7 @@ fn lost_sectors_stay_lost_until_what_is_written_to_them_is_durable() {
             });
             let control = sim.world().control();
             spoil_data(&mut sim, disks[0], level, block::Sectors(8));
-            drive(&mut sim, &control, &disks, async move |bench| {
+            drive(&mut sim, &disks, async move |bench| {
                 let roles: Vec<_> = (0..members).collect();
                 let array = bench.assemble(&roles).await.unwrap();
                 array.fail(1).await.unwrap();
@@ -250,11 +246,10 @@ fn lost_sectors_stay_lost_until_what_is_written_to_them_is_durable() {
                     written.unwrap();
                 }
                 assert!(array.report().bad.is_empty());
-                bench.control.cut_power(None);
-                bench.sleep(1).await;
+                bench.cut_power().await;
             });
             control.power_on(Domain(0));
-            drive(&mut sim, &control, &disks, async move |bench| {
+            drive(&mut sim, &disks, async move |bench| {
                 bench.sleep(1).await;
                 let others = (0..=members).filter(|disk| *disk != 1);
                 let array = bench.assemble(&others.collect::<Vec<_>>()).await.unwrap();
@@ -280,9 +275,8 @@ fn a_read_that_waited_while_sectors_were_given_up_does_not_take_their_zeroes() {
         bench.write(&array, 4096, 4096, 7).await.unwrap();
         array.close().await.unwrap();
     });
-    let control = sim.world().control();
     spoil_data(&mut sim, disks[0], Level::Raid5, block::Sectors(64));
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
         array.fail(1).await.unwrap();
         let fresh = bench.candidate(3);
@@ -311,9 +305,8 @@ fn sectors_that_two_members_cannot_give_are_unreadable_not_gone() {
                 bench.write(&array, 4096, 4096, 7).await.unwrap();
                 array.close().await.unwrap();
             });
-            let control = sim.world().control();
             spoil_data(&mut sim, disks[0], level, block::Sectors(64));
-            drive(&mut sim, &control, &disks, async move |bench| {
+            drive(&mut sim, &disks, async move |bench| {
                 let roles: Vec<_> = (0..members).collect();
                 let array = bench.assemble(&roles).await.unwrap();
                 // So that either leg may come first.
@@ -349,8 +342,7 @@ fn what_was_durable_outlives_a_cut_that_spoils_all_that_was_being_written() {
                 array.flush().await.unwrap();
                 let cut = async {
                     bench.env.timer.sleep(Nanos::from_micros(20)).await;
-                    bench.control.cut_power(None);
-                    bench.sleep(1).await;
+                    bench.cut_power().await;
                 };
                 let _ = join(bench.write(&array, 512, 64, 8), cut).await;
             });
@@ -370,8 +362,7 @@ fn what_was_durable_outlives_a_cut_that_spoils_all_that_was_being_written() {
                 };
                 let cut = async {
                     bench.env.timer.sleep(Nanos::from_micros(cut)).await;
-                    bench.control.cut_power(None);
-                    bench.sleep(1).await;
+                    bench.cut_power().await;
                 };
                 join(read, cut).await;
             });
@@ -413,8 +404,7 @@ fn a_whole_stripe_outlives_power_once_the_array_runs_without_a_member() {
                 _ => vec![rule((lost + 1) % 3, takes)],
             },
         );
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let options = Options {
                 timeout: Some(Nanos::from_millis(10)),
                 ..options()
@@ -430,8 +420,7 @@ fn a_whole_stripe_outlives_power_once_the_array_runs_without_a_member() {
             };
             let (written, ()) = join(written, failed).await;
             written.unwrap();
-            bench.control.cut_power(None);
-            bench.sleep(1).await;
+            bench.cut_power().await;
         });
         strike(&mut sim, Vec::new());
         let left: Vec<_> = (0..3).filter(|disk| *disk != lost).collect();

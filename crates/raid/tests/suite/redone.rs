@@ -22,8 +22,7 @@ fn doing_records_again_writes_nothing_older_over_what_is_durable() {
                 bench.write(&array, at, len, byte).await.unwrap();
             }
             array.flush().await.unwrap();
-            bench.control.cut_power(None);
-            bench.sleep(1).await;
+            bench.cut_power().await;
         });
         let control = sim.world().control();
         let unread = FaultRule {
@@ -33,30 +32,30 @@ fn doing_records_again_writes_nothing_older_over_what_is_durable() {
             when: When::Always,
             effect: FaultEffect::Fail(IoErrorKind::Media),
         };
-        let unflushed = disks.iter().map(|disk| FaultRule {
-            disk: *disk,
-            ops: OpFilter::Flushes,
-            within: None,
-            when: When::Always,
-            effect: FaultEffect::Delay(Nanos::from_millis(500)),
+        let unflushed = disks.iter().map(|disk| {
+            FaultRule::new(
+                *disk,
+                OpFilter::Flushes,
+                When::Always,
+                FaultEffect::Delay(Nanos::from_millis(500)),
+            )
         });
         let rules = unflushed.chain([unread]).collect();
         strike(&mut sim, rules);
         control.power_on(Domain(0));
         let roles = all.clone();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             bench.sleep(1).await;
             let cut = async {
                 // Once the members have been flushed before the start, and it is at the next.
                 bench.sleep(900).await;
-                bench.control.cut_power(None);
-                bench.sleep(1).await;
+                bench.cut_power().await;
             };
             let _ = join(bench.assemble(&roles), cut).await;
         });
         strike(&mut sim, Vec::new());
         control.power_on(Domain(0));
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             bench.sleep(1).await;
             let array = bench.assemble(&all).await.unwrap();
             let what = format!("{seed}, {members}");
@@ -79,14 +78,12 @@ fn a_member_gets_what_doing_a_record_again_changed_while_it_was_away() {
         bench.write(&array, 0, 128, 7).await.unwrap();
         // The bit is cleared by then.
         bench.sleep(600).await;
-        bench.control.cut_power(None);
-        bench.sleep(1).await;
+        bench.cut_power().await;
     });
-    let control = sim.world().control();
-    control.power_on(Domain(0));
+    sim.world().control().power_on(Domain(0));
     let unread = Extent::new(Lba(4096 + 32), Sectors(1));
     spoil(&mut sim, vec![(disks[1], unread)]);
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         bench.sleep(1).await;
         // Two chunks of a stripe that was written whole: the data of both is lost.
         let array = bench.start(&[1, 2], ArrayStart::Degraded).await.unwrap();

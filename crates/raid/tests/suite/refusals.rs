@@ -39,8 +39,7 @@ fn refusing(
         effect: FaultEffect::Fail(IoErrorKind::Media),
     }];
     strike(&mut sim, rules);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let array = bench.assemble(&all).await.unwrap();
         test(bench, array).await;
     });
@@ -96,8 +95,7 @@ fn nothing_is_written_while_a_filled_member_becomes_one_in_sync() {
     // Three members have shorter journals than four.
     let refused = rule(4096, When::Always, FaultEffect::Fail(IoErrorKind::Other));
     strike(&mut sim, vec![hangs, refused]);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
         array.fail(1).await.unwrap();
         bench.write(&array, 32, 8, 2).await.unwrap();
@@ -131,9 +129,7 @@ fn nothing_is_computed_from_a_parity_that_a_refused_write_left() {
         run(16, 1, &[8; 3], async move |bench| {
             let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
             bench.write(&array, 0, 4096, 1).await.unwrap();
-            array.close().await.unwrap();
-            drop(array);
-            bench.sleep(300).await;
+            bench.end(array).await;
             let superblocks = Extent::new(Lba(0), Sectors(16));
             let chunk = Extent::new(Lba(4096), Sectors(64));
             let refused: Rc<RefCell<Vec<Extent>>> = Rc::default();
@@ -215,8 +211,7 @@ fn what_was_read_after_a_refused_write_stays_over_a_loss_of_power() {
                 }
             }
             array.flush().await.unwrap();
-            bench.control.cut_power(None);
-            bench.sleep(1).await;
+            bench.cut_power().await;
         });
         assert!(seen.borrow().len() > 32, "{missing}");
         strike(&mut sim, Vec::new());
@@ -259,8 +254,7 @@ fn what_was_written_before_a_refused_write_is_not_done_again_after_it() {
                 message.borrow_mut().push(byte);
             }
             array.flush().await.unwrap();
-            bench.control.cut_power(None);
-            bench.sleep(1).await;
+            bench.cut_power().await;
         });
         assert!(seen.borrow().contains(&Some(3)));
         strike(&mut sim, Vec::new());
@@ -351,8 +345,7 @@ fn what_is_refused_is_reported_or_its_member_left_behind() {
             Refused::Map => (OpFilter::Writes, Some(Extent::new(Lba(16), Sectors(8)))),
         };
         refuse(&mut sim, disks[0], ops, within, When::Always);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = bench.assemble(&all).await.unwrap();
             if needed && level.is_redundant() {
                 array.fail(1).await.unwrap();
@@ -380,8 +373,7 @@ fn a_full_journal_waits_for_a_flush() {
     });
     // The start flushes twice.
     refuse(&mut sim, disks[0], OpFilter::Flushes, None, When::Nth(3));
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
         // Sixteen records: the start left one, that older ones count no more.
         for at in 0..15 {
@@ -406,8 +398,7 @@ fn an_array_that_is_not_used_leaves_its_members_alone() {
         array.close().await.unwrap();
     });
     refuse(&mut sim, disks[0], OpFilter::Flushes, None, When::Always);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let array = bench.assemble(&[0, 1]).await.unwrap();
         bench.sleep(20_000).await;
         assert!(array.is_settled(), "{:?}", array.events());
@@ -430,8 +421,7 @@ fn a_flush_that_failed_for_the_array_itself_is_reported_to_its_user() {
         effect: FaultEffect::Fail(IoErrorKind::Media),
     };
     strike(&mut sim, disks.iter().map(fails).collect());
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let array = bench.assemble(&[0, 1]).await.unwrap();
         bench.write(&array, 0, 8, 5).await.unwrap();
         // Until the bits are to be cleared, which needs a flush.
@@ -450,7 +440,6 @@ fn a_member_that_takes_no_write_is_reported_once() {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         array.close().await.unwrap();
     });
-    let control = sim.world().control();
     let superblocks = Some(Extent::new(Lba(0), Sectors(16)));
     refuse(
         &mut sim,
@@ -459,7 +448,7 @@ fn a_member_that_takes_no_write_is_reported_once() {
         superblocks,
         When::Always,
     );
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let array = bench.assemble(&[0, 1]).await.unwrap();
         let message = |what: &str| {
             let events = array.events().0;

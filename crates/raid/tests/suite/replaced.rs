@@ -42,8 +42,7 @@ fn nothing_is_lost_if_a_member_in_sync_is_replaced() {
         });
         let bad = Extent::new(Lba(data_at(level) + 64), Sectors(1));
         spoil(&mut sim, vec![(disks[0], bad)]);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let all: Vec<_> = (0..members).collect();
             let array = bench.assemble(&all).await.unwrap();
             begin(&bench, &array, members).await;
@@ -75,8 +74,7 @@ fn what_the_replaced_member_cannot_read_comes_from_the_others() {
         });
         let bad = Extent::new(Lba(data_at(level) + 64), Sectors(9));
         spoil(&mut sim, vec![(disks[1], bad)]);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let all: Vec<_> = (0..members).collect();
             let array = bench.assemble(&all).await.unwrap();
             begin(&bench, &array, members).await;
@@ -96,8 +94,7 @@ fn what_is_written_meanwhile_is_on_both() {
         let (mut sim, disks) = run(1, 1, &vec![8; members + 1], async move |bench| {
             fill(&bench, level, members).await;
         });
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let options = Options {
                 rebuild_floor: 16 << 20,
                 ..crate::common::options()
@@ -151,8 +148,7 @@ fn an_exchange_outlives_either_of_the_two() {
             effect: FaultEffect::Fail(IoErrorKind::Other),
         };
         strike(&mut sim, vec![rule]);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let all: Vec<_> = (0..members).collect();
             let array = bench.assemble(&all).await.unwrap();
             begin(&bench, &array, members).await;
@@ -193,7 +189,7 @@ fn power_that_goes_amid_an_exchange_leaves_every_member_in_sync() {
             fill(&bench, level, members).await;
         });
         let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let all: Vec<_> = (0..members).collect();
             let array = bench.assemble(&all).await.unwrap();
             begin(&bench, &array, members).await;
@@ -207,8 +203,7 @@ fn power_that_goes_amid_an_exchange_leaves_every_member_in_sync() {
             }
             bench.env.timer.sleep(Nanos::from_micros(step * 150)).await;
             let cut = async {
-                bench.control.cut_power(None);
-                bench.sleep(1).await;
+                bench.cut_power().await;
             };
             join(cut, async { drop(bench.write(&array, 8, 8, 1).await) }).await;
         });
@@ -253,8 +248,7 @@ fn no_write_is_under_way_when_a_role_changes_hands() {
         effect: FaultEffect::Delay(Nanos::from_secs(2)),
     };
     strike(&mut sim, vec![slow(0), slow(2)]);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let options = Options {
             rebuild_floor: 16 << 20,
             busy_for: Nanos::from_secs(1),
@@ -315,8 +309,7 @@ fn nothing_is_done_again_from_the_journal_of_a_device_that_was_a_member() {
         bench.settled(&array).await;
         array.close().await.unwrap();
     });
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let array = bench.assemble(&[1, 3]).await.unwrap();
         for at in (0..SECTORS).step_by(64) {
             assert!(bench.holds(&array, at, 64, 9).await, "{at}");
@@ -340,17 +333,16 @@ fn no_leg_is_lost_to_one_that_it_has_not_heard_of() {
     };
     // The first two are those of the start.
     strike(&mut sim, vec![lost(3)]);
-    let control = sim.world().control();
     let acknowledged = std::rc::Rc::new(std::cell::Cell::new(false));
     let seen = acknowledged.clone();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let array = bench.assemble(&[0, 1]).await.unwrap();
         begin(&bench, &array, 2).await;
         bench.sleep(2000).await;
         assert_eq!(array.report().replaced, None);
         seen.set(bench.write(&array, 0, 64, 2).await.is_ok());
     });
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         if let Ok(array) = bench.assemble(&[0, 1]).await {
             let all = bench.holds(&array, 0, 64, 2).await;
             assert!(all || !acknowledged.get(), "what was acknowledged is gone");

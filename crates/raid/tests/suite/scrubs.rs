@@ -92,8 +92,7 @@ fn what_a_scrub_cannot_read_is_written_again() {
             .map(|(disk, from): (usize, u64)| (disks[disk], sectors(from)))
             .to_vec();
         spoil(&mut sim, latent);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let roles: Vec<_> = (0..members).collect();
             let array = bench.assemble(&roles).await.unwrap();
             let found = array.scrub(false).await.unwrap();
@@ -119,8 +118,7 @@ fn a_scrub_writes_the_body_of_a_free_slot_of_a_journal() {
     });
     let body = Extent::new(Lba(32 + 5 * SLOT + 150), Sectors(1));
     spoil(&mut sim, vec![(disks[1], body)]);
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
         for unreadable in [1, 0] {
             let found = array.scrub(false).await.unwrap();
@@ -163,8 +161,7 @@ fn a_scrub_writes_again_what_rotted_beside_the_data() {
             strike(&mut sim, vec![rule]);
         }
         let found = places.len() as u64 + u64::from(level == Level::Raid5);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let mut all = all.clone();
             all.push(spare);
             let array = bench.assemble(&all).await.unwrap();
@@ -245,9 +242,7 @@ fn a_scrub_ends_with_its_array_and_asks_nothing_of_members_afterwards() {
 fn a_member_that_is_lost_while_blocks_are_looked_at_ends_no_more_than_that() {
     run(1, 1, &[8; 3], async |bench| {
         let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
-        array.close().await.unwrap();
-        drop(array);
-        bench.sleep(300).await;
+        bench.end(array).await;
         let data = Extent::new(Lba(data_at(Level::Raid5)), Sectors(1024));
         let is_block =
             move |op: Op| matches!(op, Op::Read(of) if of.len == Sectors(1)) && op.reads(data);

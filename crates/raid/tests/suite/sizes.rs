@@ -33,8 +33,7 @@ fn a_write_to_a_large_array_leaves_little_to_compare_or_to_fill() {
             array.fail(1).await.unwrap();
             bench.write(&array, end - 8, 8, 2).await.unwrap();
             array.flush().await.unwrap();
-            bench.control.cut_power(None);
-            bench.sleep(1).await;
+            bench.cut_power().await;
         });
         after_power(&mut sim, &disks, members, async move |bench, array| {
             let end = array.geometry().sectors.0;

@@ -25,8 +25,7 @@ fn a_spare_is_activated_before_copies_are_compared() {
         }
         array.flush().await.unwrap();
     });
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async |bench| {
+    drive(&mut sim, &disks, async |bench| {
         let slowly = Options {
             rebuild_floor: 1 << 20,
             ..options()
@@ -74,8 +73,7 @@ fn a_spare_filled_from_copies_that_differ_has_what_is_served() {
         for at in (0..16 * 2048).step_by(128) {
             bench.write(&array, at, 128, 2).await.unwrap();
         }
-        bench.control.cut_power(None);
-        bench.sleep(1).await;
+        bench.cut_power().await;
     });
     crate::common::after_power(&mut sim, &disks, &[0, 2, 3], async |bench, array| {
         let spare = bench.candidate(4);
@@ -111,8 +109,7 @@ fn mirror_with_spare(test: impl AsyncFn(Bench) + Clone + 'static) {
         bench.write(&array, 0, 4096, 1).await.unwrap();
         array.close().await.unwrap();
     });
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, test);
+    drive(&mut sim, &disks, test);
 }
 
 #[test]
@@ -187,9 +184,7 @@ fn a_spare_waits_while_another_member_refuses_its_superblock() {
             let roles: Vec<_> = (0..members).collect();
             let array = bench.create(level, &roles, &[members]).await.unwrap();
             bench.write(&array, 0, 64, 1).await.unwrap();
-            array.close().await.unwrap();
-            drop(array);
-            bench.sleep(300).await;
+            bench.end(array).await;
             let meta = |op| matches!(op, Op::Write(of) if of.start < Lba(16));
             let (first, refuses) = switched(&bench, 0, meta);
             let mut all = vec![first];
@@ -214,9 +209,7 @@ fn a_spare_waits_while_another_member_refuses_its_superblock() {
 fn a_spare_that_was_forgotten_is_taken_back() {
     run(6, 1, &[8; 4], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[2]).await.unwrap();
-        array.close().await.unwrap();
-        drop(array);
-        bench.sleep(300).await;
+        bench.end(array).await;
         let array = bench.assemble(&[0, 1]).await.unwrap();
         array
             .add(bench.candidate(2), bench.uuid(), false)
@@ -233,9 +226,7 @@ fn a_mirror_whose_members_both_refuse_writes_goes_on_with_the_sound_one() {
     run(7, 1, &[8; 3], async |bench| {
         let array = bench.create(Level::Raid1, &[0, 1], &[2]).await.unwrap();
         bench.write(&array, 0, 64, 1).await.unwrap();
-        array.close().await.unwrap();
-        drop(array);
-        bench.sleep(300).await;
+        bench.end(array).await;
         let (first, refuses) = switched(&bench, 0, Op::changes);
         let (other, refuses_too) = switched(&bench, 1, Op::changes);
         let all = vec![first, other, bench.candidate(2)];
@@ -267,8 +258,7 @@ fn a_spare_that_has_changed_is_left_out_at_a_start() {
         });
         let shape = (Sectors::from_mib(mib), Sectors(block));
         sim.world_mut().reshape(disks[2], shape.0, shape.1);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async |bench| {
+        drive(&mut sim, &disks, async |bench| {
             let array = bench.assemble(&[0, 1, 2]).await.unwrap();
             assert!(array.report().spares.is_empty());
         });

@@ -48,11 +48,10 @@ fn a_deep_stream_gains_from_a_second_disk_and_a_shallow_one_stays() {
         world.add_disk(spec).unwrap()
     };
     let disks: Vec<_> = (0..2).map(disk).collect();
-    let control = world.control();
     let mut sim = SimHost::new(world).pool_bytes(128 << 20);
     let rates = Rc::new(Cell::new((0.0, 0.0)));
     let seen = rates.clone();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let plan = ArrayPlan {
             name: "array".into(),
             level: Level::Raid1,

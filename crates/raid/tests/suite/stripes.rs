@@ -29,8 +29,7 @@ fn refusing(
         effect: FaultEffect::Fail(IoErrorKind::Other),
     };
     strike(&mut sim, within.iter().map(rule).collect());
-    let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
         test(bench, array).await;
     });

@@ -45,11 +45,10 @@ fn cut_in_a_start(seed: u64) -> (SimHost, Vec<TargetId>) {
     });
     strike(&mut sim, slow(&disks[1..]));
     let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let cut = async {
             bench.sleep(10).await;
-            bench.control.cut_power(None);
-            bench.sleep(1).await;
+            bench.cut_power().await;
         };
         let _ = join(bench.assemble(&[0, 1]), cut).await;
     });
@@ -65,12 +64,11 @@ fn a_member_that_alone_began_an_event_is_not_taken_for_the_truth_of_it() {
     for seed in 0..TRIES {
         let (mut sim, disks) = cut_in_a_start(seed);
         let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = assemble_second(&bench).await;
             bench.write(&array, 0, 128, 2).await.unwrap();
             array.flush().await.unwrap();
-            bench.control.cut_power(None);
-            bench.sleep(1).await;
+            bench.cut_power().await;
         });
         control.revive(disks[0]);
         after_power(&mut sim, &disks, &[0, 1], async move |bench, array| {
@@ -87,8 +85,7 @@ fn a_member_that_alone_began_an_event_is_not_taken_for_the_truth_of_it() {
 fn a_member_that_alone_began_an_event_may_return() {
     for seed in 0..TRIES {
         let (mut sim, disks) = cut_in_a_start(seed);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = assemble_second(&bench).await;
             bench.write(&array, 0, 128, 2).await.unwrap();
             bench.control.revive(bench.disks[0]);
@@ -121,7 +118,7 @@ fn of_one_event_what_was_written_last_is_the_truth() {
         let seen = Rc::new(Cell::new(0));
         let refusals = seen.clone();
         let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let Ok(array) = bench.assemble(&[0, 2, 3]).await else {
                 return;
             };
@@ -133,8 +130,7 @@ fn of_one_event_what_was_written_last_is_the_truth() {
                 bench.sleep(1).await;
             }
             array.flush().await.unwrap();
-            bench.control.cut_power(None);
-            bench.sleep(1).await;
+            bench.cut_power().await;
         });
         if seen.get() == 0 {
             continue;
@@ -166,12 +162,11 @@ fn starts_that_a_member_refuses_leave_it_no_further_behind() {
         });
         strike(&mut sim, slow(&disks[..1]));
         let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = bench.assemble(&[0, 1, 2]).await.unwrap();
             let cut = async {
                 bench.sleep(10).await;
-                bench.control.cut_power(None);
-                bench.sleep(1).await;
+                bench.cut_power().await;
             };
             join(array.fail(2), cut).await.0.unwrap();
         });
@@ -187,7 +182,7 @@ fn starts_that_a_member_refuses_leave_it_no_further_behind() {
         control.power_on(Domain(0));
         let seen = Rc::new(Cell::new(0));
         let refusals = seen.clone();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             bench.sleep(1).await;
             let array = loop {
                 match bench.assemble(&[0, 1, 2]).await {
@@ -215,8 +210,7 @@ fn a_member_that_is_lost_and_back_at_once_keeps_its_records_until_the_loss_is_kn
             array.close().await.unwrap();
         });
         strike(&mut sim, slow(&disks));
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let array = bench.assemble(&[0, 1, 2]).await.unwrap();
             bench.write(&array, 0, 128, 1).await.unwrap();
             let parity = array.shape().stripe(0).parity;
@@ -231,8 +225,7 @@ fn a_member_that_is_lost_and_back_at_once_keeps_its_records_until_the_loss_is_kn
             };
             let cut = async {
                 bench.sleep(12).await;
-                bench.control.cut_power(None);
-                bench.sleep(1).await;
+                bench.cut_power().await;
             };
             let write = bench.write(&array, 128 * 3, 8, 2);
             let _ = join(write, join(back, cut)).await;
@@ -253,7 +246,7 @@ fn an_array_is_settled_once_that_is_known() {
     });
     strike(&mut sim, slow(&disks));
     let control = sim.world().control();
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         let array = bench.assemble(&[0, 1]).await.unwrap();
         array.fail(1).await.unwrap();
         let added = array.add(bench.candidate(1), bench.uuid(), false);
@@ -263,12 +256,11 @@ fn an_array_is_settled_once_that_is_known() {
         }
         assert!(!array.is_settled(), "no superblock says so yet");
         bench.settled(&array).await;
-        bench.control.cut_power(None);
-        bench.sleep(1).await;
+        bench.cut_power().await;
     });
     control.kill(disks[0]);
     control.power_on(Domain(0));
-    drive(&mut sim, &control, &disks, async move |bench| {
+    drive(&mut sim, &disks, async move |bench| {
         assemble_second(&bench).await;
     });
 }

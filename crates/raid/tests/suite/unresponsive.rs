@@ -106,8 +106,7 @@ fn a_start_does_not_wait_for_a_member_that_hangs_and_nothing_of_it_lands_later()
             effect: FaultEffect::Stick(None),
         };
         strike(&mut sim, vec![stuck]);
-        let control = sim.world().control();
-        drive(&mut sim, &control, &disks, async move |bench| {
+        drive(&mut sim, &disks, async move |bench| {
             let start = || {
                 let candidates = bench.candidates(&(1..members).collect::<Vec<_>>());
                 bench.assemble_with(candidates, with_timeout())

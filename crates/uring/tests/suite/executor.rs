@@ -2,23 +2,19 @@
 
 use crate::common::{Loop, directory, file, host};
 use block::conformance;
-use block::{Address, Host, Sectors, ShardId};
-use shard::{Config, Local, Mesh, Shard};
+use block::{Address, Sectors};
+use shard::{Local, run_alone};
 use std::path::Path;
 use uring::{DiskOptions, Uring, UringDriver};
 
 const BYTES: u64 = 8 << 20;
 
 /// Runs `main` as the only shard of `host`.
-fn run<F>(mut host: Uring, main: impl Fn(Local<UringDriver>) -> F + Send + Sync + 'static)
+fn run<F>(mut host: Uring, main: impl FnOnce(Local<UringDriver>) -> F + Send + 'static)
 where
     F: Future<Output = ()> + 'static,
 {
-    let mesh = Mesh::new(1);
-    let config = Config::default();
-    host.run(1, move |id: ShardId, driver| {
-        Shard::boot(id, driver, mesh.clone(), config, &main)
-    });
+    run_alone(&mut host, main);
 }
 
 fn devices_and_gates(path: impl AsRef<Path>, options: &DiskOptions) {

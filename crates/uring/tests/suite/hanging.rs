@@ -1,15 +1,15 @@
 //! A file system that does not answer: FUSE, over a server that is stopped.
 
 use crate::common::{directory, file, host};
-use block::{Device, Env, Fua, Host, IoErrorKind, Lba, Nanos, ShardId};
+use block::{Device, Env, Fua, IoErrorKind, Lba, Nanos};
 use futures_util::future::join_all;
-use shard::{Config, Local, Mesh, Shard};
+use shard::run_alone;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
-use uring::{DiskOptions, UringDriver};
+use uring::DiskOptions;
 
 const BYTES: u64 = 64 << 20;
 /// Longest time of a call that does not hang.
@@ -121,56 +121,46 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
     let (mut host, options) = (host(), DiskOptions::default());
     let (hangs, _) = host.open_disk(&mount.path, &options).unwrap();
     let (sound, _) = host.open_disk(file(&dir, BYTES), &options).unwrap();
-    let (mesh, opener) = (Mesh::new(1), host.clone());
+    let opener = host.clone();
     let mount = Arc::new(mount);
     let _over = go_on_at_last(&mount);
-    host.run(1, move |id: ShardId, driver| {
-        let (mount, opener, options) = (mount.clone(), opener.clone(), options.clone());
-        Shard::boot(
-            id,
-            driver,
-            mesh.clone(),
-            Config::default(),
-            async move |local| {
-                let env = local.env();
-                let (hanging, sound) = (local.disk(hangs).unwrap(), local.disk(sound).unwrap());
-                let read = async |at: u64| {
-                    let (_, result) = hanging.read(Lba(at * 8), env.pool.take(4096)).await;
-                    result
-                };
-                read(0).await.unwrap();
-                mount.signal(libc::SIGSTOP);
-                let pause = Nanos::from_secs(2);
-                // After the pause the kernel asks again for attributes, which it keeps for a
-                // second.
-                env.timer.sleep(pause).await;
-                let began = env.timer.now();
-                // All of its operations at once, among them some that wait for the others' pages.
-                let reads = join_all((0..READS).map(|i| read(i * 7)));
-                assert!(env.timer.timeout(pause, reads).await.is_none());
-                assert!(env.timer.timeout(pause, hanging.flush()).await.is_none());
-                let open = || opener.open_disk_aside(&mount.path, &options);
-                assert!(env.timer.timeout(pause, open()).await.is_none());
-                assert_eq!(open().await.unwrap_err().kind(), IoErrorKind::Timeout);
-                opener.close(hangs);
-                let elsewhere = env.timer.timeout(SOON, takes_data(&sound, &env));
-                elsewhere.await.expect("it hangs with the other");
-                assert!(env.timer.now() - began < SOON, "the shard stalled");
-                mount.signal(libc::SIGCONT);
-                let opened = async {
-                    loop {
-                        match open().await {
-                            Err(error) if error.kind() == IoErrorKind::Timeout => {
-                                env.timer.sleep(pause).await
-                            }
-                            opened => break opened,
-                        }
+    run_alone(&mut host, async move |local| {
+        let env = local.env();
+        let (hanging, sound) = (local.disk(hangs).unwrap(), local.disk(sound).unwrap());
+        let read = async |at: u64| {
+            let (_, result) = hanging.read(Lba(at * 8), env.pool.take(4096)).await;
+            result
+        };
+        read(0).await.unwrap();
+        mount.signal(libc::SIGSTOP);
+        let pause = Nanos::from_secs(2);
+        // After the pause the kernel asks again for attributes, which it keeps for a second.
+        env.timer.sleep(pause).await;
+        let began = env.timer.now();
+        // All of its operations at once, among them some that wait for the others' pages.
+        let reads = join_all((0..READS).map(|i| read(i * 7)));
+        assert!(env.timer.timeout(pause, reads).await.is_none());
+        assert!(env.timer.timeout(pause, hanging.flush()).await.is_none());
+        let open = || opener.open_disk_aside(&mount.path, &options);
+        assert!(env.timer.timeout(pause, open()).await.is_none());
+        assert_eq!(open().await.unwrap_err().kind(), IoErrorKind::Timeout);
+        opener.close(hangs);
+        let elsewhere = env.timer.timeout(SOON, takes_data(&sound, &env));
+        elsewhere.await.expect("it hangs with the other");
+        assert!(env.timer.now() - began < SOON, "the shard stalled");
+        mount.signal(libc::SIGCONT);
+        let opened = async {
+            loop {
+                match open().await {
+                    Err(error) if error.kind() == IoErrorKind::Timeout => {
+                        env.timer.sleep(pause).await
                     }
-                };
-                let opened = env.timer.timeout(SOON, opened).await;
-                opened.expect("it answers").unwrap();
-            },
-        )
+                    opened => break opened,
+                }
+            }
+        };
+        let opened = env.timer.timeout(SOON, opened).await;
+        opened.expect("it answers").unwrap();
     });
 }
 
@@ -185,7 +175,7 @@ fn a_host_ends_in_time_though_a_device_does_not_answer() {
         .open_disk(&mount.path, &DiskOptions::default())
         .unwrap();
     let mount = Arc::new(mount);
-    let (mesh, opener, stopped) = (Mesh::new(1), host.clone(), mount.clone());
+    let opener = host.clone();
     // A host that waits for the device would wait for ever, and fail no test.
     let (over, watch) = std::sync::mpsc::channel::<()>();
     let hung = mount.clone();
@@ -194,17 +184,13 @@ fn a_host_ends_in_time_though_a_device_does_not_answer() {
         hung.signal(libc::SIGCONT);
         assert!(waited.is_ok(), "the host does not end");
     });
-    host.run(1, move |id: ShardId, driver| {
-        let (mount, opener) = (stopped.clone(), opener.clone());
-        let body = async move |local: Local<UringDriver>| {
-            let (env, hanging) = (local.env(), local.disk(hangs).unwrap());
-            mount.signal(libc::SIGSTOP);
-            let read = hanging.read(Lba(0), env.pool.take(4096));
-            let answered = env.timer.timeout(Nanos::from_secs(1), read).await;
-            assert!(answered.is_none());
-            opener.end_within(Nanos::from_secs(1));
-        };
-        Shard::boot(id, driver, mesh.clone(), Config::default(), body)
+    run_alone(&mut host, async move |local| {
+        let (env, hanging) = (local.env(), local.disk(hangs).unwrap());
+        mount.signal(libc::SIGSTOP);
+        let read = hanging.read(Lba(0), env.pool.take(4096));
+        let answered = env.timer.timeout(Nanos::from_secs(1), read).await;
+        assert!(answered.is_none());
+        opener.end_within(Nanos::from_secs(1));
     });
     over.send(()).unwrap();
     watching.join().unwrap();

@@ -83,9 +83,7 @@ pub struct AdvicePrices {
 
 /// Advise on the size of a volume's pool
 #[utoipa::path(get, path = "/api/v1/volumes/{volume}/advice", tag = "volumes",
-    params(("volume" = String, Path)), responses(
-    (status = 200, body = SizingAdvice), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("volume" = String, Path)), responses((status = 200, body = SizingAdvice)))]
 pub async fn advise(
     _: ReaderCaller,
     State(app): State<App>,

@@ -24,9 +24,7 @@ pub struct NewMember {
 
 /// Add a device to an array: a member that was lost, or a spare
 #[utoipa::path(post, path = "/api/v1/arrays/{array}/members", tag = "arrays",
-    params(("array" = String, Path)), request_body = NewMember, responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("array" = String, Path)), request_body = NewMember)]
 pub async fn add_member(
     operator: Operator,
     State(app): State<App>,
@@ -43,10 +41,7 @@ pub async fn add_member(
 
 /// Take a member out of an array
 #[utoipa::path(delete, path = "/api/v1/arrays/{array}/members/{member}", tag = "arrays",
-    params(("array" = String, Path), ("member" = String, Path, description = "Its device, or the number of its role")),
-    responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("array" = String, Path), ("member" = String, Path, description = "Its device, or the number of its role")))]
 pub async fn fail_member(
     operator: Operator,
     State(app): State<App>,
@@ -63,9 +58,7 @@ pub async fn fail_member(
 /// Put a device in a member's place
 #[utoipa::path(put, path = "/api/v1/arrays/{array}/members/{member}/device", tag = "arrays",
     params(("array" = String, Path), ("member" = String, Path, description = "Its device, or the number of its role")),
-    request_body = NewMember, responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    request_body = NewMember)]
 pub async fn replace_member(
     operator: Operator,
     State(app): State<App>,
@@ -92,9 +85,7 @@ pub struct ScrubBody {
 
 /// Begin to compare the copies and the parity of an array
 #[utoipa::path(post, path = "/api/v1/arrays/{array}/scrub", tag = "arrays",
-    params(("array" = String, Path)), request_body = inline(ScrubBody), responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("array" = String, Path)), request_body = inline(ScrubBody))]
 pub async fn scrub(
     operator: Operator,
     State(app): State<App>,

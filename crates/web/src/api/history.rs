@@ -42,9 +42,8 @@ pub struct HistoryAnswer {
 /// Figures over time, of the last day each ten seconds and of thirty days each five minutes
 ///
 /// An answer has at most 721 samples: of a longer span several are merged.
-#[utoipa::path(get, path = "/api/v1/history", tag = "daemon", params(SpanQuery), responses(
-    (status = 200, body = HistoryAnswer), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+#[utoipa::path(get, path = "/api/v1/history", tag = "daemon", params(SpanQuery),
+    responses((status = 200, body = HistoryAnswer)))]
 pub async fn history(
     _: Asker,
     State(app): State<App>,

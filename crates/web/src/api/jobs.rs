@@ -14,9 +14,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 /// Jobs at work, then those that ended last
-#[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", responses(
-    (status = 200, body = Vec<Job>), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+#[utoipa::path(get, path = "/api/v1/jobs", tag = "jobs", responses((status = 200, body = Vec<Job>)))]
 pub async fn jobs(
     _: ReaderCaller,
     State(app): State<App>,
@@ -35,9 +33,7 @@ pub struct PausedBody {
 
 /// Pause a detachment, or resume it
 #[utoipa::path(put, path = "/api/v1/jobs/{job}/paused", tag = "jobs",
-    params(("job" = String, Path, description = "Its name, such as detach:db")), request_body = PausedBody, responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("job" = String, Path, description = "Its name, such as detach:db")), request_body = PausedBody)]
 pub async fn set_paused(
     operator: Operator,
     State(app): State<App>,
@@ -49,9 +45,7 @@ pub async fn set_paused(
 
 /// Cancel a job
 #[utoipa::path(delete, path = "/api/v1/jobs/{job}", tag = "jobs",
-    params(("job" = String, Path, description = "Its name, such as scrub:mirror")), responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("job" = String, Path, description = "Its name, such as scrub:mirror")))]
 pub async fn cancel(
     operator: Operator,
     State(app): State<App>,

@@ -6,7 +6,6 @@
 
 use crate::app::App;
 use crate::gate::ReaderCaller;
-use crate::problem::ProblemAnswer;
 use axum::extract::State;
 use axum::response::Sse;
 use axum::response::sse::Event;
@@ -20,9 +19,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// Each event `status` holds the answer of `/api/v1/status`, with the counters of requests and
 /// blocks alone and without totals; each event `problem` the reason of a missing status.
-#[utoipa::path(get, path = "/api/v1/live", tag = "daemon", responses(
-    (status = 200, body = String, content_type = "text/event-stream"), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+#[utoipa::path(get, path = "/api/v1/live", tag = "daemon",
+    responses((status = 200, body = String, content_type = "text/event-stream")))]
 pub async fn live(
     _: ReaderCaller,
     State(app): State<App>,

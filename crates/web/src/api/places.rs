@@ -31,9 +31,7 @@ pub struct PlaceAnswer {
 }
 
 /// Devices that could be cached or cache
-#[utoipa::path(get, path = "/api/v1/places", tag = "daemon", responses(
-    (status = 200, body = Vec<PlaceAnswer>), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+#[utoipa::path(get, path = "/api/v1/places", tag = "daemon", responses((status = 200, body = Vec<PlaceAnswer>)))]
 pub async fn places(
     _: ReaderCaller,
     State(app): State<App>,

@@ -43,9 +43,7 @@ impl NewPool {
 }
 
 /// Make a pool and overwrite its devices
-#[utoipa::path(post, path = "/api/v1/pools", tag = "pools", request_body = NewPool, responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+#[utoipa::path(post, path = "/api/v1/pools", tag = "pools", request_body = NewPool)]
 pub async fn add_pool(
     operator: Operator,
     State(app): State<App>,
@@ -56,9 +54,7 @@ pub async fn add_pool(
 
 /// Remove a pool that no volume uses, and forget its lines
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}", tag = "pools",
-    params(("pool" = String, Path)), responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("pool" = String, Path)))]
 pub async fn remove_pool(
     operator: Operator,
     State(app): State<App>,
@@ -69,9 +65,7 @@ pub async fn remove_pool(
 
 /// Add a device to a pool and overwrite the device
 #[utoipa::path(post, path = "/api/v1/pools/{pool}/devices", tag = "pools",
-    params(("pool" = String, Path)), request_body = DeviceBody, responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("pool" = String, Path)), request_body = DeviceBody)]
 pub async fn add_device(
     operator: Operator,
     State(app): State<App>,
@@ -84,9 +78,7 @@ pub async fn add_device(
 
 /// Take a device out of a pool
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}/devices/{device}", tag = "pools",
-    params(("pool" = String, Path), ("device" = String, Path)), responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("pool" = String, Path), ("device" = String, Path)))]
 pub async fn remove_device(
     operator: Operator,
     State(app): State<App>,

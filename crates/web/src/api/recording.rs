@@ -43,10 +43,8 @@ pub struct RecordingEnd {
 /// The answer is a binary trace, sent during the recording. If the daemon left requests out, or has
 /// ended, the answer is cut off: all earlier requests are in it.
 #[utoipa::path(post, path = "/api/v1/volumes/{volume}/recording", tag = "volumes",
-    params(("volume" = String, Path)), request_body = RecordingEnd, responses(
-    (status = 200, body = Vec<u8>, content_type = "application/octet-stream"),
-    (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("volume" = String, Path)), request_body = RecordingEnd,
+    responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream")))]
 pub async fn record(
     _: Operator,
     State(app): State<App>,

@@ -33,9 +33,7 @@ pub struct SessionAnswer {
 ///
 /// Sets a cookie. Programs send `Authorization: Bearer TOKEN` instead.
 #[utoipa::path(post, path = "/api/v1/session", tag = "session", security(()),
-    request_body = Credentials, responses(
-    (status = 200, body = SessionAnswer), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    request_body = Credentials, responses((status = 200, body = SessionAnswer)))]
 pub async fn sign_in(
     _: NoQuery,
     State(app): State<App>,
@@ -67,9 +65,7 @@ pub async fn shown(_: NoQuery, State(app): State<App>, headers: HeaderMap) -> Re
 }
 
 /// Sign a browser out
-#[utoipa::path(delete, path = "/api/v1/session", tag = "session", security(()), responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+#[utoipa::path(delete, path = "/api/v1/session", tag = "session", security(()))]
 pub async fn sign_out(_: NoQuery, State(app): State<App>, headers: HeaderMap) -> impl IntoResponse {
     let cookie = app.gate.end(&headers);
     (StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)])

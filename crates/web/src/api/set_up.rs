@@ -54,9 +54,7 @@ impl SetUp {
 }
 
 /// Make a pool, serve a volume and make it a block device, all or nothing
-#[utoipa::path(post, path = "/api/v1/set-up", tag = "volumes", request_body = SetUp, responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+#[utoipa::path(post, path = "/api/v1/set-up", tag = "volumes", request_body = SetUp)]
 pub async fn set_up(
     operator: Operator,
     State(app): State<App>,
@@ -66,9 +64,8 @@ pub async fn set_up(
 }
 
 /// The lines that a set-up would write to the daemon's configuration; nothing changes
-#[utoipa::path(post, path = "/api/v1/set-up/preview", tag = "volumes", request_body = SetUp, responses(
-    (status = 200, body = FileDifference), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+#[utoipa::path(post, path = "/api/v1/set-up/preview", tag = "volumes", request_body = SetUp,
+    responses((status = 200, body = FileDifference)))]
 pub async fn preview(
     _: Operator,
     State(app): State<App>,

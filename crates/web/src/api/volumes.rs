@@ -62,9 +62,7 @@ impl NewVolume {
 }
 
 /// Serve a volume
-#[utoipa::path(post, path = "/api/v1/volumes", tag = "volumes", request_body = NewVolume, responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+#[utoipa::path(post, path = "/api/v1/volumes", tag = "volumes", request_body = NewVolume)]
 pub async fn add(
     operator: Operator,
     State(app): State<App>,
@@ -75,9 +73,7 @@ pub async fn add(
 
 /// Serve a volume no more, once its requests in flight have ended
 #[utoipa::path(delete, path = "/api/v1/volumes/{volume}", tag = "volumes",
-    params(("volume" = String, Path)), responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("volume" = String, Path)))]
 pub async fn remove(
     operator: Operator,
     State(app): State<App>,
@@ -101,9 +97,7 @@ pub struct ModeBody {
 
 /// Change how a volume uses its pool
 #[utoipa::path(put, path = "/api/v1/volumes/{volume}/mode", tag = "volumes",
-    params(("volume" = String, Path)), request_body = ModeBody, responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("volume" = String, Path)), request_body = ModeBody)]
 pub async fn set_mode(
     operator: Operator,
     State(app): State<App>,
@@ -129,9 +123,7 @@ pub struct Off {
 
 /// Turn the caching of a volume off, or on again in its former mode
 #[utoipa::path(put, path = "/api/v1/volumes/{volume}/off", tag = "volumes",
-    params(("volume" = String, Path)), request_body = Off, responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("volume" = String, Path)), request_body = Off)]
 pub async fn set_off(
     operator: Operator,
     State(app): State<App>,
@@ -151,10 +143,7 @@ pub struct ReplacementBody {
 
 /// Replace a device of the log of a write-back volume, or its journal
 #[utoipa::path(put, path = "/api/v1/volumes/{volume}/log/{device}", tag = "volumes",
-    params(("volume" = String, Path), ("device" = String, Path)), request_body = ReplacementBody,
-    responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("volume" = String, Path), ("device" = String, Path)), request_body = ReplacementBody)]
 pub async fn replace_log(
     operator: Operator,
     State(app): State<App>,
@@ -180,9 +169,7 @@ pub struct Quiesced {
 
 /// Quiesce a volume for a snapshot of its origin, or resume its writes
 #[utoipa::path(put, path = "/api/v1/volumes/{volume}/quiesced", tag = "volumes",
-    params(("volume" = String, Path)), request_body = Quiesced, responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("volume" = String, Path)), request_body = Quiesced)]
 pub async fn set_quiesced(
     operator: Operator,
     State(app): State<App>,
@@ -198,9 +185,7 @@ pub async fn set_quiesced(
 
 /// Serve a volume at the present size of its origin; clients connect again
 #[utoipa::path(post, path = "/api/v1/volumes/{volume}/grow", tag = "volumes",
-    params(("volume" = String, Path)), responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("volume" = String, Path)))]
 pub async fn grow(
     operator: Operator,
     State(app): State<App>,
@@ -211,9 +196,7 @@ pub async fn grow(
 
 /// Invalidate the cached lines of a volume after its origin was changed by others
 #[utoipa::path(post, path = "/api/v1/volumes/{volume}/invalidate", tag = "volumes",
-    params(("volume" = String, Path)), responses(
-    (status = 204), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("volume" = String, Path)))]
 pub async fn invalidate(
     operator: Operator,
     State(app): State<App>,
@@ -235,9 +218,7 @@ pub struct VolumeRange {
 
 /// Explain why a volume is cached or not, its heat, and each line of a range
 #[utoipa::path(get, path = "/api/v1/volumes/{volume}/explanation", tag = "volumes",
-    params(("volume" = String, Path), VolumeRange), responses(
-    (status = 200, body = Explained), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("volume" = String, Path), VolumeRange), responses((status = 200, body = Explained)))]
 pub async fn explain(
     _: Asker,
     State(app): State<App>,
@@ -257,9 +238,7 @@ pub async fn explain(
 
 /// The requests of a volume, and the service of its devices
 #[utoipa::path(get, path = "/api/v1/volumes/{volume}/observation", tag = "volumes",
-    params(("volume" = String, Path)), responses(
-    (status = 200, body = Observed), (status = "default", body = ProblemAnswer, content_type = "application/problem+json")
-))]
+    params(("volume" = String, Path)), responses((status = 200, body = Observed)))]
 pub async fn observe(
     _: ReaderCaller,
     State(app): State<App>,

@@ -1,8 +1,8 @@
 //! A block of one copy is damaged while the other copy is away, stale or blank: each acknowledged
 //! block is right, or its read fails, or the log is refused.
 
-use crate::rig::{Rig, config, pass_on, run};
-use block::{Buf, Device, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, Sectors};
+use crate::rig::{Leaf, Rig, config, run};
+use block::{Buf, Device, Extent, Fua, IoError, IoErrorKind, IoResult, Layer, Lba, Nanos, Sectors};
 use layout::{BLOCK_BYTES, SEGMENT_BLOCKS};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ enum Harm {
 /// A copy with one damaged block.
 #[derive(Clone)]
 struct Spoiled {
-    leaf: Rc<crate::rig::Leaf>,
+    leaf: Rc<Leaf>,
     block: Rc<Cell<Option<(u64, Harm)>>>,
 }
 
@@ -50,8 +50,12 @@ impl Spoiled {
     }
 }
 
-impl Device for Spoiled {
-    pass_on!(geometry write zero flush discard extents);
+impl Layer for Spoiled {
+    type Below = Rc<Leaf>;
+
+    fn below(&self) -> &Rc<Leaf> {
+        &self.leaf
+    }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         let (mut buf, read) = self.leaf.read(at, buf).await;

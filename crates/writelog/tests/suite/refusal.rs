@@ -1,8 +1,10 @@
 //! An origin that refuses writes for good: clients write up to the limits, and then get the
 //! origin's error. Nothing waits for ever. All goes on once the origin accepts writes.
 
-use crate::rig::{Leaf, config, pass_on, run};
-use block::{Device, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, Sectors, SharedBuf};
+use crate::rig::{Leaf, config, run};
+use block::{
+    Device, Extent, Fua, IoError, IoErrorKind, IoResult, Layer, Lba, Nanos, Sectors, SharedBuf,
+};
 use std::cell::Cell;
 use std::rc::Rc;
 use writelog::Config;
@@ -29,8 +31,12 @@ impl Refusing {
     }
 }
 
-impl Device for Refusing {
-    pass_on!(geometry read flush discard extents);
+impl Layer for Refusing {
+    type Below = Leaf;
+
+    fn below(&self) -> &Leaf {
+        &self.leaf
+    }
 
     async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         self.check(What::Writes)?;

@@ -1,14 +1,15 @@
 //! One shard in a world of an origin, the two devices of a log, a journal and a witness.
 
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
-    Nanos, Sectors, ShardId, SharedBuf, TargetId,
+    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Layer,
+    Lba, Nanos, Sectors, SharedBuf, TargetId,
 };
 use layout::Uuid;
-use shard::{Config as ShardConfig, Local, Mesh, Shard, ShardDisk};
+use shard::{Local, ShardDisk};
 use sim::{
     DiskSpec, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimWorld, WorldControl,
 };
+use simnode::run_alone;
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -20,7 +21,7 @@ use writelog::{
 pub type Leaf = ShardDisk<SimDriver>;
 
 /// Runs `test` on one shard in such a world.
-pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) -> SimHost {
+pub fn run<F: Future<Output = ()> + 'static>(test: impl FnOnce(Rig) -> F + 'static) -> SimHost {
     let mut world = SimWorld::new(1);
     let mut add = |name: &str, mib, micros| {
         let mut spec = DiskSpec::new(Geometry::new(name, Sectors::from_mib(mib), Sectors(8)));
@@ -36,26 +37,13 @@ pub fn run<F: Future<Output = ()> + 'static>(test: impl Fn(Rig) -> F + 'static) 
     ];
     let control = world.control();
     let mut sim = SimHost::new(world);
-    let test = Rc::new(test);
-    let outcome = sim.drive(1, move |_, driver| {
-        let (test, control) = (test.clone(), control.clone());
-        let config = ShardConfig::default();
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            config,
-            move |local| async move {
-                let reported = Rc::default();
-                test(Rig {
-                    local,
-                    control,
-                    disks,
-                    reported,
-                })
-                .await
-            },
-        )
+    let (outcome, _) = run_alone(&mut sim, move |local| {
+        test(Rig {
+            local,
+            control,
+            disks,
+            reported: Rc::default(),
+        })
     });
     assert_eq!(outcome, RunOutcome::Done);
     sim
@@ -233,47 +221,6 @@ impl Rig {
     }
 }
 
-/// The verbs of a device that pass on to its field `leaf`.
-macro_rules! pass_on {
-    ($($verb:ident)+) => { $(pass_on!(@$verb);)+ };
-    (@geometry) => {
-        fn geometry(&self) -> &block::Geometry {
-            self.leaf.geometry()
-        }
-    };
-    (@read) => {
-        async fn read(&self, at: block::Lba, buf: block::Buf) -> (block::Buf, block::IoResult) {
-            self.leaf.read(at, buf).await
-        }
-    };
-    (@write) => {
-        async fn write(&self, at: block::Lba, data: block::SharedBuf, fua: block::Fua) -> block::IoResult {
-            self.leaf.write(at, data, fua).await
-        }
-    };
-    (@zero) => {
-        async fn zero(&self, extent: block::Extent) -> block::IoResult {
-            self.leaf.zero(extent).await
-        }
-    };
-    (@flush) => {
-        async fn flush(&self) -> block::IoResult {
-            self.leaf.flush().await
-        }
-    };
-    (@discard) => {
-        async fn discard(&self, extent: block::Extent) -> block::IoResult {
-            self.leaf.discard(extent).await
-        }
-    };
-    (@extents) => {
-        async fn extents(&self, extent: block::Extent, out: &mut Vec<(block::Extent, block::Content)>) -> block::IoResult {
-            self.leaf.extents(extent, out).await
-        }
-    };
-}
-pub(crate) use pass_on;
-
 /// A disk with a count of its reads, the bytes written, its unreadable place, and a claim that it
 /// is one hole.
 pub struct Tapped {
@@ -296,8 +243,12 @@ impl Tapped {
     }
 }
 
-impl Device for Tapped {
-    pass_on!(geometry zero flush discard);
+impl Layer for Tapped {
+    type Below = Leaf;
+
+    fn below(&self) -> &Leaf {
+        &self.leaf
+    }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         self.reads.set(self.reads.get() + 1);

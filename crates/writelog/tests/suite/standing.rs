@@ -1,8 +1,8 @@
 //! The standing is written to three places, each of which may fail for a while at any write:
 //! nothing hangs, no data is lost, and the log goes on.
 
-use crate::rig::{Leaf, Rig, config, pass_on, run};
-use block::{BoxDevice, Device, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, SharedBuf};
+use crate::rig::{Leaf, Rig, config, run};
+use block::{BoxDevice, Device, Fua, IoError, IoErrorKind, IoResult, Layer, Lba, Nanos, SharedBuf};
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -52,8 +52,12 @@ impl Flaky {
     }
 }
 
-impl Device for Flaky {
-    pass_on!(geometry read zero flush discard extents);
+impl Layer for Flaky {
+    type Below = Rc<Leaf>;
+
+    fn below(&self) -> &Rc<Leaf> {
+        &self.leaf
+    }
 
     async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
         match self.is_struck(at) {

@@ -1,9 +1,9 @@
 //! One of two devices cannot be used at an opening, in any way: it counts as absent.
 
-use crate::rig::{Leaf, Rig, config, pass_on, run};
+use crate::rig::{Leaf, Rig, config, run};
 use block::{
-    BoxDevice, Buf, Device, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba, Nanos, Sectors,
-    SharedBuf,
+    BoxDevice, Buf, Device, Fua, Geometry, IoError, IoErrorKind, IoResult, Layer, Lba, Nanos,
+    Sectors, SharedBuf,
 };
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
 use std::rc::Rc;
@@ -57,8 +57,12 @@ impl Faulty {
     }
 }
 
-impl Device for Faulty {
-    pass_on!(zero flush discard extents);
+impl Layer for Faulty {
+    type Below = Rc<Leaf>;
+
+    fn below(&self) -> &Rc<Leaf> {
+        &self.leaf
+    }
 
     fn geometry(&self) -> &Geometry {
         &self.geometry

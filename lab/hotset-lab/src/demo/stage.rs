@@ -4,7 +4,6 @@
 use super::host::MemoryGroup;
 use super::workspace::Workspace;
 use crate::CommandFailure;
-use crate::program::{end, until_ready};
 use crate::web::nginx::NginxServer;
 use crate::web::site::WebSite;
 use command::print_line;
@@ -13,10 +12,10 @@ use control::plain;
 use control::status::Status;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use testbed::attached::AttachedDevice;
 use testbed::mounted::MountedFileSystem;
-use testbed::tools::{bound, run, tool};
+use testbed::server::{ServerProcess, uri};
+use testbed::tools::{run, tool};
 
 /// Memory of nginx and its page cache: a small part of the site, as in a real server.
 const MEMORY_BYTES: u64 = 48 << 20;
@@ -27,7 +26,7 @@ pub struct DemoStage {
     group: Option<MemoryGroup>,
     mounted: Option<MountedFileSystem>,
     attached: Option<AttachedDevice>,
-    daemon: Option<Child>,
+    daemon: Option<ServerProcess>,
     directory: PathBuf,
     control: PathBuf,
 }
@@ -71,21 +70,13 @@ impl DemoStage {
     fn serve(&mut self, workspace: &Workspace, mode: &str) -> Result<(), CommandFailure> {
         let config = workspace.configure(mode)?;
         let program = crate::program::hotset()?;
-        let log =
-            fs::File::create(self.directory.join("daemon.log")).map_err(CommandFailure::runtime)?;
-        let mut command = bound(&program);
-        command.arg("serve").arg("--config").arg(config);
-        command.stdout(Stdio::null()).stderr(log);
-        let daemon = command.spawn().map_err(CommandFailure::runtime)?;
-        let daemon = self.daemon.insert(daemon);
-        let said = self.directory.join("daemon.log");
-        until_ready("the daemon", daemon, &said, || {
-            ControlClient::connect(&workspace.control()).is_ok()
-        })
+        let daemon = ServerProcess::hotset(&program, &config, &workspace.control());
+        self.daemon = Some(daemon.map_err(CommandFailure::runtime)?);
+        Ok(())
     }
 
     fn mount(&mut self, socket: &Path) -> Result<(), CommandFailure> {
-        let uri = format!("nbd+unix:///site?socket={}", socket.display());
+        let uri = uri(socket, "site");
         let attached = AttachedDevice::new(&uri, &self.directory.join("fuse"), &["--direct-io=on"]);
         let attached = self
             .attached
@@ -143,7 +134,7 @@ impl DemoStage {
         drop(self.attached.take());
         drop(self.group.take());
         if let Some(daemon) = self.daemon.take() {
-            failed = failed.and(end(daemon));
+            failed = failed.and(daemon.stop().map_err(CommandFailure::runtime));
         }
         failed
     }

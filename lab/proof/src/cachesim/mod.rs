@@ -19,10 +19,28 @@ pub mod run;
 pub mod scenario;
 mod shared;
 
-pub use report::{CacheSimReport, CacheSimTotals, Class};
-pub use run::run;
+use crate::campaign::Campaign;
+pub use report::{Class, Report};
 
-/// The command that repeats the run of `seed`.
-pub fn replay(seed: u64) -> String {
-    format!("cargo run --release -p proof --example cachesim -- --seeds 1 --start {seed}")
+/// The campaign of the cache engine. A panic in the engine is a violation.
+pub struct CacheCampaign;
+
+impl Campaign for CacheCampaign {
+    type Class = Class;
+
+    fn run(&self, seed: u64) -> Report {
+        Report::of(|| run::run(seed))
+    }
+
+    fn replay(&self, seed: u64) -> String {
+        format!("cargo run --release -p proof --example cachesim -- --seeds 1 --start {seed}")
+    }
+
+    fn classes(&self) -> Vec<Class> {
+        Class::ALL.to_vec()
+    }
+
+    fn cases_for_all(&self) -> u64 {
+        300
+    }
 }

@@ -5,9 +5,7 @@
 //! are held back for a while.
 
 use super::shared::Leaf;
-use block::{
-    Buf, Content, Device, Env, Extent, Fua, Geometry, IoResult, Lba, Nanos, SharedBuf as Bytes,
-};
+use block::{Buf, Device, Env, IoResult, Layer, Lba, Nanos};
 use sim::SimRng;
 use std::cell::RefCell;
 
@@ -37,9 +35,11 @@ impl TestOrigin {
     }
 }
 
-impl Device for TestOrigin {
-    fn geometry(&self) -> &Geometry {
-        self.disk.geometry()
+impl Layer for TestOrigin {
+    type Below = Leaf;
+
+    fn below(&self) -> &Leaf {
+        &self.disk
     }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
@@ -48,25 +48,5 @@ impl Device for TestOrigin {
             self.env.timer.sleep(lag).await;
         }
         answer
-    }
-
-    async fn write(&self, at: Lba, data: Bytes, fua: Fua) -> IoResult {
-        self.disk.write(at, data, fua).await
-    }
-
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.disk.zero(extent).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.disk.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.disk.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.disk.extents(extent, out).await
     }
 }

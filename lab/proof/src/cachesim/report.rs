@@ -1,8 +1,8 @@
-//! The events of a run, and those of many runs together.
+//! The events of a run.
 
+use crate::campaign::CaseReport;
 use crate::classes::classes;
 use cache::{Counter, CounterSnapshot};
-use std::fmt;
 
 classes! {
     Promotion, "a pool device was lost with a promotion to it in flight";
@@ -63,96 +63,15 @@ impl Class {
     }
 }
 
-/// One run.
-#[derive(Clone, Debug, Default)]
-pub struct CacheSimReport {
-    /// Operations that clients began.
-    pub operations: u64,
-    /// Of these, reads served from the pool alone.
-    pub hits: u64,
-    /// The longest that a client waited, in microseconds.
-    pub stall_us_max: u64,
-    /// The first violation.
-    pub violation: Option<String>,
-    classes: [u64; Class::ALL.len()],
-}
+/// The situations of a run.
+pub type Report = CaseReport<Class>;
 
-impl CacheSimReport {
-    /// Number of times that a class was met.
-    pub fn met(&self, class: Class) -> u64 {
-        self.classes[class as usize]
-    }
-
-    pub(crate) fn meet(&mut self, class: Class) {
-        self.classes[class as usize] += 1;
-    }
-
-    pub(crate) fn violate(&mut self, what: String) {
-        self.violation.get_or_insert(what);
-    }
-
+impl Report {
     pub(crate) fn take_counters(&mut self, counters: &CounterSnapshot) {
-        self.hits = counters.get(Counter::ReadsHit);
+        self.count("hits", counters.get(Counter::ReadsHit));
         for class in Class::ALL {
-            let met: u64 = class.counters().iter().map(|c| counters.get(*c)).sum();
-            self.classes[*class as usize] += met;
+            let met = class.counters().iter().map(|c| counters.get(*c)).sum();
+            self.meet_times(*class, met);
         }
-    }
-}
-
-/// Many runs.
-#[derive(Default)]
-pub struct CacheSimTotals {
-    operations: Vec<u64>,
-    hits: u64,
-    stall_us_max: u64,
-    classes: [u64; Class::ALL.len()],
-    violations: Vec<(u64, String)>,
-}
-
-impl CacheSimTotals {
-    /// Adds the run of `seed`.
-    pub fn add(&mut self, seed: u64, report: CacheSimReport) {
-        self.operations.push(report.operations);
-        self.hits += report.hits;
-        self.stall_us_max = self.stall_us_max.max(report.stall_us_max);
-        for (sum, n) in self.classes.iter_mut().zip(report.classes) {
-            *sum += n;
-        }
-        self.violations
-            .extend(report.violation.map(|what| (seed, what)));
-    }
-
-    /// The runs that failed.
-    pub fn violations(&self) -> &[(u64, String)] {
-        &self.violations
-    }
-
-    /// The classes that no run met.
-    pub fn missed(&self) -> Vec<Class> {
-        let missed = |class: &&Class| self.classes[**class as usize] == 0;
-        Class::ALL.iter().filter(missed).copied().collect()
-    }
-}
-
-impl fmt::Display for CacheSimTotals {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut operations = self.operations.clone();
-        operations.sort_unstable();
-        let median = operations.get(operations.len() / 2).copied().unwrap_or(0);
-        writeln!(
-            f,
-            "{} runs, {} operations (median {median} a run), {} hits, longest wait {} us, {} violations",
-            operations.len(),
-            operations.iter().sum::<u64>(),
-            self.hits,
-            self.stall_us_max,
-            self.violations.len(),
-        )?;
-        for class in Class::ALL {
-            let met = self.classes[*class as usize];
-            writeln!(f, "{met:>10}  {class:?}: {}", class.help())?;
-        }
-        Ok(())
     }
 }

@@ -3,12 +3,12 @@
 use super::chaos::CacheChaos;
 use super::client::{self, is_origins};
 use super::origin::TestOrigin;
-use super::report::CacheSimReport;
+use super::report::Report;
 use super::scenario::{CacheScenario, WITNESS};
 use super::shared::{CacheSimShared, Leaf, TestVolume};
 use crate::model::{Space, VolumeModel};
 use block::{BoxDevice, Device, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId};
-use cache::{Cache, CacheMode, Config, Durability, VolumeConfig};
+use cache::{Cache, Config, Durability, VolumeConfig};
 use futures_util::future::join_all;
 use shard::Local;
 use sim::{
@@ -27,18 +27,8 @@ const TIME_MAX: Nanos = Nanos::from_secs(600);
 /// Attempts to read from an origin that fails now and then.
 const ATTEMPTS: u32 = 100;
 
-/// Runs the scenario of `seed`. A panic in the engine is a violation.
-pub fn run(seed: u64) -> CacheSimReport {
-    std::panic::catch_unwind(|| run_once(seed)).unwrap_or_else(|cause| {
-        let text = cause.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(cause.downcast_ref::<&str>().copied());
-        let mut report = CacheSimReport::default();
-        report.violate(format!("a panic: {}", text.unwrap_or("without words")));
-        report
-    })
-}
-
-fn run_once(seed: u64) -> CacheSimReport {
+/// Runs the scenario of `seed`.
+pub(super) fn run(seed: u64) -> Report {
     let scenario = Arc::new(CacheScenario::new(seed));
     let mut world = SimWorld::new(seed);
     let mut add = |name: String, sectors, block, time: ServiceSpan| {
@@ -66,12 +56,9 @@ fn run_once(seed: u64) -> CacheSimReport {
         .set_plan(scenario.plan(&origins, &pool))
         .expect("a sound plan");
     let control = world.control();
-    let report = Rc::new(RefCell::new(CacheSimReport::default()));
+    let report = Rc::new(RefCell::new(Report::default()));
     let mut sim = SimHost::new(world).pool_bytes(scenario.buffer_bytes);
-    sim.set_budget(RunBudget {
-        time_max: TIME_MAX,
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(TIME_MAX));
     let run = (scenario.clone(), report.clone());
     let (backs, devices) = (origins.clone(), pool.clone());
     let (outcome, _) = run_alone(&mut sim, move |local| async move {
@@ -84,12 +71,7 @@ fn run_once(seed: u64) -> CacheSimReport {
         report.violate(format!("the run did not end: {outcome:?}"));
     }
     if !scenario.abandon {
-        for disk in origins.iter().chain(&pool) {
-            let overlaps = sim.world().overlaps(*disk);
-            if overlaps > 0 {
-                report.violate(format!("{overlaps} writes overlapped on target {}", disk.0));
-            }
-        }
+        report.require_no_overlap(&sim, origins.iter().chain(&pool));
     }
     report
 }
@@ -130,18 +112,14 @@ async fn build(
     local: Local<SimDriver>,
     control: WorldControl,
     (origins, pool, witness): (&[TargetId], Vec<TargetId>, TargetId),
-    report: Rc<RefCell<CacheSimReport>>,
+    report: Rc<RefCell<Report>>,
 ) -> CacheSimShared {
     let env = local.env();
     let cache = open(&scenario, &local, witness).await;
     let targets = (0..)
         .zip(origins)
         .map(|(i, origin)| {
-            let config = VolumeConfig {
-                name: format!("volume-{i}").into(),
-                sectors: None,
-                mode: CacheMode::WriteThrough,
-            };
+            let config = VolumeConfig::whole(format!("volume-{i}"));
             let below = TestOrigin::new(
                 local.disk(*origin).expect("a disk"),
                 env.clone(),

@@ -156,13 +156,7 @@ impl CacheScenario {
             for (ops, effect, most) in kinds {
                 if rng.chance(0.25) {
                     let when = When::Chance(most * rng.between(1, 100) as f64 / 100.0);
-                    plan.rules.push(FaultRule {
-                        disk: *disk,
-                        ops,
-                        within: None,
-                        when,
-                        effect,
-                    });
+                    plan.rules.push(FaultRule::new(*disk, ops, when, effect));
                 }
             }
         }
@@ -170,13 +164,7 @@ impl CacheScenario {
             for disk in origins {
                 for ops in [OpFilter::Reads, OpFilter::Writes] {
                     let when = When::Chance(0.02);
-                    plan.rules.push(FaultRule {
-                        disk: *disk,
-                        ops,
-                        within: None,
-                        when,
-                        effect: media,
-                    });
+                    plan.rules.push(FaultRule::new(*disk, ops, when, media));
                 }
             }
         }

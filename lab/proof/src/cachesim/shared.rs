@@ -1,6 +1,6 @@
 //! The state that the tasks of a run share.
 
-use super::report::CacheSimReport;
+use super::report::Report;
 use super::scenario::CacheScenario;
 use crate::model::VolumeModel;
 use block::{Env, Gate, Nanos, TargetId};
@@ -44,7 +44,7 @@ pub(crate) struct CacheSimShared {
     pub(crate) cache: Cache<Leaf>,
     pub(crate) targets: Vec<TestVolume>,
     pub(crate) pool: Vec<TargetId>,
-    pub(crate) report: Rc<RefCell<CacheSimReport>>,
+    pub(crate) report: Rc<RefCell<Report>>,
     pub(super) over: Cell<bool>,
     pub(super) hung: Vec<Cell<bool>>,
 }
@@ -95,10 +95,7 @@ impl CacheSimShared {
 
     /// A client's operation has ended.
     pub(crate) fn finished(&self, took: Nanos) {
-        let mut report = self.report.borrow_mut();
-        report.operations += 1;
-        report.stall_us_max = report.stall_us_max.max(took.as_micros());
-        drop(report);
+        self.report.borrow_mut().operations += 1;
         if took > STALL_MAX {
             self.violate(format!("a client waited {took}"));
         }

@@ -3,7 +3,7 @@
 
 use super::back_end::BackEnd;
 use super::case::{CaseCut, CrashCase, Leaf, PresentDisks, Setting, WITNESS};
-use super::report::{CrashReport, Event, Landing};
+use super::report::{Class, Report};
 use crate::model::VolumeModel;
 use block::{Nanos, TargetId};
 use cache::{Cache, CacheMode, Counter, DeviceId};
@@ -50,7 +50,7 @@ pub(super) struct CrashBench {
     /// The records of the first pool's other volumes.
     pub(super) records: OtherRecords,
     pub(super) models: Vec<RefCell<VolumeModel>>,
-    pub(super) report: RefCell<CrashReport>,
+    pub(super) report: RefCell<Report>,
     pub(super) phase: Cell<LifePhase>,
     next: Cell<usize>,
     /// The number of the life, from 0.
@@ -85,13 +85,13 @@ pub(super) struct CrashBench {
 }
 
 /// The counter of each event in the midst of which a cut may land.
-const RECENT: [(Counter, Landing); 6] = [
-    (Counter::LinesEvicted, Landing::Eviction),
-    (Counter::DevicesEjected, Landing::Ejection),
-    (Counter::MapCommits, Landing::MapCommit),
-    (Counter::LogWraps, Landing::JournalWrap),
-    (Counter::Checkpoints, Landing::Checkpoint),
-    (Counter::BitmapCommits, Landing::BitmapCommit),
+const RECENT: [(Counter, Class); 6] = [
+    (Counter::LinesEvicted, Class::Eviction),
+    (Counter::DevicesEjected, Class::Ejection),
+    (Counter::MapCommits, Class::MapCommit),
+    (Counter::LogWraps, Class::JournalWrap),
+    (Counter::Checkpoints, Class::Checkpoint),
+    (Counter::BitmapCommits, Class::BitmapCommit),
 ];
 
 /// Looks once more at the daemon when dropped, before the daemon's other tasks are.
@@ -168,7 +168,7 @@ impl CrashBench {
     }
 
     pub(super) fn violate(&self, what: String) {
-        self.report.borrow_mut().violation.get_or_insert(what);
+        self.report.borrow_mut().violate(what);
     }
 
     pub(super) fn is_plugged(&self, disk: usize) -> bool {
@@ -195,7 +195,7 @@ impl CrashBench {
         if self.is_plugged(disk) {
             self.hung[disk].set(true);
             self.control.hang(self.pool[disk]);
-            self.report.borrow_mut().meet(Event::Hung);
+            self.report.borrow_mut().meet(Class::Hung);
         }
     }
 
@@ -328,7 +328,7 @@ impl CrashBench {
         for (disk, image) in before.iter().enumerate() {
             if disks >> disk & 1 > 0 {
                 self.media[disk].restore(image);
-                self.report.borrow_mut().meet(Event::DiskBack);
+                self.report.borrow_mut().meet(Class::DiskBack);
             }
         }
     }
@@ -340,9 +340,9 @@ impl CrashBench {
         let report = &mut *self.report.borrow_mut();
         for (was, is) in before.iter().zip(self.setting()) {
             for (changed, event) in [
-                (was.name != is.name, Event::Renamed),
-                (was.pool != is.pool, Event::Moved),
-                (was.windows != is.windows, Event::Resized),
+                (was.name != is.name, Class::Renamed),
+                (was.pool != is.pool, Class::Moved),
+                (was.windows != is.windows, Class::Resized),
             ] {
                 if changed {
                     report.meet(event);
@@ -366,15 +366,15 @@ impl CrashBench {
             return;
         }
         let report = &mut *self.report.borrow_mut();
-        report.cuts += 1;
+        report.count("power_cuts", 1);
         if self.phase.get() == LifePhase::Opening {
-            report.land(Landing::Recovery);
+            report.meet(Class::Recovery);
         }
         if restored {
-            report.land(Landing::Standstill);
+            report.meet(Class::Standstill);
         }
         if self.records.under_way.get() > 0 {
-            report.land(Landing::Table);
+            report.meet(Class::Table);
         }
         let filling = self.filling.get() > 0;
         let lately = |seen: &Cell<(u64, Nanos)>, span| {
@@ -382,16 +382,16 @@ impl CrashBench {
             count > 0 && now - at <= span
         };
         if filling {
-            report.land(Landing::Promotion);
+            report.meet(Class::Promotion);
         }
         for (seen, (_, landing)) in self.recent.iter().zip(RECENT) {
             // A line that was evicted for a line not in flight does not count.
             let span = match landing {
-                Landing::JournalWrap => WRAPPED,
+                Class::JournalWrap => WRAPPED,
                 _ => MIDST,
             };
-            if lately(seen, span) && (landing != Landing::Eviction || filling) {
-                report.land(landing);
+            if lately(seen, span) && (landing != Class::Eviction || filling) {
+                report.meet(landing);
             }
         }
     }

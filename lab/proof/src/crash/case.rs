@@ -254,12 +254,13 @@ impl CrashCase {
             let within = self.struck(fault).into_iter();
             within.map(move |within| (fault, within))
         });
-        let late = origins.iter().map(|disk| FaultRule {
-            disk: *disk,
-            ops: OpFilter::Writes,
-            within: None,
-            when: When::Chance(self.origin_late),
-            effect: FaultEffect::Late(LATE),
+        let late = origins.iter().map(|disk| {
+            FaultRule::new(
+                *disk,
+                OpFilter::Writes,
+                When::Chance(self.origin_late),
+                FaultEffect::Late(LATE),
+            )
         });
         let late = late.filter(|_| self.origin_late > 0.0);
         let cuts = cut.into_iter().flat_map(|cut| {

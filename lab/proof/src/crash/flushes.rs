@@ -2,7 +2,7 @@
 
 use super::back_end::Since;
 use super::bench::CrashBench;
-use super::report::Event;
+use super::report::Class;
 use crate::model::ModelFlushMark;
 use crate::model::Space;
 use block::{IoResult, Lba, SECTOR_BYTES};
@@ -59,7 +59,7 @@ pub(super) fn end_flush(
         let what = "a flush failed, and its origin had no loss to report_loss of";
         return bench.violate(format!("{what}: {error}"));
     }
-    bench.report.borrow_mut().meet(Event::LossReported);
+    bench.report.borrow_mut().meet(Class::LossReported);
     let settled = bench.models[volume].borrow_mut().report_loss(mark, away);
     // A restored origin's old bytes may stay cached until an invalidation.
     if settled && !bench.back_end.volumes[volume].restored.get() {

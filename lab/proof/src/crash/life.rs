@@ -53,7 +53,7 @@ pub(super) async fn live(bench: Rc<CrashBench>, local: Local<SimDriver>) {
     }
     for cache in &stage.caches {
         let hits = cache.counters().get(Counter::ReadsHit);
-        bench.report.borrow_mut().hits += hits;
+        bench.report.borrow_mut().count("hits", hits);
     }
     bench.phase.set(LifePhase::Closing);
     stage::close(&bench, &local, stage).await;

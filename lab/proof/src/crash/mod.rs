@@ -32,17 +32,32 @@ mod stage;
 mod standstill;
 mod sweep;
 
+use crate::campaign::Campaign;
 pub use case::{CaseCut, CrashCase, CrashStep, DiskFault, PowerLoss, PresentDisks, Setting};
-pub use command::{CrashRequest, command};
+pub use command::{boundaries, command};
 pub use draw::Length;
 pub use flips::{FlipOutcome, Flips, Structure, flips};
 pub use image::{CrashImage, FlipVerdict};
-pub use report::{CrashReport, CrashSummary, CrashTotals, Event, Landing, Mutated};
-pub use run::{Outcomes, run};
+pub use report::{Class, Report};
+pub use run::run;
 pub use shrink::shrink;
-pub use sweep::{Swept, campaign, sweep};
+pub use sweep::{Swept, sweep};
 
-/// The command that repeats the case of `seed` and prints the case made smaller.
-pub fn replay(seed: u64) -> String {
-    format!("hotset-lab crash --cases 1 --seed {seed}")
+/// The campaign of the crash laboratory.
+pub struct CrashCampaign;
+
+impl Campaign for CrashCampaign {
+    type Class = Class;
+
+    fn run(&self, seed: u64) -> Report {
+        run(&CrashCase::new(seed, Length::Long))
+    }
+
+    fn replay(&self, seed: u64) -> String {
+        format!("hotset-lab crash --cases 1 --seed {seed}")
+    }
+
+    fn classes(&self) -> Vec<Class> {
+        Class::ALL.to_vec()
+    }
 }

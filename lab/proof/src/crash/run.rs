@@ -4,7 +4,7 @@ use super::bench::CrashBench;
 use super::case::{CaseCut, CrashCase, DAEMON, ORIGINS, POOL};
 use super::life;
 use super::neighbours;
-use super::report::{CrashReport, Event};
+use super::report::{Class, Report};
 use super::stage::pool_name;
 use block::{Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId};
 use sim::{DiskSpec, FaultClass, RunBudget, RunOutcome, ServiceTime, SimHost, SimWorld};
@@ -15,28 +15,13 @@ use std::sync::Arc;
 /// Time limit of a life.
 const LIFE_MAX: Nanos = Nanos::from_secs(600);
 
-/// The outcome of a case.
-#[derive(Clone, Debug, Default)]
-pub struct Outcomes {
-    /// The situations that the case met.
-    pub report: CrashReport,
-    /// Disk steps of all lives together.
-    pub steps: u64,
-}
-
 /// Runs a case. A panic in the engine is a violation.
-pub fn run(case: &CrashCase) -> Outcomes {
+pub fn run(case: &CrashCase) -> Report {
     let case = Arc::new(case.clone());
-    std::panic::catch_unwind(|| run_once(case)).unwrap_or_else(|cause| {
-        let text = cause.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(cause.downcast_ref::<&str>().copied());
-        let mut outcomes = Outcomes::default();
-        outcomes.report.violation = Some(format!("a panic: {}", text.unwrap_or("without words")));
-        outcomes
-    })
+    Report::of(|| run_once(case))
 }
 
-fn run_once(case: Arc<CrashCase>) -> Outcomes {
+fn run_once(case: Arc<CrashCase>) -> Report {
     let mut world = SimWorld::new(case.seed);
     world.place(ShardId(0), DAEMON);
     let mut add = |name: String, sectors, block, service, domain| {
@@ -75,13 +60,11 @@ fn run_once(case: Arc<CrashCase>) -> Outcomes {
     let mut sim = SimHost::new(world);
     let mut cuts = bench.case.cuts.iter().copied();
     while one_life(&mut sim, &bench, cuts.next()) {}
-    overlaps(&sim, &bench);
     count_faults(&sim, &bench);
-    let steps = sim.world().steps();
-    Outcomes {
-        report: bench.report.take(),
-        steps,
-    }
+    let mut report = bench.report.take();
+    report.require_no_overlap(&sim, bench.origins.iter().chain(&bench.pool));
+    report.count("steps", sim.world().steps());
+    report
 }
 
 /// Runs one life. Returns true if another life follows.
@@ -91,10 +74,7 @@ fn one_life(sim: &mut SimHost, bench: &Rc<CrashBench>, cut: Option<CaseCut>) -> 
     let plan = bench.case.plan(&bench.origins, &bench.pool, steps, cut);
     sim.world_mut().set_plan(plan).expect("a sound plan");
     let now = sim.world().now();
-    sim.set_budget(RunBudget {
-        time_max: now + LIFE_MAX,
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(now + LIFE_MAX));
     let living = bench.clone();
     let (outcome, _) = run_alone(sim, |local| life::live(living, local));
     let died = outcome == RunOutcome::PowerCut;
@@ -117,7 +97,7 @@ fn one_life(sim: &mut SimHost, bench: &Rc<CrashBench>, cut: Option<CaseCut>) -> 
     let another = died || !bench.is_scripted_out();
     if another && !bench.has_failed() {
         if !died {
-            bench.report.borrow_mut().meet(Event::Stop);
+            bench.report.borrow_mut().meet(Class::Stop);
         }
         bench.next_life();
         return true;
@@ -149,19 +129,10 @@ fn count_faults(sim: &SimHost, bench: &CrashBench) {
     for landed in sim.world().tally().landed() {
         let of_origin = bench.origins.contains(&landed.target);
         match landed.class {
-            FaultClass::FlushIgnored => report.meet(Event::FlushIgnored),
-            FaultClass::LateWrite if of_origin => report.meet(Event::OriginLate),
-            FaultClass::LateWrite => report.meet(Event::PoolLate),
+            FaultClass::FlushIgnored => report.meet(Class::FlushIgnored),
+            FaultClass::LateWrite if of_origin => report.meet(Class::OriginLate),
+            FaultClass::LateWrite => report.meet(Class::PoolLate),
             _ => {}
-        }
-    }
-}
-
-fn overlaps(sim: &SimHost, bench: &CrashBench) {
-    for disk in bench.origins.iter().chain(&bench.pool) {
-        let overlaps = sim.world().overlaps(*disk);
-        if overlaps > 0 {
-            bench.violate(format!("{overlaps} writes overlapped on target {}", disk.0));
         }
     }
 }

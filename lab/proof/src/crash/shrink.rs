@@ -10,7 +10,7 @@ const RUNS_MAX: u32 = 2000;
 pub fn shrink(case: &CrashCase) -> (CrashCase, String) {
     let mut search = ShrinkSearch {
         best: case.clone(),
-        how: run(case).report.violation.unwrap_or_default(),
+        how: run(case).violation.unwrap_or_default(),
         runs: RUNS_MAX,
     };
     loop {
@@ -55,7 +55,7 @@ impl ShrinkSearch {
             return false;
         }
         self.runs -= 1;
-        let Some(how) = run(&case).report.violation else {
+        let Some(how) = run(&case).violation else {
             return false;
         };
         self.best = case;

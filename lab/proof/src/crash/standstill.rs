@@ -3,7 +3,7 @@
 use super::back_end::{Reported, Since};
 use super::bench::CrashBench;
 use super::flushes::{flushed, forget, settle_model};
-use super::report::Event;
+use super::report::Class;
 use super::stage::CrashStage;
 use crate::stamp;
 use block::{Env, IoError, Lba, Nanos, SECTOR_BYTES};
@@ -22,7 +22,7 @@ pub(super) async fn be_away(bench: &CrashBench, env: &Env, volume: usize, span: 
     if state.away.replace(true) {
         return;
     }
-    bench.report.borrow_mut().meet(Event::OriginAway);
+    bench.report.borrow_mut().meet(Class::OriginAway);
     state.absences.set(state.absences.get() + 1);
     forget(bench, volume);
     bench.control.kill(bench.origins[volume]);
@@ -83,7 +83,7 @@ async fn at_standstill(
             let saved = bench.models[volume].borrow().save();
             let image = bench.back_end.media[volume].save();
             bench.back_end.snapshots.borrow_mut()[volume] = Some((image, saved));
-            bench.report.borrow_mut().meet(Event::Snapshot);
+            bench.report.borrow_mut().meet(Class::Snapshot);
             env.timer.sleep(WORK).await;
         }
         Some((image, saved)) => {
@@ -95,11 +95,11 @@ async fn at_standstill(
                 // A daemon that is to stop closes the volume first.
                 state.closed.set(true);
                 stage.gates[volume].device().close().await;
-                return bench.report.borrow_mut().meet(Event::StopAtStandstill);
+                return bench.report.borrow_mut().meet(Class::StopAtStandstill);
             }
             if invalidate_now(bench, env, stage, volume).await {
                 state.restored.set(false);
-                bench.report.borrow_mut().meet(Event::Rollback);
+                bench.report.borrow_mut().meet(Class::Rollback);
             }
         }
     }
@@ -110,7 +110,7 @@ pub(super) async fn invalidate(bench: &CrashBench, env: &Env, stage: &CrashStage
     let state = &bench.back_end.volumes[volume];
     if !state.busy.replace(true) {
         if invalidate_now(bench, env, stage, volume).await {
-            bench.report.borrow_mut().meet(Event::Invalidation);
+            bench.report.borrow_mut().meet(Class::Invalidation);
         }
         state.busy.set(false);
     }

@@ -1,17 +1,9 @@
-//! Many cases: campaigns of drawn ones, and every boundary of short ones.
+//! Short cases that are cut at every boundary.
 
 use super::case::{CaseCut, CrashCase, PowerLoss, PresentDisks};
 use super::draw::Length;
-use super::report::CrashTotals;
 use super::run::run;
 use crate::campaign::over;
-use std::ops::Range;
-
-/// Runs the cases of `seeds` on `threads` threads.
-pub fn campaign(seeds: Range<u64>, threads: u64) -> CrashTotals {
-    let case = |seed| run(&CrashCase::new(seed, Length::Long)).report;
-    over(seeds, threads, case, CrashTotals::add)
-}
 
 /// The outcome of a sweep over every boundary of a short case.
 #[derive(Clone, Debug, Default)]
@@ -37,7 +29,7 @@ const RECOVERY: u64 = 40;
 /// each sort of loss, and again while the daemon comes up; on `threads` threads.
 pub fn sweep(seed: u64, step: u64, threads: u64) -> Swept {
     let whole = CrashCase::new(seed, Length::Short);
-    let boundaries = run(&whole).steps;
+    let boundaries = run(&whole).figure("steps");
     let cut = |number| {
         let after = 1 + number * step;
         let mut at_this = Swept::default();
@@ -62,7 +54,7 @@ pub fn sweep(seed: u64, step: u64, threads: u64) -> Swept {
             let mut case = whole.clone();
             case.cuts = vec![first, again];
             at_this.cuts += 1;
-            if let Some(what) = run(&case).report.violation {
+            if let Some(what) = run(&case).violation {
                 at_this.failed.get_or_insert((case, what));
             }
         }

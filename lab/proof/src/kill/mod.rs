@@ -8,7 +8,7 @@
 //! The kernel keeps the daemon's writes, so that acknowledged writes must be there, flushed or not.
 
 mod client;
-pub(crate) mod daemon;
+mod daemon;
 mod rounds;
 
 pub use rounds::{Kills, rounds};

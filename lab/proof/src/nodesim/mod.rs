@@ -25,16 +25,24 @@ mod run;
 mod scenario;
 pub mod write_back;
 
-pub use crate::campaign::CampaignRequest;
-pub use report::{Class, Report, Totals};
-pub use run::run;
+use crate::campaign::Campaign;
+pub use report::{Class, Report};
 
-/// Runs a campaign and prints its report. The error describes the failure.
-pub fn command(request: &CampaignRequest) -> Result<(), String> {
-    crate::campaign::command(request, run, replay)
-}
+/// The campaign of nodes.
+pub struct NodeCampaign;
 
-/// The command that repeats the case of `seed`.
-pub fn replay(seed: u64) -> String {
-    format!("hotset-lab node --cases 1 --seed {seed}")
+impl Campaign for NodeCampaign {
+    type Class = Class;
+
+    fn run(&self, seed: u64) -> Report {
+        run::run(seed)
+    }
+
+    fn replay(&self, seed: u64) -> String {
+        format!("hotset-lab node --cases 1 --seed {seed}")
+    }
+
+    fn classes(&self) -> Vec<Class> {
+        Class::ALL.to_vec()
+    }
 }

@@ -66,10 +66,7 @@ pub fn run(seed: u64) -> Report {
         machine,
     };
     let mut sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
-    sim.set_budget(RunBudget {
-        time_max: CASE_MAX,
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(CASE_MAX));
     let making = outside.clone();
     drive(&mut sim, &outside, async move |local| {
         make(&making, local).await
@@ -120,21 +117,17 @@ fn slow_down(sim: &mut SimHost, outside: &NodeOutside, number: u64) {
     let mut rules = Vec::new();
     for device in &outside.config.devices {
         if rng.chance(0.3) {
-            rules.push(FaultRule {
-                disk: outside
+            rules.push(FaultRule::new(
+                outside
                     .machine
                     .target(&super::scenario::path(device.name.as_str())),
-                ops: OpFilter::All,
-                within: None,
-                when: When::Chance(0.02),
-                effect: FaultEffect::Delay(Nanos(rng.between(1_000_000, 400_000_000))),
-            });
+                OpFilter::All,
+                When::Chance(0.02),
+                FaultEffect::Delay(Nanos(rng.between(1_000_000, 400_000_000))),
+            ));
         }
     }
-    let plan = FaultPlan {
-        rules,
-        ..FaultPlan::default()
-    };
+    let plan = FaultPlan::of(rules);
     sim.world_mut().set_plan(plan).expect("a sound plan");
     outside.report.borrow_mut().meet(Class::Slow);
 }

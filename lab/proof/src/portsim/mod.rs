@@ -12,16 +12,24 @@ mod client;
 mod report;
 mod run;
 
-pub use crate::campaign::CampaignRequest;
-pub use report::{Class, Report, Totals};
-pub use run::run;
+use crate::campaign::Campaign;
+pub use report::{Class, Report};
 
-/// Runs a campaign and prints its report. The error describes the failure.
-pub fn command(request: &CampaignRequest) -> Result<(), String> {
-    crate::campaign::command(request, run, replay)
-}
+/// The campaign of ports.
+pub struct PortCampaign;
 
-/// The command that runs the case of `seed` again.
-pub fn replay(seed: u64) -> String {
-    format!("hotset-lab port --cases 1 --seed {seed}")
+impl Campaign for PortCampaign {
+    type Class = Class;
+
+    fn run(&self, seed: u64) -> Report {
+        run::run(seed)
+    }
+
+    fn replay(&self, seed: u64) -> String {
+        format!("hotset-lab port --cases 1 --seed {seed}")
+    }
+
+    fn classes(&self) -> Vec<Class> {
+        Class::ALL.to_vec()
+    }
 }

@@ -1,6 +1,6 @@
 //! The situations that a case can meet.
 
-use crate::campaign;
+use crate::campaign::CaseReport;
 use crate::classes::classes;
 
 classes! {
@@ -12,7 +12,4 @@ classes! {
 }
 
 /// The situations of a case.
-pub type Report = campaign::CaseReport<Class>;
-
-/// The situations of many cases.
-pub type Totals = campaign::CampaignTotals<Class>;
+pub type Report = CaseReport<Class>;

@@ -58,10 +58,7 @@ pub fn run(seed: u64) -> Report {
         let late = Nanos(rng.between(1_000_000, 10_000_000));
         rules.push(rule(disk, 0.05, FaultEffect::Delay(late)));
     }
-    let plan = FaultPlan {
-        rules,
-        ..FaultPlan::default()
-    };
+    let plan = FaultPlan::of(rules);
     world.set_plan(plan).expect("a sound plan");
     let tags = 1 + rng.below(16) as u16;
     let latency = ServiceSpan {
@@ -76,10 +73,7 @@ pub fn run(seed: u64) -> Report {
     };
     let target = world.add_port(spec).expect("a sound port");
     let mut sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
-    sim.set_budget(RunBudget {
-        time_max: CASE_MAX,
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(CASE_MAX));
     let lives = rng.below(6);
     for _ in 0..lives {
         let end = if rng.chance(0.7) {
@@ -105,13 +99,7 @@ pub fn run(seed: u64) -> Report {
 
 /// A fault that strikes requests of the disk now and then.
 fn rule(disk: TargetId, chance: f64, effect: FaultEffect) -> FaultRule {
-    FaultRule {
-        disk,
-        ops: OpFilter::All,
-        within: None,
-        when: When::Chance(chance),
-        effect,
-    }
+    FaultRule::new(disk, OpFilter::All, When::Chance(chance), effect)
 }
 
 /// Runs one server, to its end or to the end of all requests.

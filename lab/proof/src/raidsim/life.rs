@@ -3,7 +3,7 @@
 
 use super::model::ArrayModel;
 use super::refuse::{Refusals, Refusing};
-use super::report::{ArraySimReport, Class};
+use super::report::{Class, Report};
 use super::scenario::ArrayScenario;
 use super::unit::ArrayUnit;
 use crate::stamp::Value;
@@ -25,7 +25,7 @@ pub(crate) struct ArrayOutside {
     /// The units that are arrays, while they run.
     pub(super) inner: RefCell<Vec<Option<Array>>>,
     pub(crate) model: RefCell<ArrayModel>,
-    pub(crate) report: RefCell<ArraySimReport>,
+    pub(crate) report: RefCell<Report>,
     /// The arrays of which disks were unplugged since the arrays started.
     pub(super) blinked: RefCell<BTreeSet<usize>>,
     /// The units that are unplugged or unresponsive.

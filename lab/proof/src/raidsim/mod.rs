@@ -26,14 +26,57 @@ mod strikes;
 mod trouble;
 mod unit;
 
+use crate::campaign::Campaign;
 pub use kind::ArrayTrouble;
 #[cfg(feature = "nodes")]
 pub(crate) use model::ArrayModel;
-pub use report::{ArraySimReport, ArraySimSummary, ArraySimTotals, Class};
-pub use run::{run, run_scenario};
+pub use report::{Class, Report};
+pub use run::run;
 pub use scenario::ArrayScenario;
 
-/// The command that runs `seed` again.
-pub fn replay(seed: u64) -> String {
-    format!("cargo run --release -p proof --example raidsim -- --seeds 1 --start {seed}")
+/// The campaign of the arrays.
+#[derive(Default)]
+pub struct ArrayCampaign {
+    /// No trouble but losses, refusals and unreadable data.
+    pub plain: bool,
+    /// The seeds with this trouble alone.
+    pub only: Option<String>,
+}
+
+impl ArrayCampaign {
+    fn scenario(&self, seed: u64) -> ArrayScenario {
+        match self.plain {
+            true => ArrayScenario::plain(seed),
+            false => ArrayScenario::new(seed),
+        }
+    }
+}
+
+impl Campaign for ArrayCampaign {
+    type Class = Class;
+
+    fn has(&self, seed: u64) -> bool {
+        let trouble = || format!("{:?}", self.scenario(seed).trouble);
+        self.only.as_ref().is_none_or(|only| *only == trouble())
+    }
+
+    fn run(&self, seed: u64) -> Report {
+        run(self.scenario(seed))
+    }
+
+    fn replay(&self, seed: u64) -> String {
+        let plain = if self.plain { " --plain" } else { "" };
+        format!("cargo run --release -p proof --example raidsim -- --seeds 1 --start {seed}{plain}")
+    }
+
+    fn classes(&self) -> Vec<Class> {
+        Class::ALL.to_vec()
+    }
+
+    fn cases_for_all(&self) -> u64 {
+        match self.plain || self.only.is_some() {
+            true => u64::MAX,
+            false => 5000,
+        }
+    }
 }

@@ -3,8 +3,8 @@
 //! whole.
 
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba,
-    SECTOR_BYTES, Sectors, SharedBuf,
+    BoxDevice, Device, Extent, Fua, IoErrorKind, IoResult, Layer, Lba, SECTOR_BYTES, Sectors,
+    SharedBuf,
 };
 use sim::SimRng;
 use std::cell::{Cell, RefCell};
@@ -139,13 +139,11 @@ impl Refusing {
     }
 }
 
-impl Device for Refusing {
-    fn geometry(&self) -> &Geometry {
-        self.disk.geometry()
-    }
+impl Layer for Refusing {
+    type Below = BoxDevice;
 
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        self.disk.read(at, buf).await
+    fn below(&self) -> &BoxDevice {
+        &self.disk
     }
 
     async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
@@ -173,17 +171,5 @@ impl Device for Refusing {
             }
         };
         self.refuse(extent, landing).await
-    }
-
-    async fn flush(&self) -> IoResult {
-        self.disk.flush().await
-    }
-
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.disk.discard(extent).await
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.disk.extents(extent, out).await
     }
 }

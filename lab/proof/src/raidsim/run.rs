@@ -7,7 +7,7 @@ use super::life::{ArrayLife, ArrayOutside};
 use super::model::ArrayModel;
 use super::nest;
 use super::refuse::Refusals;
-use super::report::ArraySimReport;
+use super::report::Report;
 use super::scenario::ArrayScenario;
 use super::split;
 use super::start::start;
@@ -34,21 +34,14 @@ const POOL_BYTES: usize = 4 << 20;
 const POOL_BYTES_SHORT: usize = 1 << 20;
 const POOL_BYTES_NESTED: usize = 40 << 20;
 
-/// Runs the scenario of `seed`. A panic in the array is a violation.
-pub fn run(seed: u64) -> ArraySimReport {
-    run_scenario(ArrayScenario::new(seed))
-}
-
 /// Runs a scenario. A panic in the array is a violation.
-pub fn run_scenario(scenario: ArrayScenario) -> ArraySimReport {
-    let level = scenario.level;
-    std::panic::catch_unwind(|| run_once(scenario)).unwrap_or_else(|cause| {
-        let text = cause.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(cause.downcast_ref::<&str>().copied());
-        let mut report = ArraySimReport::new(level);
-        report.violate(format!("a panic: {}", text.unwrap_or("without words")));
-        report
-    })
+pub fn run(scenario: ArrayScenario) -> Report {
+    let (level, trouble) = (scenario.level.name(), scenario.trouble);
+    let mut report = Report::of(|| run_once(scenario));
+    report.count(level, 1);
+    let violation = report.violation.take();
+    report.violation = violation.map(|what| format!("{level}, {trouble:?}: {what}"));
+    report
 }
 
 fn world(scenario: &ArrayScenario) -> (SimWorld, Vec<ArrayUnit>) {
@@ -92,7 +85,7 @@ fn is_tolerant(scenario: &ArrayScenario) -> bool {
     }
 }
 
-fn run_once(scenario: ArrayScenario) -> ArraySimReport {
+fn run_once(scenario: ArrayScenario) -> Report {
     let seed = scenario.seed;
     let (world, units) = world(&scenario);
     let outside = Rc::new(ArrayOutside {
@@ -105,7 +98,7 @@ fn run_once(scenario: ArrayScenario) -> ArraySimReport {
         inner: RefCell::default(),
         blinked: RefCell::default(),
         model: RefCell::new(ArrayModel::new(0)),
-        report: RefCell::new(ArraySimReport::new(scenario.level)),
+        report: RefCell::default(),
         dead: RefCell::new(BTreeSet::new()),
         reshaped: Cell::new(None),
         tolerant: is_tolerant(&scenario),
@@ -139,10 +132,7 @@ fn run_once(scenario: ArrayScenario) -> ArraySimReport {
         ArrayTrouble::Hangs => TIME_MAX.0 * lives,
         _ => 0,
     };
-    sim.set_budget(RunBudget {
-        time_max: TIME_MAX + Nanos(rest),
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(TIME_MAX + Nanos(rest)));
     drive(&mut sim, &outside, make);
     match outside.scenario.trouble {
         ArrayTrouble::Splits => split::part(&mut sim, &outside),
@@ -150,14 +140,9 @@ fn run_once(scenario: ArrayScenario) -> ArraySimReport {
             live_once(&mut sim, &outside, number, so_far)
         }),
     };
-    for disk in outside.disks() {
-        let overlaps = sim.world().overlaps(disk);
-        if overlaps > 0 {
-            let what = format!("{overlaps} writes overlapped on target {}", disk.0);
-            outside.report.borrow_mut().violate(what);
-        }
-    }
-    outside.report.borrow().clone()
+    let mut report = outside.report.take();
+    report.require_no_overlap(&sim, &outside.disks());
+    report
 }
 
 /// Runs one life. Takes and returns whether a life was short, and the number of faults so far.

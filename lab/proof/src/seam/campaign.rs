@@ -5,6 +5,8 @@ use super::Sabotage;
 use super::program::{
     self, ProgramRecord, ProgramTargets, SECTORS, SeamScenario, SharedRecord, lock,
 };
+use crate::campaign::{Campaign, CaseReport};
+use crate::classes::Situation;
 use block::{Address, Extent, Geometry, IoErrorKind, Lba, Nanos, Sectors, TargetId};
 use fastrand::Rng;
 use sim::{
@@ -12,23 +14,6 @@ use sim::{
     PowerCut, RunBudget, RunMoment, RunOutcome, SimHost, SimWorld, StreamEffect, StreamRule, When,
 };
 use std::collections::BTreeMap;
-
-/// The outcome of many seeds.
-#[derive(Default, Debug)]
-pub struct SeamReport {
-    /// Seeds run.
-    pub seeds: u64,
-    /// Starts of the program, the first of each seed included.
-    pub boots: u64,
-    /// Requests answered.
-    pub answered: u64,
-    /// Requests answered by an error.
-    pub failed: u64,
-    /// Faults that struck, by class.
-    pub faults: BTreeMap<FaultClass, u64>,
-    /// Seeds with a violation, and the first violation of each.
-    pub violations: Vec<(u64, String)>,
-}
 
 /// The outcome of one seed.
 pub struct SeedReport {
@@ -44,23 +29,46 @@ pub struct SeedReport {
     pub story: Vec<String>,
 }
 
-/// Runs `seeds`, each with `sabotage`.
-pub fn run(seeds: std::ops::Range<u64>, sabotage: Sabotage) -> SeamReport {
-    let mut report = SeamReport::default();
-    for seed in seeds {
-        let one = run_seed(seed, sabotage);
-        report.seeds += 1;
-        report.boots += one.boots;
-        report.answered += one.record.answered;
-        report.failed += one.record.failed;
-        for (class, count) in one.faults {
-            *report.faults.entry(class).or_default() += count;
+/// The campaign of the seam.
+pub struct SeamCampaign(pub Sabotage);
+
+impl Situation for FaultClass {}
+
+impl Campaign for SeamCampaign {
+    type Class = FaultClass;
+
+    fn run(&self, seed: u64) -> CaseReport<FaultClass> {
+        let one = run_seed(seed, self.0);
+        let mut report = CaseReport::default();
+        report.operations = one.record.answered;
+        report.count("boots", one.boots);
+        report.count("failed", one.record.failed);
+        for (class, times) in one.faults {
+            report.meet_times(class, times);
         }
-        if let Some(first) = one.record.violations.into_iter().next() {
-            report.violations.push((seed, first));
-        }
+        report.violation = one.record.violations.into_iter().next();
+        report
     }
-    report
+
+    fn replay(&self, seed: u64) -> String {
+        format!("cargo run --release -p proof --example seam -- --seeds 1 --start {seed}")
+    }
+
+    /// The faults that a boot draws, and those of cuts.
+    fn classes(&self) -> Vec<FaultClass> {
+        vec![
+            FaultClass::PowerCut,
+            FaultClass::CutLost,
+            FaultClass::CutTorn,
+            FaultClass::CutReordered,
+            FaultClass::DeviceGone,
+            FaultClass::Error,
+            FaultClass::LatentSector,
+            FaultClass::StreamCut,
+            FaultClass::StreamStalled,
+            FaultClass::StreamSplit,
+        ]
+    }
 }
 
 /// Runs one seed to the end of its last boot.
@@ -73,10 +81,7 @@ pub fn run_seed(seed: u64, sabotage: Sabotage) -> SeedReport {
     let losses = rng.u32(0..4) != 0;
     let record = SharedRecord::default();
     let mut sim = SimHost::new(world).pool_bytes(512 << 10);
-    sim.set_budget(RunBudget {
-        time_max: Nanos::from_secs(600),
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(Nanos::from_secs(600)));
     let (mut story, mut reported) = (Vec::new(), 0);
     for boot in 0..boots {
         let last = boot == boots - 1;
@@ -164,17 +169,10 @@ fn faults(
 ) -> FaultPlan {
     let mut plan = FaultPlan::default();
     let victim = legs[victim];
-    let rule = |disk, ops, when, effect| FaultRule {
-        disk,
-        ops,
-        within: None,
-        when,
-        effect,
-    };
     for disk in legs {
         if rng.bool() {
             let span = Nanos::from_micros(rng.u64(1..5_000));
-            plan.rules.push(rule(
+            plan.rules.push(FaultRule::new(
                 disk,
                 OpFilter::All,
                 When::Chance(0.05),
@@ -194,7 +192,7 @@ fn faults(
             When::Nth(rng.u64(1..80))
         };
         plan.rules
-            .push(rule(victim, ops, when, FaultEffect::Fail(kind)));
+            .push(FaultRule::new(victim, ops, when, FaultEffect::Fail(kind)));
     }
     if losses_from.is_none() {
         let extent = Extent::new(Lba(8 * rng.u64(1..SECTORS / 8)), Sectors(8));

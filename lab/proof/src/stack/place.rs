@@ -2,7 +2,6 @@
 //! the daemon's configuration.
 
 use super::database::create;
-use crate::kill::daemon::{KilledProcess, start};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -11,6 +10,7 @@ use std::time::Duration;
 use testbed::attached::AttachedDevice;
 use testbed::killed::until_ended;
 use testbed::mounted::MountedFileSystem;
+use testbed::server::{ServerProcess, uri};
 use testbed::tools::{run, tool};
 use writelog::Cleaning;
 
@@ -140,14 +140,14 @@ impl StackDirectory {
     }
 
     /// Starts a daemon and waits until the daemon serves.
-    pub(super) fn serve(&self, program: &Path) -> Result<KilledProcess, String> {
-        let (toml, log) = (self.path("hotset.toml"), self.path("log"));
-        start(program, &toml, &self.path("nbd"), &log)
+    pub(super) fn serve(&self, program: &Path) -> Result<ServerProcess, String> {
+        let (toml, socket) = (self.path("hotset.toml"), self.path("nbd"));
+        ServerProcess::hotset(program, &toml, &socket).map_err(|error| error.to_string())
     }
 
     /// The daemon's volume as a block device.
     pub(super) fn attach(&self) -> Result<AttachedDevice, String> {
-        let uri = format!("nbd+unix:///vol?socket={}", self.path("nbd").display());
+        let uri = uri(&self.path("nbd"), "vol");
         AttachedDevice::new(&uri, &self.path("fuse"), &[])
     }
 }

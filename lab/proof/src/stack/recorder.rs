@@ -2,8 +2,7 @@
 
 use super::record::{WriteRecord, WrittenContent};
 use block::{
-    Address, Buf, Device, Extent, Fua, Gate, Geometry, IoResult, Lba, Nanos, SECTOR_BYTES,
-    SharedBuf,
+    Address, Device, Extent, Fua, Gate, IoResult, Layer, Lba, Nanos, SECTOR_BYTES, SharedBuf,
 };
 use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
 use shard::{ShardDisk, run_alone};
@@ -109,13 +108,11 @@ impl RecordedWrites {
     }
 }
 
-impl Device for RecordedWrites {
-    fn geometry(&self) -> &Geometry {
-        self.inner.geometry()
-    }
+impl Layer for RecordedWrites {
+    type Below = ShardDisk<UringDriver>;
 
-    async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        self.inner.read(at, buf).await
+    fn below(&self) -> &ShardDisk<UringDriver> {
+        &self.inner
     }
 
     async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
@@ -136,10 +133,6 @@ impl Device for RecordedWrites {
         self.inner.flush().await?;
         self.shelf.record().end_flush(began);
         Ok(())
-    }
-
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, block::Content)>) -> IoResult {
-        self.inner.extents(extent, out).await
     }
 
     /// Discarded bytes stay unchanged.

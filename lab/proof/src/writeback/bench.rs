@@ -4,7 +4,7 @@
 use super::case::{LifeEnd, SECTORS, WriteBackCase};
 use super::history::{Earlier, VolumeHistory};
 use super::replay::replay;
-use super::report::{Landing, WriteBackCaseReport};
+use super::report::{Landing, Report};
 use crate::stamp::{self, Value};
 use block::{Nanos, Pool, RangeLock, SECTOR_BYTES, Sectors, TargetId, Timer};
 use layout::{BLOCK_SECTORS, LOG_AREA, Uuid};
@@ -24,7 +24,7 @@ pub(super) struct WriteBackBench {
     pub(super) copies: [TargetId; 2],
     pub(super) journal: Option<TargetId>,
     pub(super) history: RefCell<VolumeHistory>,
-    pub(super) report: RefCell<WriteBackCaseReport>,
+    pub(super) report: RefCell<Report>,
     pub(super) control: WorldControl,
     /// Keeps operations of clients that overlap apart, so that the history knows their order.
     pub(super) lock: RangeLock,
@@ -135,7 +135,7 @@ impl WriteBackBench {
     }
 
     pub(super) fn violate(&self, what: String) {
-        self.report.borrow_mut().violation.get_or_insert(what);
+        self.report.borrow_mut().violate(what);
     }
 
     pub(super) fn version(&self) -> Value {
@@ -173,7 +173,7 @@ impl WriteBackBench {
         if self.plugged[copy].get() && self.plugged[other].get() && !self.lost[other].get() {
             self.plugged[copy].set(false);
             self.control.kill(self.copies[copy]);
-            self.report.borrow_mut().land(Landing::Unplugged);
+            self.report.borrow_mut().meet(Landing::Unplugged);
         }
     }
 
@@ -190,7 +190,7 @@ impl WriteBackBench {
         if let Some(copy) = missing.filter(|copy| !self.lost[1 - copy].get()) {
             self.unplug(copy);
             self.lost[copy].set(true);
-            self.report.borrow_mut().land(Landing::Missing);
+            self.report.borrow_mut().meet(Landing::Missing);
         }
     }
 
@@ -257,10 +257,10 @@ impl WriteBackBench {
     /// The daemon is dead.
     pub(super) fn autopsy(&self, opening: bool) {
         let report = &mut *self.report.borrow_mut();
-        report.cuts += 1;
-        self.landed.take().into_iter().for_each(|l| report.land(l));
+        report.count("power_cuts", 1);
+        self.landed.take().into_iter().for_each(|l| report.meet(l));
         if opening {
-            report.land(Landing::Opening);
+            report.meet(Landing::Opening);
         }
     }
 
@@ -316,7 +316,7 @@ impl WriteBackBench {
                     memory,
                     &mut bytes,
                 ) {
-                    Ok(true) => self.report.borrow_mut().land(Landing::Replayed),
+                    Ok(true) => self.report.borrow_mut().meet(Landing::Replayed),
                     Ok(false) => {}
                     Err(what) => self.violate(what),
                 }
@@ -329,7 +329,7 @@ impl WriteBackBench {
                 "the origin alone lacks {lag}, and may lack {max_lag}"
             ));
         }
-        self.report.borrow_mut().destroyed += 1;
+        self.report.borrow_mut().count("destroyed", 1);
         lag
     }
 

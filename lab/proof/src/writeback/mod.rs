@@ -15,25 +15,37 @@
 
 mod bench;
 mod case;
-mod command;
 mod history;
 mod life;
 mod replay;
 mod report;
 mod run;
 
-pub use crate::campaign::CampaignRequest;
+use crate::campaign::Campaign;
 pub use case::{LifeEnd, LifeLoss, WriteBackCase, WriteBackStep};
-pub use command::command;
 pub use history::{Earlier, Flush, HistoryOp, VolumeHistory};
 #[cfg(feature = "nodes")]
 pub(crate) use replay::replay as replay_journal;
-pub use report::{Landing, WriteBackCaseReport, WriteBackSummary, WriteBackTotals};
-pub use run::{campaign, run};
+pub use report::{Landing, Report};
+pub use run::run;
 use writelog::Cleaning;
 
-/// The command that repeats the case of `seed`.
-pub fn replay(seed: u64, cleaning: Cleaning) -> String {
-    let mode = cleaning.name();
-    format!("hotset-lab crash --mode {mode} --cases 1 --seed {seed}")
+/// The campaign of the log of that order.
+pub struct WriteBackCampaign(pub Cleaning);
+
+impl Campaign for WriteBackCampaign {
+    type Class = Landing;
+
+    fn run(&self, seed: u64) -> Report {
+        run(&WriteBackCase::new(seed, self.0))
+    }
+
+    fn replay(&self, seed: u64) -> String {
+        let mode = self.0.name();
+        format!("hotset-lab crash --mode {mode} --cases 1 --seed {seed}")
+    }
+
+    fn classes(&self) -> Vec<Landing> {
+        Landing::all(self.0).collect()
+    }
 }

@@ -1,10 +1,9 @@
-//! Runs a case: lives of a daemon on the same disks, one after the other, and many cases.
+//! Runs a case: lives of a daemon on the same disks, one after the other.
 
 use super::bench::{WatchedLife, WriteBackBench};
 use super::case::{COPIES, DAEMON, JOURNAL, LifeEnd, ORIGIN, WriteBackCase, size};
 use super::life;
-use super::report::{Landing, WriteBackCaseReport, WriteBackTotals};
-use crate::campaign::{caught, over};
+use super::report::{Landing, Report};
 use block::{Geometry, Nanos, Sectors, ShardId};
 use layout::{BLOCK_SECTORS, LOG_AREA};
 use sim::{
@@ -12,25 +11,19 @@ use sim::{
     RunMoment, RunOutcome, ServiceTime, SimHost, SimWorld, When,
 };
 use simnode::run_alone;
-use std::ops::Range;
 use std::rc::Rc;
-use writelog::Cleaning;
 
 /// Time limit of a life. Where a load takes longer than `max_lag`, each write waits for the longest
 /// time that the pace allows, a second.
 const LIFE_MAX: Nanos = Nanos::from_secs(1000);
 
 /// Runs a case. A panic is a violation.
-pub fn run(case: &WriteBackCase) -> WriteBackCaseReport {
+pub fn run(case: &WriteBackCase) -> Report {
     let case = case.clone();
-    caught(|| run_once(case)).unwrap_or_else(|what| {
-        let mut report = WriteBackCaseReport::default();
-        report.violation = Some(what);
-        report
-    })
+    Report::of(|| run_once(case))
 }
 
-fn run_once(case: WriteBackCase) -> WriteBackCaseReport {
+fn run_once(case: WriteBackCase) -> Report {
     let mut world = SimWorld::new(case.seed);
     world.place(ShardId(0), DAEMON);
     let mut add = |name: String, sectors, block, service, domain, volatile| {
@@ -70,14 +63,11 @@ fn run_once(case: WriteBackCase) -> WriteBackCaseReport {
     let torn = landed.filter(|l| l.class == FaultClass::CutTorn && copies.contains(&l.target));
     let torn = torn.count();
     drop(world);
-    (0..torn).for_each(|_| bench.report.borrow_mut().land(Landing::Torn));
-    for disk in copies.iter().chain([&origin]).chain(&journal) {
-        let overlaps = sim.world().overlaps(*disk);
-        if overlaps > 0 {
-            bench.violate(format!("{overlaps} writes overlapped on target {}", disk.0));
-        }
-    }
-    bench.report.take()
+    let mut report = bench.report.take();
+    report.meet_times(Landing::Torn, torn as u64);
+    let disks = copies.iter().chain([&origin]).chain(&journal);
+    report.require_no_overlap(&sim, disks);
+    report
 }
 
 /// Runs one life. Returns true if another life follows.
@@ -87,10 +77,7 @@ fn one_life(sim: &mut SimHost, bench: &Rc<WriteBackBench>, cut: Option<LifeEnd>)
         .set_plan(plan(bench, steps, cut))
         .expect("a sound plan");
     let now = sim.world().now();
-    sim.set_budget(RunBudget {
-        time_max: now + LIFE_MAX,
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(now + LIFE_MAX));
     bench.serving.set(false);
     let living = bench.clone();
     let (outcome, _) = run_alone(sim, move |local| {
@@ -116,12 +103,13 @@ fn one_life(sim: &mut SimHost, bench: &Rc<WriteBackBench>, cut: Option<LifeEnd>)
 }
 
 fn plan(bench: &WriteBackBench, steps: u64, cut: Option<LifeEnd>) -> FaultPlan {
-    let failing = |(disk, fails)| FaultRule {
-        disk,
-        ops: OpFilter::Writes,
-        within: None,
-        when: When::Chance(fails),
-        effect: FaultEffect::Fail(block::IoErrorKind::Other),
+    let failing = |(disk, fails)| {
+        FaultRule::new(
+            disk,
+            OpFilter::Writes,
+            When::Chance(fails),
+            FaultEffect::Fail(block::IoErrorKind::Other),
+        )
     };
     let of_journal = bench
         .journal
@@ -145,10 +133,4 @@ fn plan(bench: &WriteBackBench, steps: u64, cut: Option<LifeEnd>) -> FaultPlan {
         cuts: cuts.collect(),
         ..FaultPlan::default()
     }
-}
-
-/// Runs the cases of `seeds` on `threads` threads.
-pub fn campaign(seeds: Range<u64>, threads: u64, cleaning: Cleaning) -> WriteBackTotals {
-    let case = |seed| run(&WriteBackCase::new(seed, cleaning));
-    over(seeds, threads, case, WriteBackTotals::add)
 }

@@ -1,25 +1,22 @@
 //! A bounded part of the cache engine's campaign.
 
-use proof::cachesim::{CacheSimTotals, replay, run};
+use proof::cachesim::CacheCampaign;
+use proof::campaign::{Campaign, sound};
 
 const SEEDS: u64 = 400;
 
 #[test]
 fn the_cache_agrees_with_its_model() {
-    let mut totals = CacheSimTotals::default();
-    for seed in 0..SEEDS {
-        let report = run(seed);
-        let wrong = report.violation.as_deref();
-        assert_eq!(wrong, None, "replay: {}", replay(seed));
-        totals.add(seed, report);
-    }
-    println!("{totals}");
-    assert_eq!(totals.missed(), [], "these classes were never met");
+    let totals = sound(&CacheCampaign, 0..SEEDS);
+    println!("{totals:?}");
+    let missed = totals.missed(&CacheCampaign);
+    assert_eq!(missed, [], "these classes were never met");
 }
 
 #[test]
 fn a_seed_is_a_run() {
     for seed in [3, 17] {
-        assert_eq!(format!("{:?}", run(seed)), format!("{:?}", run(seed)));
+        let run = || CacheCampaign.run(seed);
+        assert_eq!(format!("{:?}", run()), format!("{:?}", run()));
     }
 }

@@ -1,41 +1,30 @@
 //! A bounded part of the crash laboratory.
 
+use proof::campaign::{Campaign, sound};
 use proof::crash::{
-    CrashCase, CrashImage, CrashTotals, FlipVerdict, Length, Structure, flips, replay, run, sweep,
+    CrashCampaign, CrashCase, CrashImage, FlipVerdict, Structure, flips, run, sweep,
 };
 
 const CASES: u64 = 300;
 
 #[test]
 fn daemons_that_are_killed_lose_and_make_up_nothing() {
-    let mut totals = CrashTotals::default();
-    for seed in 0..CASES {
-        let report = run(&CrashCase::new(seed, Length::Long)).report;
-        let wrong = report.violation.as_deref();
-        assert_eq!(wrong, None, "replay: {}", replay(seed));
-        totals.add(seed, report);
-    }
-    println!("{:#?}", totals.summary(1.0, replay));
-    assert!(
-        totals.missed().is_empty(),
-        "never met: {:?}",
-        totals.missed()
-    );
+    let totals = sound(&CrashCampaign, 0..CASES);
+    println!("{totals:?}");
+    assert_eq!(totals.missed(&CrashCampaign), [], "never met");
 }
 
 /// `docs/crash-laboratory.md` describes the engine's faults that these seeds found.
 #[test]
 fn seeds_that_found_something_stay_right() {
     for seed in [730437, 818353, 871920, 879713, 881410, 954915] {
-        let wrong = run(&CrashCase::plain(seed)).report.violation;
-        assert_eq!(wrong, None, "replay: {}", replay(seed));
+        let wrong = run(&CrashCase::plain(seed)).violation;
+        assert_eq!(wrong, None, "plain seed {seed}");
     }
-    for seed in [
+    let seeds = [
         3942, 7967, 14613, 17516, 21207, 22391, 25936, 31117, 32295, 40738, 50941, 73681, 490038,
-    ] {
-        let wrong = run(&CrashCase::new(seed, Length::Long)).report.violation;
-        assert_eq!(wrong, None, "replay: {}", replay(seed));
-    }
+    ];
+    sound(&CrashCampaign, seeds);
 }
 
 /// `make soak` cuts at every boundary.
@@ -50,8 +39,8 @@ fn every_fifth_boundary_of_a_short_case_can_be_the_last() {
 #[test]
 fn a_seed_is_a_case() {
     for seed in [3, 17] {
-        let report = || run(&CrashCase::new(seed, Length::Long)).report;
-        assert_eq!(format!("{:?}", report()), format!("{:?}", report()));
+        let run = || CrashCampaign.run(seed);
+        assert_eq!(format!("{:?}", run()), format!("{:?}", run()));
     }
 }
 

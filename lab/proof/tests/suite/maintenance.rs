@@ -57,10 +57,7 @@ fn on_mirrors(text: String, mib: u64, test: impl AsyncFnOnce(Bench) + 'static) {
     });
     let machine = machine.expect("sound disks");
     let mut sim = SimHost::new(world).pool_bytes(64 << 20);
-    sim.set_budget(RunBudget {
-        time_max: Nanos::from_secs(86_400),
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(Nanos::from_secs(86_400)));
     let (outcome, _) = run_alone(&mut sim, async move |local| {
         let platform = SimPlatform::new(machine.clone(), local.clone());
         for array in &config.arrays {

@@ -1,6 +1,7 @@
 //! A bounded part of the arrays' campaign.
 
-use proof::raidsim::{ArrayScenario, ArraySimTotals, Class, replay, run, run_scenario};
+use proof::campaign::{Campaign, sound};
+use proof::raidsim::{ArrayCampaign, Class};
 
 const SEEDS: u64 = 300;
 /// Seeds that once found a fault.
@@ -18,14 +19,9 @@ const FOUND_IN_TROUBLE: [u64; 42] = [
 
 #[test]
 fn arrays_agree_with_their_model() {
-    let mut totals = ArraySimTotals::default();
-    for seed in 0..SEEDS {
-        let report = run(seed);
-        let wrong = report.violation.as_deref();
-        assert_eq!(wrong, None, "replay: {}", replay(seed));
-        totals.add(seed, report);
-    }
-    println!("{totals}");
+    let campaign = ArrayCampaign::default();
+    let totals = sound(&campaign, 0..SEEDS);
+    println!("{totals:?}");
     // The rarest are met by longer campaigns.
     let rare = [
         Class::CutTwice,
@@ -33,7 +29,7 @@ fn arrays_agree_with_their_model() {
         Class::LossInRebuild,
         Class::RefusedLost,
     ];
-    let mut missed = totals.missed();
+    let mut missed = totals.missed(&campaign);
     let of_all = |class: &Class| (*class as usize) <= Class::Scrub as usize;
     missed.retain(|class| !rare.contains(class) && of_all(class));
     assert_eq!(missed, [], "these classes were never met");
@@ -41,18 +37,18 @@ fn arrays_agree_with_their_model() {
 
 #[test]
 fn what_was_found_stays_mended() {
-    for seed in FOUND {
-        let report = run_scenario(ArrayScenario::plain(seed));
-        assert_eq!(report.violation, None, "replay: {} --plain", replay(seed));
-    }
-    for seed in FOUND_IN_TROUBLE {
-        assert_eq!(run(seed).violation, None, "replay: {}", replay(seed));
-    }
+    let plain = ArrayCampaign {
+        plain: true,
+        only: None,
+    };
+    sound(&plain, FOUND);
+    sound(&ArrayCampaign::default(), FOUND_IN_TROUBLE);
 }
 
 #[test]
 fn a_seed_is_a_run() {
     for seed in [3, 17] {
-        assert_eq!(format!("{:?}", run(seed)), format!("{:?}", run(seed)));
+        let run = || ArrayCampaign::default().run(seed);
+        assert_eq!(format!("{:?}", run()), format!("{:?}", run()));
     }
 }

@@ -2,14 +2,14 @@
 //! answers, and ten thousand simulated seeds judged by the oracle.
 
 use block::{Address, Geometry, Sectors};
+use proof::campaign::{Campaign, sound};
+use proof::seam::Sabotage;
+use proof::seam::campaign::{SeamCampaign, run_seed};
 use proof::seam::program::{
     self, ProgramRecord, ProgramTargets, SECTORS, SeamScenario, SharedRecord, lock,
 };
-use proof::seam::{Sabotage, campaign};
-use sim::{DiskSpec, FaultClass, LinkSpec, SimHost, SimWorld};
+use sim::{DiskSpec, LinkSpec, SimHost, SimWorld};
 use uring::{DiskOptions, Options, Uring};
-
-const REPLAY: &str = "cargo run --release -p proof --example seam -- --seeds 1 --start SEED";
 
 fn scenario(seed: u64) -> SeamScenario {
     SeamScenario {
@@ -85,44 +85,26 @@ fn both_drivers_give_the_same_answers() {
 
 #[test]
 fn seeds_hold() {
-    let report = campaign::run(0..2000, Sabotage::None);
-    println!("{report:?}");
-    let found = &report.violations;
-    assert!(found.is_empty(), "replay with `{REPLAY}`: {found:?}");
-    for class in [
-        FaultClass::PowerCut,
-        FaultClass::CutLost,
-        FaultClass::CutTorn,
-        FaultClass::CutReordered,
-        FaultClass::DeviceGone,
-        FaultClass::Error,
-        FaultClass::LatentSector,
-        FaultClass::StreamCut,
-        FaultClass::StreamStalled,
-        FaultClass::StreamSplit,
-    ] {
-        assert!(report.faults[&class] > 0, "{class:?} never struck");
-    }
+    let campaign = SeamCampaign(Sabotage::None);
+    let totals = sound(&campaign, 0..2000);
+    println!("{totals:?}");
+    assert_eq!(totals.missed(&campaign), [], "these faults never struck");
 }
 
 #[test]
 fn each_sabotage_is_noticed() {
     use Sabotage::{IgnoreError, SkipFlush, SkipLock};
     for sabotage in [SkipFlush, SkipLock, IgnoreError] {
-        let is_violated = |seed| {
-            !campaign::run_seed(seed, sabotage)
-                .record
-                .violations
-                .is_empty()
-        };
-        assert!((0..1000).any(is_violated), "{sabotage:?} went unnoticed");
+        let campaign = SeamCampaign(sabotage);
+        let noticed = (0..1000).any(|seed| campaign.run(seed).violation.is_some());
+        assert!(noticed, "{sabotage:?} went unnoticed");
     }
 }
 
 #[test]
 fn a_seed_repeats_exactly() {
     for seed in 0..50 {
-        let [a, b] = [0, 1].map(|_| campaign::run_seed(seed, Sabotage::None));
+        let [a, b] = [0, 1].map(|_| run_seed(seed, Sabotage::None));
         assert_eq!(a.trace_hash, b.trace_hash, "seed {seed}");
         assert_eq!(a.record.answers, b.record.answers, "seed {seed}");
     }

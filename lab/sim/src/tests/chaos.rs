@@ -159,12 +159,8 @@ fn plan(rng: &mut SimRng, disks: &[TargetId], now: Nanos) -> FaultPlan {
         (OpFilter::Flushes, FaultEffect::IgnoreFlush),
         (OpFilter::Writes, FaultEffect::Late(Nanos::from_micros(400))),
     ];
-    let rules = effects.into_iter().map(|(ops, effect)| FaultRule {
-        disk: disks[rng.below(3) as usize],
-        ops,
-        within: None,
-        when: When::Chance(0.1),
-        effect,
+    let rules = effects.into_iter().map(|(ops, effect)| {
+        FaultRule::new(disks[rng.below(3) as usize], ops, When::Chance(0.1), effect)
     });
     let rules = rules.collect();
     let streams = (0..4).map(|i| StreamRule {
@@ -228,10 +224,7 @@ fn chaos(seed: u64) -> SimHost {
         address,
     };
     let mut sim = SimHost::new(world);
-    sim.set_budget(RunBudget {
-        time_max: Nanos::from_secs(10),
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(Nanos::from_secs(10)));
     for boot in 0..3 {
         let now = sim.world().now();
         let plan = plan(&mut rng, &targets.disks, now);

@@ -269,13 +269,7 @@ fn breaches(
 ) -> (u64, Option<String>) {
     let (mut count, mut first) = (0, None);
     for seed in 0..seeds {
-        let rule = |(ops, effect)| FaultRule {
-            disk: TargetId(0),
-            ops,
-            within: None,
-            when: When::Always,
-            effect,
-        };
+        let rule = |(ops, effect)| FaultRule::new(TargetId(0), ops, When::Always, effect);
         if let Err(what) = Trial::new(seed, spec, lie.map(rule)).rounds() {
             count += 1;
             first.get_or_insert(format!("seed {seed}: {what}"));

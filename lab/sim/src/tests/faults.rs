@@ -10,16 +10,7 @@ use block::{
 };
 
 fn rule(disk: TargetId, ops: OpFilter, when: When, effect: FaultEffect) -> FaultPlan {
-    FaultPlan {
-        rules: vec![FaultRule {
-            disk,
-            ops,
-            within: None,
-            when,
-            effect,
-        }],
-        ..FaultPlan::default()
-    }
+    FaultPlan::of(vec![FaultRule::new(disk, ops, when, effect)])
 }
 
 fn with(plan: impl Fn(TargetId) -> FaultPlan) -> (SimHost, TargetId) {
@@ -55,15 +46,14 @@ fn delay_is_added_to_the_operation_it_strikes() {
 
 #[test]
 fn errors_by_range_by_count_and_by_chance() {
-    let (mut sim, disk) = with(|disk| FaultPlan {
-        rules: vec![FaultRule {
+    let (mut sim, disk) = with(|disk| {
+        FaultPlan::of(vec![FaultRule {
             disk,
             ops: OpFilter::All,
             within: Some(Extent::new(Lba(8), Sectors(8))),
             when: When::Always,
             effect: FaultEffect::Fail(IoErrorKind::Timeout),
-        }],
-        ..FaultPlan::default()
+        }])
     });
     let mut hand = Hand::new(&mut sim);
     assert_eq!(kind(hand.read(disk, 0, 8)), None);

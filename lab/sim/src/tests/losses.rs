@@ -53,17 +53,13 @@ fn a_flush_in_flight_does_not_cover_what_was_forgotten_meanwhile() {
 #[test]
 fn a_write_that_timed_out_lands_over_a_newer_one() {
     let (mut world, disk) = one_disk(1);
-    let rule = FaultRule {
+    let rule = FaultRule::new(
         disk,
-        ops: OpFilter::Writes,
-        within: None,
-        when: When::Nth(1),
-        effect: FaultEffect::Late(Nanos::from_millis(5)),
-    };
-    let plan = FaultPlan {
-        rules: vec![rule],
-        ..FaultPlan::default()
-    };
+        OpFilter::Writes,
+        When::Nth(1),
+        FaultEffect::Late(Nanos::from_millis(5)),
+    );
+    let plan = FaultPlan::of(vec![rule]);
     world.set_plan(plan).unwrap();
     let mut sim = SimHost::new(world);
     let mut hand = Hand::new(&mut sim);

@@ -17,20 +17,11 @@ fn refused(result: IoResult, parts: &[&str]) {
 }
 
 fn rule(disk: TargetId) -> FaultRule {
-    FaultRule {
-        disk,
-        ops: OpFilter::All,
-        within: None,
-        when: When::Always,
-        effect: FaultEffect::Drop,
-    }
+    FaultRule::new(disk, OpFilter::All, When::Always, FaultEffect::Drop)
 }
 
 fn rules(rule: FaultRule) -> FaultPlan {
-    FaultPlan {
-        rules: vec![rule],
-        ..FaultPlan::default()
-    }
+    FaultPlan::of(vec![rule])
 }
 
 #[test]

@@ -90,29 +90,20 @@ fn worker(
 /// Four shards at work on one disk with faults.
 fn busy(seed: u64) -> SimHost {
     let (mut world, disk) = one_disk(seed);
-    let rule = |ops, p, effect| FaultRule {
-        disk,
-        ops,
-        within: None,
-        when: When::Chance(p),
-        effect,
-    };
+    let rule = |ops, p, effect| FaultRule::new(disk, ops, When::Chance(p), effect);
     world
-        .set_plan(FaultPlan {
-            rules: vec![
-                rule(
-                    OpFilter::Writes,
-                    0.05,
-                    FaultEffect::Fail(IoErrorKind::Media),
-                ),
-                rule(
-                    OpFilter::All,
-                    0.1,
-                    FaultEffect::Delay(Nanos::from_millis(1)),
-                ),
-            ],
-            ..FaultPlan::default()
-        })
+        .set_plan(FaultPlan::of(vec![
+            rule(
+                OpFilter::Writes,
+                0.05,
+                FaultEffect::Fail(IoErrorKind::Media),
+            ),
+            rule(
+                OpFilter::All,
+                0.1,
+                FaultEffect::Delay(Nanos::from_millis(1)),
+            ),
+        ]))
         .unwrap();
     let mut sim = SimHost::new(world);
     let outcome = sim.drive(4, |shard, driver| worker(shard, driver, disk, 200));
@@ -165,19 +156,8 @@ fn a_deadlock_names_who_waits_for_what() {
     let (mut world, disk) = one_disk(3);
     let address = Address::Tcp("host:1".into());
     let listener = world.listen(address, LinkSpec::local()).unwrap();
-    let stick = FaultRule {
-        disk,
-        ops: OpFilter::All,
-        within: None,
-        when: When::Always,
-        effect: FaultEffect::Stick(None),
-    };
-    world
-        .set_plan(FaultPlan {
-            rules: vec![stick],
-            ..FaultPlan::default()
-        })
-        .unwrap();
+    let stick = FaultRule::new(disk, OpFilter::All, When::Always, FaultEffect::Stick(None));
+    world.set_plan(FaultPlan::of(vec![stick])).unwrap();
     let mut sim = SimHost::new(world);
     let zero = || DriverOp::Zero(Extent::new(Lba(24), Sectors(8)));
     for (target, op, expected) in [
@@ -234,10 +214,7 @@ fn timers_move_the_clock_and_a_budget_ends_it() {
         })
     };
     let mut sim = SimHost::new(SimWorld::new(1));
-    sim.set_budget(RunBudget {
-        time_max: Nanos::from_secs(1000),
-        ..RunBudget::default()
-    });
+    sim.set_budget(RunBudget::until(Nanos::from_secs(1000)));
     assert_eq!(sim.drive(1, ticks), RunOutcome::OutOfTime);
     assert_eq!(sim.world().now(), Nanos::from_secs(1000));
 }

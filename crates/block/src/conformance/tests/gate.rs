@@ -6,7 +6,7 @@ use super::memory::{Flaw, Memory};
 use crate::conformance::gate::{ByteSurface, bytes, gate};
 use crate::conformance::join::join;
 use crate::{
-    Buf, Content, Device, Env, Extent, Fua, Gate, Geometry, IoErrorKind, IoResult, Lba,
+    Buf, Content, Device, Env, Extent, Fua, Gate, Geometry, IoErrorKind, IoResult, Layer, Lba,
     SECTOR_BYTES, Sectors, SharedBuf,
 };
 
@@ -217,34 +217,25 @@ struct Scarred {
     scar: Extent,
 }
 
-impl Device for Scarred {
-    fn geometry(&self) -> &Geometry {
-        self.memory.geometry()
+impl Layer for Scarred {
+    type Below = Memory;
+
+    fn below(&self) -> &Memory {
+        &self.memory
     }
+
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
         let extent = Extent::new(at, Sectors(buf.len() as u64 / SECTOR_BYTES));
         match extent.overlaps(self.scar) {
             true => (
                 buf,
-                Err(self.geometry().error(IoErrorKind::Media, "unreadable")),
+                Err(self
+                    .memory
+                    .geometry()
+                    .error(IoErrorKind::Media, "unreadable")),
             ),
             false => self.memory.read(at, buf).await,
         }
-    }
-    async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
-        self.memory.write(at, data, fua).await
-    }
-    async fn zero(&self, extent: Extent) -> IoResult {
-        self.memory.zero(extent).await
-    }
-    async fn flush(&self) -> IoResult {
-        self.memory.flush().await
-    }
-    async fn discard(&self, extent: Extent) -> IoResult {
-        self.memory.discard(extent).await
-    }
-    async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.memory.extents(extent, out).await
     }
 }
 

@@ -1,14 +1,15 @@
 //! A log on two modelled flash drives before a modelled disk, with a journal or without.
 
-use block::{BoxDevice, Fua, Geometry, IoResult, Lba, Nanos, Sectors, ShardId, TargetId};
+use block::{BoxDevice, Fua, Geometry, IoResult, Lba, Nanos, Sectors, TargetId};
 use drives::catalogue::hdd::SAS7K2;
 use drives::catalogue::ssd::X25_E;
 use drives::{Completed, DriveModel, DriveOp, DriveRequest, Hdd, SsdModel, SsdWear};
 use layout::{JournalSuperblock, Uuid};
-use shard::{Config as ShardConfig, Local, Mesh, Shard, ShardDisk};
+use shard::{Local, ShardDisk};
 use sim::{
     DiskSpec, ModelId, RunOutcome, ServiceTime, SimDriver, SimHost, SimRng, SimWorld, WorldControl,
 };
+use simnode::run_alone;
 use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -119,7 +120,7 @@ fn add(world: &mut SimWorld, name: &str, sectors: Sectors, model: ModelId, unit:
 /// Runs `clients` until they have ended.
 pub fn run<F: Future<Output = ()> + 'static>(
     setup: Setup,
-    clients: impl Fn(Rig) -> F + Clone + 'static,
+    clients: impl FnOnce(Rig) -> F + 'static,
 ) {
     let mut world = SimWorld::new(1);
     let log = Sectors::from_mib(u64::from(setup.segments));
@@ -137,28 +138,18 @@ pub fn run<F: Future<Output = ()> + 'static>(
     ];
     let control = world.control();
     let mut sim = SimHost::new(world);
-    let outcome = sim.drive(1, |_, driver| {
-        let (clients, control) = (clients.clone(), control.clone());
-        let config = ShardConfig::default();
-        Shard::boot(
-            ShardId(0),
-            driver,
-            Mesh::new(1),
-            config,
-            async move |local| {
-                let lost = Rc::new(Lost::default());
-                let log = open(&local, disks, setup, lost.clone()).await;
-                let rig = Rig {
-                    local,
-                    log: log.clone(),
-                    control,
-                    disks,
-                    lost,
-                };
-                clients(rig).await;
-                log.close().await;
-            },
-        )
+    let (outcome, _) = run_alone(&mut sim, async move |local| {
+        let lost = Rc::new(Lost::default());
+        let log = open(&local, disks, setup, lost.clone()).await;
+        let rig = Rig {
+            local,
+            log: log.clone(),
+            control,
+            disks,
+            lost,
+        };
+        clients(rig).await;
+        log.close().await;
     });
     assert_eq!(outcome, RunOutcome::Done);
 }

@@ -107,10 +107,8 @@ impl RecoverRig {
         work: impl FnOnce(SimPlatform) -> F + 'static,
     ) -> Option<T> {
         let now = self.sim.world().now();
-        self.sim.set_budget(RunBudget {
-            time_max: now + Nanos::from_secs(600),
-            ..RunBudget::default()
-        });
+        self.sim
+            .set_budget(RunBudget::until(now + Nanos::from_secs(600)));
         let machine = self.machine.clone();
         let (outcome, came) = run_alone(&mut self.sim, move |local| {
             work(SimPlatform::new(machine, local))

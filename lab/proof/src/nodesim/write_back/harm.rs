@@ -395,10 +395,7 @@ impl Harms {
             media.collect::<Vec<_>>()
         };
         let before = look();
-        let plan = FaultPlan {
-            rules: rule.into_iter().collect(),
-            ..FaultPlan::default()
-        };
+        let plan = FaultPlan::of(rule.into_iter().collect());
         let given = outside.clone();
         let served = outside.boot(sim, plan, move |local| serve(given, local, span, judged));
         outside.machine.take_events();

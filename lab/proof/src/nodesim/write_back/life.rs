@@ -78,10 +78,7 @@ fn plan(
         _ => None,
     };
     let unreadable = damage.and_then(|damage| damage.rule(outside));
-    FaultPlan {
-        rules: rule.into_iter().chain(unreadable).collect(),
-        ..FaultPlan::default()
-    }
+    FaultPlan::of(rule.into_iter().chain(unreadable).collect())
 }
 
 /// The course of a life.

@@ -19,8 +19,8 @@ mod life;
 mod outside;
 mod report;
 
-use crate::campaign::{CampaignRequest, caught};
-pub use report::{Class, Report, Totals};
+use crate::campaign::Campaign;
+pub use report::{Class, Report};
 use sim::SimRng;
 use writelog::Cleaning;
 
@@ -46,21 +46,21 @@ fn lives(seed: u64) -> Report {
     outside.report.take()
 }
 
-/// Runs the case of `seed`. A panic is a violation.
-pub fn run(seed: u64) -> Report {
-    caught(|| lives(seed)).unwrap_or_else(|what| {
-        let mut report = Report::default();
-        report.violate(what);
-        report
-    })
-}
+/// The campaign of write-back volumes in whole nodes.
+pub struct LivesCampaign;
 
-/// Runs a campaign and prints its report. The error describes the failure.
-pub fn command(request: &CampaignRequest) -> Result<(), String> {
-    crate::campaign::command(request, run, replay)
-}
+impl Campaign for LivesCampaign {
+    type Class = Class;
 
-/// The command that repeats the case of `seed`.
-pub fn replay(seed: u64) -> String {
-    format!("cargo run -p proof --example node -- --write-back --seeds 1 --start {seed}")
+    fn run(&self, seed: u64) -> Report {
+        Report::of(|| lives(seed))
+    }
+
+    fn replay(&self, seed: u64) -> String {
+        format!("cargo run -p proof --example node -- --write-back --seeds 1 --start {seed}")
+    }
+
+    fn classes(&self) -> Vec<Class> {
+        Class::ALL.to_vec()
+    }
 }

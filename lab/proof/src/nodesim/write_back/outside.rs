@@ -165,10 +165,7 @@ impl WriteBackOutside {
     ) -> Option<T> {
         sim.world_mut().set_plan(plan).expect("a sound plan");
         let now = sim.world().now();
-        sim.set_budget(RunBudget {
-            time_max: now + LIFE_MAX,
-            ..RunBudget::default()
-        });
+        sim.set_budget(RunBudget::until(now + LIFE_MAX));
         let (outcome, came) = run_alone(sim, work);
         // The dead node's operations in flight end when the disks are taken over.
         drop(sim.driver());

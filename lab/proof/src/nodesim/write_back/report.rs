@@ -1,6 +1,6 @@
 //! The situations that lives of a write-back volume can meet.
 
-use crate::campaign;
+use crate::campaign::CaseReport;
 use crate::classes::classes;
 
 classes! {
@@ -35,7 +35,4 @@ classes! {
 }
 
 /// The situations of a case.
-pub type Report = campaign::CaseReport<Class>;
-
-/// The situations of many cases.
-pub type Totals = campaign::CampaignTotals<Class>;
+pub type Report = CaseReport<Class>;
