@@ -6,7 +6,7 @@ use crate::visitors::VisitCurve;
 use serde::{Deserialize, Serialize};
 
 /// The format that is written.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// All that is kept of one run of an experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -44,8 +44,21 @@ pub struct Finished {
     pub contradictions: Vec<String>,
     /// Curves of the first seed over time.
     pub curves: Vec<(String, VisitCurve)>,
-    /// Charts of the experiment's own: titles and drawings.
+    /// Charts of the experiment's own, of the first seed: titles and drawings.
     pub charts: Vec<(String, String)>,
+    /// Tables of the experiment's own, of the first seed.
+    pub tables: Vec<ResultTable>,
+}
+
+/// A table beside the figures.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ResultTable {
+    /// Title of the table.
+    pub title: String,
+    /// Heads of the columns.
+    pub head: Vec<String>,
+    /// The lines, in cells.
+    pub lines: Vec<Vec<String>>,
 }
 
 impl Finished {

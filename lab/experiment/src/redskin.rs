@@ -18,17 +18,18 @@ mod floor;
 mod parts;
 mod scale;
 
-use crate::ablation::names;
 use crate::access_log::AccessLog;
 use crate::choices::choose;
-use crate::entry::Experiment;
+use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::host::{PageCacheHost, PageCount};
 use crate::load::{Load, LoadPlace};
+use crate::parameters::set;
 use crate::record::record;
 use crate::replay::{ReplayMeasured, ReplayServer, replay};
 use crate::rig::{Disks, NodeRig, OwnModel};
 use crate::site::{PAGE_BYTES, SiteFile, SiteFiles, SiteShape, log_of};
+use crate::slowed::Slowed;
 use crate::turnstile::QueueOrder;
 use crate::verdict::{SeedOutcome, Values};
 use crate::visitors::VisitCurve;
@@ -41,7 +42,7 @@ use drives::catalogue::ssd::{X25_E, X25_M};
 use drives::{Figure, Hdd, SsdModel, SsdParameters, SsdWear};
 use floor::with_lower_floor;
 use futures_util::future::{Either, select, try_join};
-use parts::PARTS;
+use parts::{PARAMETERS, PARTS};
 use scale::PROCESSOR;
 pub use scale::RedskinScale;
 use sim::{ServiceTime, SimRng, SimWorld};
@@ -55,16 +56,16 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "an access log replayed on a web server with disks, and with two kinds of flash drives",
     needs: "300 MB; half a minute a seed",
-    seeds: 5,
     times: 1.0,
     figures,
-    run: |seed, quick, done| run(seed, RedskinScale::of(quick), done),
-    parts: || names(&PARTS),
-    without: |seed, quick, part, done| {
-        run(seed, (PARTS[part].without)(RedskinScale::of(quick)), done)
+    run: |seed, quick, settings, done| {
+        run(seed, set(RedskinScale::of(quick), &PARAMETERS, settings)?, done)
     },
-    choose: |seed, quick, flash, choice| choose(RedskinScale::load(quick), seed, flash, choice),
-    record: |seed, quick, sink| record(RedskinScale::load(quick), seed, sink),
+    parts: &PARTS,
+    load: Some(LoadUses {
+        choose: |seed, quick, flash, choice| choose(RedskinScale::load(quick), seed, flash, choice),
+        record: |seed, quick, sink| record(RedskinScale::load(quick), seed, sink),
+    }),
 };
 /// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/redskin.toml");
@@ -281,7 +282,7 @@ impl Load for RedskinScale {
         for name in ["disk0", "disk1"] {
             let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
             let disk = Hdd::new(&SAS10K_146, phase).map_err(to_message)?;
-            let model = world.add_model(disk);
+            let model = world.add_model(Slowed::new(disk, self.disk_cost));
             let disk = OwnModel {
                 sectors: SAS10K_146.capacity(),
                 service: Some(ServiceTime::Model { model, unit: 0 }),
@@ -298,7 +299,7 @@ impl Load for RedskinScale {
         .chain(second)
         {
             let ssd = SsdModel::new(drive, SsdWear::Steady).map_err(to_message)?;
-            let model = world.add_model(ssd);
+            let model = world.add_model(Slowed::new(ssd, self.flash_cost));
             let ssd = OwnModel {
                 sectors,
                 service: Some(ServiceTime::Model { model, unit: 0 }),
@@ -354,7 +355,7 @@ pub fn run(seed: u64, scale: RedskinScale, done: &dyn Fn(&str)) -> Result<SeedOu
     Ok(SeedOutcome {
         values,
         virtual_s,
-        curves: Vec::new(),
+        ..SeedOutcome::default()
     })
 }
 

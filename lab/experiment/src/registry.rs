@@ -1,8 +1,11 @@
 //! Every experiment that has rows: a new one is one line.
 
-pub use crate::entry::{Choose, Experiment, Run};
+pub use crate::entry::{Experiment, LoadUses, Run};
 
 use crate::{cachecade, maxiq, nytro, perc_mail, perc_oltp, redskin};
+
+/// Seeds of an experiment, unless others are asked for.
+pub const SEEDS: u64 = 5;
 
 /// All experiments in the order of their runs: the longest seeds first.
 pub const ALL: [Experiment; 6] = [

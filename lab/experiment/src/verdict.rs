@@ -3,6 +3,7 @@
 //! Invariants: every printed figure has one row. A figure that the experiment does not measure is
 //! an error and not a gap, and so is a measured one that was not printed.
 
+use crate::finished::ResultTable;
 use crate::figures::{Bound, FigureStatus, PublishedFigures};
 use crate::spread::{interval, spans_one};
 use crate::visitors::VisitCurve;
@@ -22,6 +23,10 @@ pub struct SeedOutcome {
     pub values: Values,
     /// Curves over time, by name.
     pub curves: Vec<(String, VisitCurve)>,
+    /// Charts of the experiment's own: titles and drawings.
+    pub charts: Vec<(String, String)>,
+    /// Tables beside the figures.
+    pub tables: Vec<ResultTable>,
     /// Simulated seconds of the run.
     pub virtual_s: f64,
 }

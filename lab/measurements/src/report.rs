@@ -178,6 +178,11 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
         .map(|row| (cells(row).into(), row.met == Some(false)))
         .collect();
     out += &table(&ROW_HEAD, &lines, &[]);
+    for of in &finished.tables {
+        let head: Vec<&str> = of.head.iter().map(String::as_str).collect();
+        let lines: Vec<_> = of.lines.iter().map(|line| (line.clone(), false)).collect();
+        let _ = write!(out, "<h3>{}</h3>{}", escape(&of.title), table(&head, &lines, &[]));
+    }
     let noted = finished.rows.iter();
     let noted =
         noted.filter(|row| !row.note.is_empty() && row.status != FigureStatus::NotIdentifiable);
@@ -350,6 +355,7 @@ mod tests {
                 },
             )],
             charts: Vec::new(),
+            tables: Vec::new(),
         }
     }
 

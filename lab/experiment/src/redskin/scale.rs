@@ -37,6 +37,10 @@ pub struct RedskinScale {
     pub heads_far: bool,
     /// Memory for pages.
     pub memory_pages: u32,
+    /// Cost of the flash drives, as a factor.
+    pub flash_cost: f64,
+    /// Cost of the disks, as a factor.
+    pub disk_cost: f64,
     /// Size of the X25-M, in percent of its part.
     pub flash_percent: u64,
     /// Requests of each list are divided by this.
@@ -55,6 +59,8 @@ impl RedskinScale {
         has_log: true,
         heads_far: true,
         memory_pages: MEMORY_PAGES,
+        flash_cost: 1.0,
+        disk_cost: 1.0,
         flash_percent: 100,
         divisor: 1,
     };
