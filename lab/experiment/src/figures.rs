@@ -74,6 +74,8 @@ pub struct Printed {
     pub tolerance_percent: Option<f64>,
     /// Side of the published value on which ours is to be, for a bound.
     pub bound: Option<Bound>,
+    /// The measurement that the figure follows from; none for a measurement of its own.
+    pub derived_from: Option<String>,
     /// Remarks.
     #[serde(default)]
     pub note: String,
@@ -141,6 +143,15 @@ impl PublishedFigures {
         }
         for printed in &figures.printed {
             let name = &printed.figure;
+            let is_measurement = |of: &String| {
+                let found = figures.printed.iter().find(|p| p.figure == *of);
+                found.is_some_and(|found| found.derived_from.is_none())
+            };
+            if let Some(of) = printed.derived_from.as_ref().filter(|of| !is_measurement(of)) {
+                return Err(format!(
+                    "{name} is derived from {of}, which must be a printed figure without derived_from"
+                ));
+            }
             let judged = printed.tolerance_percent.is_some() || printed.bound.is_some();
             if printed.tolerance_percent.is_some() && printed.bound.is_some() {
                 return Err(format!(
@@ -211,6 +222,19 @@ mod tests {
         }
         assert!(Bound::AtLeast.holds(3.1, 3.0) && !Bound::AtLeast.holds(2.9, 3.0));
         assert!(Bound::AtMost.holds(2.9, 3.0) && !Bound::AtMost.holds(3.1, 3.0));
+    }
+
+    #[test]
+    fn a_derived_figure_names_a_measurement() {
+        let derived = |of: &str| {
+            let more = "[[printed]]\nfigure = \"rbps\"\nunit = \"B/s\"\nvalue = 1.0\n\
+                        status = \"blind\"\ntolerance_percent = 5.0";
+            let text = format!("{TEXT}\n{more}\nderived_from = \"{of}\"");
+            PublishedFigures::parse(&text).map(drop)
+        };
+        assert_eq!(derived("tps"), Ok(()));
+        assert!(derived("mtt").unwrap_err().contains("mtt"));
+        assert!(derived("rbps").unwrap_err().contains("rbps"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::spread::{interval, spans_one};
 use crate::visitors::VisitCurve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 
 /// The unit of ratios.
 const RATIO: &str = "ratio";
@@ -61,6 +62,8 @@ pub struct FigureRow {
     pub error_percent: f64,
     /// Worth of the comparison.
     pub status: FigureStatus,
+    /// The measurement that the figure follows from; such a row is not counted.
+    pub derived_from: Option<String>,
     /// Largest accepted distance, in percent.
     pub tolerance: Option<f64>,
     /// Side of the published value on which ours is to be, for a bound.
@@ -83,6 +86,56 @@ pub struct FigureRow {
     pub virtual_seconds: f64,
     /// Wall-clock seconds of the whole experiment on this machine.
     pub wall_seconds: f64,
+}
+
+/// Measurements by their verdicts, and the rows that do not count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VerdictCounts {
+    /// Measurements as printed.
+    pub met: usize,
+    /// Measurements that are not as printed.
+    pub missed: usize,
+    /// Measurements of which the seeds do not say.
+    pub inconclusive: usize,
+    /// Measurements of which no model could say.
+    pub not_identifiable: usize,
+    /// Rows that follow from a measurement.
+    pub derived: usize,
+}
+
+impl VerdictCounts {
+    /// Counts the rows.
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a FigureRow>) -> VerdictCounts {
+        let mut counts = VerdictCounts::default();
+        for row in rows {
+            let count = match row.met {
+                _ if row.derived_from.is_some() => &mut counts.derived,
+                Some(true) => &mut counts.met,
+                Some(false) => &mut counts.missed,
+                None if row.inconclusive => &mut counts.inconclusive,
+                None => &mut counts.not_identifiable,
+            };
+            *count += 1;
+        }
+        counts
+    }
+
+    /// Measurements with a verdict.
+    pub fn judged(&self) -> usize {
+        self.met + self.missed + self.inconclusive
+    }
+}
+
+impl Display for VerdictCounts {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (met, judged) = (self.met, self.judged());
+        write!(
+            f,
+            "{met} of {judged} measurements met, {} missed, {} inconclusive; not counted: {} \
+             not identifiable, {} rows derived from a measurement",
+            self.missed, self.inconclusive, self.not_identifiable, self.derived
+        )
+    }
 }
 
 /// The rows of an experiment; `runs` has one outcome a seed.
@@ -133,6 +186,7 @@ pub fn rows(
             seeds: values.len(),
             error_percent,
             status: printed.status,
+            derived_from: printed.derived_from.clone(),
             tolerance: printed.tolerance_percent,
             bound: printed.bound,
             met: printed.met(ours).filter(|_| !inconclusive),

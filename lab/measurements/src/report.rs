@@ -10,7 +10,7 @@ use advise::page::{HtmlPage, escape, span, table, themed};
 pub use chart::CurveCharts;
 use experiment::figures::FigureStatus;
 use experiment::finished::Finished;
-use experiment::verdict::FigureRow;
+use experiment::verdict::{FigureRow, VerdictCounts};
 pub use short::short;
 use short::shorter;
 use std::error::Error;
@@ -51,16 +51,22 @@ pub fn cells(row: &FigureRow) -> [String; 9] {
         row.unit.clone(),
         format!("{:+.1}", row.error_percent),
         within,
-        row.status.name().into(),
+        match &row.derived_from {
+            None => row.status.name().into(),
+            Some(of) => format!("from {of}"),
+        },
         span([row.ours_min, row.ours_max]),
         row.interval.map_or("-".into(), span),
     ]
 }
 
-/// Rows that were met, and those that could be.
-fn met<'a>(rows: impl Iterator<Item = &'a FigureRow>) -> (usize, usize) {
-    let judged: Vec<bool> = rows.filter_map(|row| row.met).collect();
-    (judged.iter().filter(|met| **met).count(), judged.len())
+/// Measurements that were met, of those with a verdict and this status.
+fn met<'a>(rows: impl Iterator<Item = &'a FigureRow>, status: FigureStatus) -> String {
+    let counts = VerdictCounts::of(rows.filter(|row| row.status == status));
+    match counts.judged() {
+        0 => "-".into(),
+        judged => format!("{} of {judged}", counts.met),
+    }
 }
 
 /// The page, with the choices tried and the parts left out; `missing` have not ended.
@@ -75,15 +81,17 @@ pub fn page(
         "In virtual time, on models of the drives that were evaluated, by the engine and arrays that serve.",
     );
     let rows = || all.iter().flat_map(|finished| &finished.rows);
-    let share = |(met, judged): (usize, usize)| format!("{met} of {judged}");
-    let of = |status: FigureStatus| met(rows().filter(move |row| row.status == status));
-    let open = rows().filter(|row| row.met.is_none()).count();
+    let counts = VerdictCounts::of(rows());
+    let share = format!("{} of {}", counts.met, counts.judged());
     page.facts(&[
-        ("figures within tolerance", share(met(rows()))),
-        ("blind", share(of(FigureStatus::Blind))),
-        ("calibrated", share(of(FigureStatus::Calibrated))),
-        ("shape", share(of(FigureStatus::Shape))),
-        ("not identifiable", open.to_string()),
+        ("measurements met", share),
+        ("missed", counts.missed.to_string()),
+        ("inconclusive", counts.inconclusive.to_string()),
+        ("blind", met(rows(), FigureStatus::Blind)),
+        ("calibrated", met(rows(), FigureStatus::Calibrated)),
+        ("shape", met(rows(), FigureStatus::Shape)),
+        ("not identifiable", counts.not_identifiable.to_string()),
+        ("derived rows, not counted", counts.derived.to_string()),
     ]);
     page.section("Verdict", &verdict(all));
     page.warnings(&warnings(all, missing));
@@ -109,14 +117,7 @@ pub fn page(
 /// A line for each experiment.
 fn verdict(all: &[Finished]) -> String {
     let line = |finished: &Finished| {
-        let of = |status: FigureStatus| {
-            let rows = finished.rows.iter().filter(move |row| row.status == status);
-            let (met, judged) = met(rows);
-            match judged {
-                0 => "-".into(),
-                judged => format!("{met} of {judged}"),
-            }
-        };
+        let of = |status: FigureStatus| met(finished.rows.iter(), status);
         let cells = vec![
             finished.experiment.clone(),
             of(FigureStatus::Blind),
@@ -308,6 +309,7 @@ mod tests {
             seeds: 2,
             error_percent: -10.0,
             status,
+            derived_from: None,
             tolerance: met.map(|_| 5.0),
             bound: None,
             met,

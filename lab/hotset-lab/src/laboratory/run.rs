@@ -11,7 +11,7 @@ use command::print_line;
 use command::table::TextTable;
 use experiment::finished::{FORMAT, Finished, ResultTable};
 use experiment::registry::{ALL, Experiment, SEEDS};
-use experiment::verdict::{FigureRow, SeedOutcome, rows};
+use experiment::verdict::{FigureRow, SeedOutcome, VerdictCounts, rows};
 use measurements::perc::EXPERIMENT as PERC;
 use measurements::report;
 use std::collections::BTreeMap;
@@ -287,7 +287,10 @@ fn show(all: &[Finished], json: bool) -> Result<(), CommandFailure> {
         if finished.quick {
             print_line("the quick form: too few requests to judge by")?;
         }
-        print_line("")?;
+        print_line(format!("{}\n", VerdictCounts::of(&finished.rows)))?;
+    }
+    if all.len() > 1 {
+        print_line(format!("all: {}", VerdictCounts::of(rows())))?;
     }
     Ok(())
 }
