@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, CachecadeScale::QUICK, &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), figures().printed.len());
         assert!(outcome.values["gain.ssd1"] > 1.2, "{:?}", outcome.values);
         let volumes = ["claim.both", "claim.content"].map(|figure| outcome.values[figure]);

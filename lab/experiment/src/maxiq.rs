@@ -440,7 +440,7 @@ mod tests {
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, MaxiqScale::QUICK, &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), 35);
         assert!(outcome.values["gain.mbps"] > 1.2, "{outcome:?}");
         assert_eq!(outcome, run(1, MaxiqScale::QUICK, &|_| ()).unwrap());

@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, NytroScale::QUICK, &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), 13);
         assert!(outcome.values["time"] > 3.0, "{:?}", outcome.values);
         assert_eq!(outcome.values["claim.snapshot"], 1.0);

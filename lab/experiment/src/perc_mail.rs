@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, Scale::of(SHAPE, true), &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), 21);
         assert!(outcome.values["iops.average"] > 500.0, "{outcome:?}");
         let again = || run_one(1, Scale::of(SHAPE, true), THREADS).unwrap();

@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, Scale::of(SHAPE, true), &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), 4);
         assert!(outcome.values["tps"] > 100.0, "{outcome:?}");
         let again = || Scale::of(SHAPE, true).run_one(1).unwrap();

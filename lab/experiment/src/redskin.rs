@@ -373,7 +373,7 @@ mod tests {
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, RedskinScale::QUICK, &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), 82);
         let ours = |name: &str| outcome.values[name];
         assert!(ours("claim.gap.short") > ours("claim.gap.hour"));

@@ -4,9 +4,6 @@ pub use crate::entry::{Experiment, LoadUses, Run};
 
 use crate::{cachecade, maxiq, nytro, perc_mail, perc_oltp, redskin};
 
-/// Seeds of an experiment, unless others are asked for.
-pub const SEEDS: u64 = 5;
-
 /// All experiments in the order of their runs: the longest seeds first.
 pub const ALL: [Experiment; 6] = [
     maxiq::EXPERIMENT,

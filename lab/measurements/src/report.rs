@@ -8,7 +8,7 @@ use crate::choices::{self, Tried};
 use crate::ownership;
 use advise::page::{HtmlPage, escape, span, table, themed};
 pub use chart::CurveCharts;
-use experiment::figures::FigureStatus;
+use experiment::figures::{FigureStatus, FigureVerdict};
 use experiment::finished::Finished;
 use experiment::verdict::{FigureRow, VerdictCounts};
 pub use short::short;
@@ -17,32 +17,30 @@ use std::error::Error;
 use std::fmt::Write;
 
 /// Heads of the columns of [`cells`].
-pub const ROW_HEAD: [&str; 9] = [
+pub const ROW_HEAD: [&str; 10] = [
     "figure",
     "published",
     "ours",
     "unit",
     "error %",
-    "within",
+    "verdict",
     "status",
-    "seeds",
+    "accepted",
     "95 %",
+    "seeds",
 ];
 
-/// A row's cells, as pages and terminals show them.
-pub fn cells(row: &FigureRow) -> [String; 9] {
-    let asked = match (row.bound, row.tolerance) {
-        (Some(bound), _) => Some(bound.name().to_owned()),
-        (None, most) => most.map(|most| format!("{most:.0} %")),
+/// A row's cells, as pages and terminals show them. The verdict of a row that is not counted is in
+/// brackets.
+pub fn cells(row: &FigureRow) -> [String; 10] {
+    let accepted = row.accepted.map(|accepted| (accepted.least, accepted.most));
+    let accepted = match accepted {
+        Some((Some(least), Some(most))) => format!("{}..{}", shorter(least), shorter(most)),
+        Some((Some(least), None)) => format!("at least {}", shorter(least)),
+        Some((None, Some(most))) => format!("at most {}", shorter(most)),
+        Some((None, None)) | None => "-".into(),
     };
-    let within = match (row.met, asked) {
-        (Some(true), Some(asked)) => asked,
-        (Some(false), Some(asked)) => format!("NOT {asked}"),
-        (Some(true), None) => "yes".into(),
-        (Some(false), None) => "NO".into(),
-        (None, _) if row.inconclusive => "inconclusive".into(),
-        (None, _) => "-".into(),
-    };
+    let verdict = row.verdict.map_or("-", FigureVerdict::name);
     let span = |[from, to]: [f64; 2]| format!("{}..{}", shorter(from), shorter(to));
     [
         row.figure.clone(),
@@ -50,13 +48,17 @@ pub fn cells(row: &FigureRow) -> [String; 9] {
         short(row.ours),
         row.unit.clone(),
         format!("{:+.1}", row.error_percent),
-        within,
+        match row.derived_from {
+            Some(_) if row.verdict.is_some() => format!("({verdict})"),
+            _ => verdict.into(),
+        },
         match &row.derived_from {
             None => row.status.name().into(),
             Some(of) => format!("from {of}"),
         },
-        span([row.ours_min, row.ours_max]),
+        accepted,
         row.interval.map_or("-".into(), span),
+        span([row.ours_min, row.ours_max]),
     ]
 }
 
@@ -176,7 +178,7 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
     let lines: Vec<_> = finished
         .rows
         .iter()
-        .map(|row| (cells(row).into(), row.met == Some(false)))
+        .map(|row| (cells(row).into(), row.verdict == Some(FigureVerdict::Missed)))
         .collect();
     out += &table(&ROW_HEAD, &lines, &[]);
     for of in &finished.tables {
@@ -294,10 +296,11 @@ fn list(heading: &str, points: &[String]) -> String {
 mod tests {
     use super::*;
     use advise::page::assert_self_contained;
+    use experiment::figures::AcceptedRange;
     use experiment::finished::FORMAT;
     use experiment::visitors::{VisitCurve, VisitTally};
 
-    fn row(figure: &str, status: FigureStatus, met: Option<bool>) -> FigureRow {
+    fn row(figure: &str, status: FigureStatus, verdict: Option<FigureVerdict>) -> FigureRow {
         FigureRow {
             experiment: "x".into(),
             figure: figure.into(),
@@ -310,11 +313,12 @@ mod tests {
             error_percent: -10.0,
             status,
             derived_from: None,
-            tolerance: met.map(|_| 5.0),
-            bound: None,
-            met,
-            interval: Some([0.8, 0.95]),
-            inconclusive: false,
+            accepted: verdict.map(|_| AcceptedRange {
+                least: Some(95.0),
+                most: Some(105.0),
+            }),
+            interval: Some([89.1, 90.9]),
+            verdict,
             note: "<b>".into(),
             engine: Some("0123abc".into()),
             virtual_seconds: 1.0,
@@ -343,7 +347,7 @@ mod tests {
             virtual_seconds: 10.0,
             wall_seconds: 1.0,
             rows: vec![
-                row("rate", FigureStatus::Blind, Some(false)),
+                row("rate", FigureStatus::Blind, Some(FigureVerdict::Missed)),
                 row("spread", FigureStatus::NotIdentifiable, None),
             ],
             fitted: Vec::new(),
@@ -368,7 +372,8 @@ mod tests {
         let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
         assert!(at("0 of 1") < at("Verdict") && at("Verdict") < at("<figure>"));
         for what in [
-            "NOT 5 %",
+            "MISSED",
+            "95..105",
             "Not run, or not ended: y",
             "0123abc",
             "virtual time",

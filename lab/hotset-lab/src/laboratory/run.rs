@@ -10,8 +10,8 @@ use clap::Args;
 use command::print_line;
 use command::table::TextTable;
 use experiment::finished::{FORMAT, Finished, ResultTable};
-use experiment::registry::{ALL, Experiment, SEEDS};
-use experiment::verdict::{FigureRow, SeedOutcome, VerdictCounts, rows};
+use experiment::registry::{ALL, Experiment};
+use experiment::verdict::{FigureRow, SEEDS, SeedOutcome, VerdictCounts, rows};
 use measurements::perc::EXPERIMENT as PERC;
 use measurements::report;
 use std::collections::BTreeMap;
@@ -232,7 +232,13 @@ fn published(
 ) -> Result<Finished, CommandFailure> {
     let figures = (experiment.figures)();
     let wall_seconds = begun.elapsed().as_secs_f64();
-    let rows = rows(experiment.name, &figures, &outcomes, wall_seconds);
+    let rows = rows(
+        experiment.name,
+        &figures,
+        &outcomes,
+        command.quick,
+        wall_seconds,
+    );
     Ok(Finished {
         format: FORMAT,
         experiment: experiment.name.into(),
@@ -304,7 +310,7 @@ pub fn result_table(of: &ResultTable) -> TextTable {
 }
 
 fn table(rows: &[FigureRow]) -> TextTable {
-    // The unit, the tolerance, and the status.
+    // The unit, the verdict, and the status.
     let mut table = TextTable::new(&report::ROW_HEAD).text(&[3, 5, 6]);
     for row in rows {
         table.row(report::cells(row));

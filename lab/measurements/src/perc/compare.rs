@@ -92,7 +92,8 @@ mod tests {
     use super::super::scale::WORKLOADS;
     use super::super::{NAME, figures};
     use super::*;
-    use experiment::verdict::rows;
+    use experiment::figures::FigureVerdict;
+    use experiment::verdict::{SEEDS, rows};
 
     type Change<'a> = &'a dyn Fn(&mut SweepPoint);
 
@@ -149,8 +150,9 @@ mod tests {
     fn missed(points: &[SweepPoint], loss: &ControllerLoss) -> Vec<String> {
         let mut outcome = SeedOutcome::default();
         measure(&mut outcome, points, loss);
-        let rows = rows(NAME, &figures(), &[outcome], 0.0).unwrap().into_iter();
-        rows.filter(|row| row.met == Some(false))
+        let seeds = vec![outcome; SEEDS as usize];
+        let rows = rows(NAME, &figures(), &seeds, false, 0.0).unwrap().into_iter();
+        rows.filter(|row| row.verdict == Some(FigureVerdict::Missed))
             .map(|row| row.figure)
             .collect()
     }
