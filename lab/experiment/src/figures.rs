@@ -48,6 +48,29 @@ pub enum Bound {
     AtMost,
 }
 
+/// The device under test of a measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TestedDevice {
+    /// The flash drives.
+    Flash,
+    /// The disks.
+    Disk,
+}
+
+impl TestedDevice {
+    /// Every one.
+    pub const ALL: [TestedDevice; 2] = [TestedDevice::Flash, TestedDevice::Disk];
+
+    /// The parameter of a model that is the device's cost.
+    pub const fn cost(self) -> &'static str {
+        match self {
+            TestedDevice::Flash => "flash_cost",
+            TestedDevice::Disk => "disk_cost",
+        }
+    }
+}
+
 /// The values of ours at which a figure is as printed.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AcceptedRange {
@@ -111,6 +134,8 @@ pub struct Printed {
     pub bound: Option<Bound>,
     /// Ends of a shape: beyond them ours has the opposite one.
     pub within: Option<[f64; 2]>,
+    /// The device under test, of a blind measurement: at another cost it must turn the verdict.
+    pub device: Option<TestedDevice>,
     /// The measurement that the figure follows from; none for a measurement of its own.
     pub derived_from: Option<String>,
     /// Remarks.
@@ -151,6 +176,12 @@ impl Printed {
             FigureStatus::NotIdentifiable => (ways == (false, false), "neither bound nor `within`"),
         };
         let (name, status) = (&self.figure, self.status.name());
+        let is_tested = self.status == FigureStatus::Blind && self.derived_from.is_none();
+        if is_tested != self.device.is_some() {
+            return Err(format!(
+                "{name}: a blind measurement has a device under test, and no other figure has"
+            ));
+        }
         sound
             .then_some(())
             .ok_or_else(|| format!("{name} is {status}: give {wanted}"))
@@ -241,7 +272,7 @@ mod tests {
     #[test]
     fn a_figure_that_was_fitted_to_cannot_be_called_blind() {
         assert!(PublishedFigures::parse(TEXT).is_ok());
-        let blind = TEXT.replace("calibrated", "blind");
+        let blind = TEXT.replace("\"calibrated\"", "\"blind\"\ndevice = \"disk\"");
         assert!(
             PublishedFigures::parse(&blind)
                 .unwrap_err()
@@ -270,9 +301,11 @@ mod tests {
     #[test]
     fn a_figure_is_judged_in_one_way_unless_it_cannot_be_identified() {
         for (way, works) in [
-            ("status = \"blind\"", true),
-            ("status = \"blind\"\nbound = \"at-least\"", true),
-            ("status = \"blind\"\nwithin = [1.0, 2.0]", false),
+            ("status = \"blind\"\ndevice = \"disk\"", true),
+            ("status = \"blind\"\ndevice = \"disk\"\nbound = \"at-least\"", true),
+            ("status = \"blind\"\ndevice = \"disk\"\nwithin = [1.0, 2.0]", false),
+            ("status = \"blind\"", false),
+            ("status = \"calibrated\"\ndevice = \"disk\"", false),
             ("status = \"shape\"", false),
             ("status = \"shape\"\nwithin = [9.0, 11.0]", true),
             ("status = \"shape\"\nwithin = [9.0, 11.0]\nbound = \"at-most\"", false),
@@ -289,7 +322,8 @@ mod tests {
     fn a_verdict_is_of_the_interval_against_the_bound_that_is_judged() {
         use FigureVerdict::{Inconclusive, Met, Missed};
         let judge = |way: &str, interval| {
-            let accepted = printed(&format!("status = {way}")).unwrap().accepted();
+            let device = if way.contains("blind") { "\ndevice = \"flash\"" } else { "" };
+            let accepted = printed(&format!("status = {way}{device}")).unwrap().accepted();
             accepted.map(|accepted| accepted.judge(interval))
         };
         for (way, interval, verdict) in [

@@ -26,6 +26,8 @@ pub struct Finished {
     pub seed: u64,
     /// Number of seeds.
     pub seeds: u64,
+    /// Parameters of the model that were set.
+    pub settings: Vec<(String, f64)>,
     /// The command that runs the experiment again.
     pub command: String,
     /// Commit of the program that ran.

@@ -4,7 +4,9 @@
 //! an error and not a gap, and so is a measured one that was not printed.
 
 use crate::finished::ResultTable;
-use crate::figures::{AcceptedRange, FigureStatus, FigureVerdict, PublishedFigures};
+use crate::figures::{
+    AcceptedRange, FigureStatus, FigureVerdict, PublishedFigures, TestedDevice,
+};
 use crate::spread::interval_of_mean;
 use crate::visitors::VisitCurve;
 use serde::{Deserialize, Serialize};
@@ -62,6 +64,8 @@ pub struct FigureRow {
     pub error_percent: f64,
     /// Worth of the comparison.
     pub status: FigureStatus,
+    /// The device under test, of a blind measurement.
+    pub device: Option<TestedDevice>,
     /// The measurement that the figure follows from; such a row is not counted.
     pub derived_from: Option<String>,
     /// The accepted values; `None` for an unidentifiable figure.
@@ -71,6 +75,8 @@ pub struct FigureRow {
     /// Verdict on the interval; `None` for an unidentifiable figure, the quick form, and fewer than
     /// [`SEEDS`].
     pub verdict: Option<FigureVerdict>,
+    /// The same with the device under test at other costs, if tried.
+    pub sensitivity: Option<CostSensitivity>,
     /// Remarks.
     pub note: String,
     /// The commit with the engine's defaults before the run, of a blind row.
@@ -79,6 +85,52 @@ pub struct FigureRow {
     pub virtual_seconds: f64,
     /// Wall-clock seconds of the whole experiment on this machine.
     pub wall_seconds: f64,
+}
+
+/// A figure with the device under test at other costs.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CostSensitivity {
+    /// The device costs nothing.
+    pub free: CostedFigure,
+    /// The device costs twice what it does.
+    pub twice: CostedFigure,
+}
+
+/// A figure at another cost of the device under test.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CostedFigure {
+    /// Our mean over the seeds; none of no number.
+    pub ours: Option<f64>,
+    /// Verdict on the interval over the seeds.
+    pub verdict: Option<FigureVerdict>,
+}
+
+impl FigureRow {
+    /// The figure in other runs, of a device at another cost.
+    pub fn costed(&self, runs: &[SeedOutcome]) -> CostedFigure {
+        let values = runs.iter().filter_map(|run| run.values.get(&self.figure));
+        let values: Vec<f64> = values.copied().collect();
+        let ours = values.iter().sum::<f64>() / values.len() as f64;
+        let judged = self.accepted.zip(interval_of_mean(&values));
+        CostedFigure {
+            ours: Some(ours).filter(|ours| ours.is_finite()),
+            verdict: judged.map(|(accepted, interval)| accepted.judge(interval)),
+        }
+    }
+
+    /// Returns true if another device would be met as well: of a value at either cost, of a bound,
+    /// on whose side one cost always is, at both.
+    pub fn is_insensitive(&self) -> bool {
+        let Some(CostSensitivity { free, twice }) = self.sensitivity else {
+            return false;
+        };
+        let [free, twice] = [free, twice].map(|at| at.verdict == Some(FigureVerdict::Met));
+        let ends = self.accepted.map(|accepted| (accepted.least, accepted.most));
+        match ends {
+            Some((Some(_), Some(_))) => free || twice,
+            _ => free && twice,
+        }
+    }
 }
 
 /// Measurements by their verdicts, and the rows that do not count.
@@ -94,6 +146,8 @@ pub struct VerdictCounts {
     pub not_judged: usize,
     /// Measurements of which no model could say.
     pub not_identifiable: usize,
+    /// Measurements that another device would meet as well.
+    pub insensitive: usize,
     /// Rows that follow from a measurement.
     pub derived: usize,
 }
@@ -105,6 +159,7 @@ impl VerdictCounts {
         for row in rows {
             let count = match row.verdict {
                 _ if row.derived_from.is_some() => &mut counts.derived,
+                _ if row.is_insensitive() => &mut counts.insensitive,
                 Some(FigureVerdict::Met) => &mut counts.met,
                 Some(FigureVerdict::Missed) => &mut counts.missed,
                 Some(FigureVerdict::Inconclusive) => &mut counts.inconclusive,
@@ -127,9 +182,14 @@ impl Display for VerdictCounts {
         let (met, judged) = (self.met, self.judged());
         write!(
             f,
-            "{met} of {judged} measurements met, {} missed, {} inconclusive; not counted: {} not \
-             judged, {} not identifiable, {} rows derived from a measurement",
-            self.missed, self.inconclusive, self.not_judged, self.not_identifiable, self.derived
+            "{met} of {judged} measurements met, {} missed, {} inconclusive; not counted: \
+             {} insensitive, {} not judged, {} not identifiable, {} rows derived from a measurement",
+            self.missed,
+            self.inconclusive,
+            self.insensitive,
+            self.not_judged,
+            self.not_identifiable,
+            self.derived
         )
     }
 }
@@ -183,10 +243,12 @@ pub fn rows(
             seeds: values.len(),
             error_percent,
             status: printed.status,
+            device: printed.device,
             derived_from: printed.derived_from.clone(),
             accepted,
             interval,
             verdict: judged.map(|(accepted, interval)| accepted.judge(interval)),
+            sensitivity: None,
             note: printed.note.clone(),
             engine: (printed.status == FigureStatus::Blind).then(|| figures.engine.clone()),
             virtual_seconds,
@@ -211,6 +273,7 @@ mod tests {
             unit = "1/s"
             value = 100.0
             status = "blind"
+            device = "disk"
             [[printed]]
             figure = "spread"
             unit = "ms"
@@ -258,6 +321,30 @@ mod tests {
         assert_eq!(verdict, Some(FigureVerdict::Inconclusive));
         assert_eq!(judged(&[100.0; 4], false).0, None);
         assert_eq!(judged(&[100.0; 5], true).0, None);
+    }
+
+    /// A row is met at 85 to 115. What is met at no cost too says nothing of the device.
+    #[test]
+    fn a_row_that_another_device_would_meet_as_well_is_insensitive_and_not_counted() {
+        let rows = judged(&[100.0; 5], false).1;
+        let at = |free: f64, twice: f64, most: Option<f64>| {
+            let mut row = rows[0].clone();
+            row.accepted = row.accepted.map(|accepted| AcceptedRange { most, ..accepted });
+            let costed = |rate: f64| row.costed(&vec![run(rate); 5]);
+            row.sensitivity = Some(CostSensitivity {
+                free: costed(free),
+                twice: costed(twice),
+            });
+            VerdictCounts::of([&row])
+        };
+        let most = rows[0].accepted.unwrap().most;
+        assert_eq!(at(130.0, 60.0, most).met, 1);
+        assert_eq!(at(110.0, 60.0, most).insensitive, 1);
+        assert_eq!(at(130.0, 90.0, most).insensitive, 1);
+        assert_eq!(at(f64::INFINITY, 60.0, most).met, 1);
+        // At least 85: no cost always is.
+        assert_eq!(at(130.0, 60.0, None).met, 1);
+        assert_eq!(at(130.0, 90.0, None).insensitive, 1);
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod live;
 mod origin;
 mod perc;
 mod run;
+mod sensitivity;
 mod side;
 mod sim;
 mod store;

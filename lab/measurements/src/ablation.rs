@@ -163,11 +163,13 @@ mod tests {
             unit = "1/s"
             value = 100.0
             status = "blind"
+            device = "disk"
             [[printed]]
             figure = "wait"
             unit = "ms"
             value = 3.0
             status = "blind"
+            device = "disk"
         "#;
         PublishedFigures::parse(text).unwrap()
     }

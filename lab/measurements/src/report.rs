@@ -10,7 +10,7 @@ use advise::page::{HtmlPage, escape, span, table, themed};
 pub use chart::CurveCharts;
 use experiment::figures::{FigureStatus, FigureVerdict};
 use experiment::finished::Finished;
-use experiment::verdict::{FigureRow, VerdictCounts};
+use experiment::verdict::{CostedFigure, FigureRow, VerdictCounts};
 pub use short::short;
 use short::shorter;
 use std::error::Error;
@@ -30,17 +30,53 @@ pub const ROW_HEAD: [&str; 10] = [
     "seeds",
 ];
 
-/// A row's cells, as pages and terminals show them. The verdict of a row that is not counted is in
-/// brackets.
-pub fn cells(row: &FigureRow) -> [String; 10] {
+/// Heads of the columns of [`sensitivity_cells`].
+pub const SENSITIVITY_HEAD: [&str; 7] = [
+    "blind measurement",
+    "device under test",
+    "accepted",
+    "ours",
+    "at no cost",
+    "at twice its cost",
+    "counts",
+];
+
+/// The cells of a row that was tried with its device at other costs.
+pub fn sensitivity_cells(row: &FigureRow) -> Option<[String; 7]> {
+    let (tried, device) = (row.sensitivity?, row.device?);
+    let costed = |at: CostedFigure| {
+        let ours = at.ours.map_or("-".into(), short);
+        format!("{ours} {}", at.verdict.map_or("", FigureVerdict::name))
+    };
+    Some([
+        row.figure.clone(),
+        device.cost().trim_end_matches("_cost").into(),
+        accepted(row),
+        short(row.ours),
+        costed(tried.free),
+        costed(tried.twice),
+        if row.is_insensitive() { "no, insensitive" } else { "yes" }.into(),
+    ])
+}
+
+/// The accepted values.
+fn accepted(row: &FigureRow) -> String {
     let accepted = row.accepted.map(|accepted| (accepted.least, accepted.most));
-    let accepted = match accepted {
+    match accepted {
         Some((Some(least), Some(most))) => format!("{}..{}", shorter(least), shorter(most)),
         Some((Some(least), None)) => format!("at least {}", shorter(least)),
         Some((None, Some(most))) => format!("at most {}", shorter(most)),
         Some((None, None)) | None => "-".into(),
+    }
+}
+
+/// A row's cells, as pages and terminals show them. The verdict of a row that is not counted is in
+/// brackets.
+pub fn cells(row: &FigureRow) -> [String; 10] {
+    let verdict = match row.is_insensitive() {
+        true => "insensitive",
+        false => row.verdict.map_or("-", FigureVerdict::name),
     };
-    let verdict = row.verdict.map_or("-", FigureVerdict::name);
     let span = |[from, to]: [f64; 2]| format!("{}..{}", shorter(from), shorter(to));
     [
         row.figure.clone(),
@@ -56,7 +92,7 @@ pub fn cells(row: &FigureRow) -> [String; 10] {
             None => row.status.name().into(),
             Some(of) => format!("from {of}"),
         },
-        accepted,
+        accepted(row),
         row.interval.map_or("-".into(), span),
         span([row.ours_min, row.ours_max]),
     ]
@@ -89,6 +125,7 @@ pub fn page(
         ("measurements met", share),
         ("missed", counts.missed.to_string()),
         ("inconclusive", counts.inconclusive.to_string()),
+        ("insensitive, not counted", counts.insensitive.to_string()),
         ("blind", met(rows(), FigureStatus::Blind)),
         ("calibrated", met(rows(), FigureStatus::Calibrated)),
         ("shape", met(rows(), FigureStatus::Shape)),
@@ -185,6 +222,16 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
         let head: Vec<&str> = of.head.iter().map(String::as_str).collect();
         let lines: Vec<_> = of.lines.iter().map(|line| (line.clone(), false)).collect();
         let _ = write!(out, "<h3>{}</h3>{}", escape(&of.title), table(&head, &lines, &[]));
+    }
+    let tried = finished.rows.iter().filter_map(sensitivity_cells);
+    let tried: Vec<_> = tried.map(|cells| (cells.into(), false)).collect();
+    if !tried.is_empty() {
+        let _ = write!(
+            out,
+            "<h3>Another device</h3><p>Blind measurements that are met, with the device under test at \
+             other costs. One that another device meets as well is not counted.</p>{}",
+            table(&SENSITIVITY_HEAD, &tried, &[])
+        );
     }
     let noted = finished.rows.iter();
     let noted =
@@ -312,6 +359,7 @@ mod tests {
             seeds: 2,
             error_percent: -10.0,
             status,
+            device: None,
             derived_from: None,
             accepted: verdict.map(|_| AcceptedRange {
                 least: Some(95.0),
@@ -319,6 +367,7 @@ mod tests {
             }),
             interval: Some([89.1, 90.9]),
             verdict,
+            sensitivity: None,
             note: "<b>".into(),
             engine: Some("0123abc".into()),
             virtual_seconds: 1.0,
@@ -342,6 +391,7 @@ mod tests {
             quick: false,
             seed: 1,
             seeds: 2,
+            settings: Vec::new(),
             command: "hotset-lab run x".into(),
             commit: "abc".into(),
             virtual_seconds: 10.0,

@@ -3,6 +3,7 @@
 use super::origin::commit;
 use super::perc::{self, Perc};
 use super::side::by_side;
+use super::sensitivity;
 use super::store;
 use crate::CommandFailure;
 use crate::program::made_directory;
@@ -44,12 +45,33 @@ pub struct RunCommand {
     #[arg(long, value_name = "N", default_value_t = SEEDS,
           value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
+    /// Set a parameter of the models; an unknown name is refused with those that there are
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    settings: Vec<(String, f64)>,
+    /// Run blind measurements that are met again, with the device under test at no cost and at
+    /// twice its cost
+    #[arg(long, conflicts_with = "quick")]
+    sensitivity: bool,
     /// perc alone: the sweep by fio through a daemon on files here, 2 GB, overwritten
-    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["out", "seed", "seeds", "device"])]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["out", "seed", "seeds", "settings", "sensitivity", "device"])]
     real: Option<PathBuf>,
     /// perc alone: the sweep's reads by fio on this device or file, which is never written
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "seed", "seeds"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "seed", "seeds", "settings", "sensitivity"])]
     device: Option<PathBuf>,
+}
+
+/// Reads a parameter and its value.
+fn setting(text: &str) -> Result<(String, f64), String> {
+    let (name, value) = text.split_once('=').ok_or("give NAME=VALUE")?;
+    let value = value.parse().map_err(|_| "give a number as the value")?;
+    Ok((name.to_owned(), value))
+}
+
+impl RunCommand {
+    fn settings(&self) -> Vec<(&str, f64)> {
+        let settings = self.settings.iter();
+        settings.map(|(name, value)| (name.as_str(), *value)).collect()
+    }
 }
 
 #[derive(Args)]
@@ -122,7 +144,8 @@ pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
             Some((path, finished)) => {
                 let ran = (finished.quick, finished.seed, finished.seeds);
                 let asked = (command.quick, command.seed, command.seeds);
-                store::is_of(&path, ran == asked)?;
+                let is_same = ran == asked && finished.settings == command.settings;
+                store::is_of(&path, is_same)?;
                 eprintln!("{name}: done before, in {}", path.display());
                 Some(finished)
             }
@@ -141,9 +164,18 @@ pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
     let begun = begun.map(|directory| store::begin(directory, &left));
     let begun = begun.transpose()?;
     run_asked(command, &asked)?;
+    let mut all = Vec::new();
+    for asked in asked {
+        let ended = asked.finished.into_inner().expect("nobody panics");
+        let mut finished = ended.expect("each has ended, or the run has failed");
+        if command.sensitivity {
+            let (experiment, settings) = (asked.experiment, command.settings());
+            sensitivity::run(command.json, experiment, &settings, &mut finished)?;
+            keep(command, &finished)?;
+        }
+        all.push(finished);
+    }
     drop(begun);
-    let ended = |asked: RunRequest| asked.finished.into_inner().expect("nobody panics");
-    let all: Vec<Finished> = asked.into_iter().filter_map(ended).collect();
     show(&all, command.json)
 }
 
@@ -190,7 +222,7 @@ fn run_one(command: &RunCommand, asked: &RunRequest, n: u64) -> Result<(), Comma
     let experiment = asked.experiment;
     let seed = command.seed.saturating_add(n);
     let named = |part: &str| progress(&format!("{}: {part}", experiment.name));
-    let outcome = (experiment.run)(seed, command.quick, &[], &named);
+    let outcome = (experiment.run)(seed, command.quick, &command.settings(), &named);
     let outcome = outcome.map_err(CommandFailure::Runtime)?;
     let outcomes = {
         let mut ended = asked.ended.lock().expect("nobody panics");
@@ -201,10 +233,7 @@ fn run_one(command: &RunCommand, asked: &RunRequest, n: u64) -> Result<(), Comma
         std::mem::take(&mut *ended).into_values().collect()
     };
     let finished = published(command, experiment, outcomes, begun)?;
-    if let Some(directory) = &command.out {
-        store::keep(directory, &finished)?;
-        store::keep_charts(directory, &finished)?;
-    }
+    keep(command, &finished)?;
     eprintln!(
         "{}: {:.0} simulated seconds in {:.0} s, {:.0} a second",
         finished.experiment,
@@ -220,7 +249,19 @@ fn run_one(command: &RunCommand, asked: &RunRequest, n: u64) -> Result<(), Comma
 fn again(name: &str, command: &RunCommand) -> String {
     let quick = if command.quick { " --quick" } else { "" };
     let (seed, seeds) = (command.seed, command.seeds);
-    format!("hotset-lab run {name}{quick} --seed {seed} --seeds {seeds}")
+    let settings = command.settings.iter();
+    let settings = settings.map(|(name, value)| format!(" --set {name}={value}"));
+    let settings: String = settings.collect();
+    format!("hotset-lab run {name}{quick} --seed {seed} --seeds {seeds}{settings}")
+}
+
+/// Keeps the results of an experiment where that was asked for.
+fn keep(command: &RunCommand, finished: &Finished) -> Result<(), CommandFailure> {
+    let Some(directory) = &command.out else {
+        return Ok(());
+    };
+    store::keep(directory, finished)?;
+    store::keep_charts(directory, finished)
 }
 
 /// Joins the results of an experiment's seeds.
@@ -247,6 +288,7 @@ fn published(
         quick: command.quick,
         seed: command.seed,
         seeds: command.seeds,
+        settings: command.settings.clone(),
         command: again(experiment.name, command),
         commit: commit(),
         virtual_seconds: outcomes.iter().map(|outcome| outcome.virtual_s).sum(),
@@ -281,6 +323,13 @@ fn show(all: &[Finished], json: bool) -> Result<(), CommandFailure> {
             finished.experiment,
             table(&finished.rows)
         ))?;
+        let mut tried = TextTable::new(&report::SENSITIVITY_HEAD).text(&[1]);
+        let cells = finished.rows.iter().filter_map(report::sensitivity_cells);
+        let cells: Vec<_> = cells.collect();
+        if !cells.is_empty() {
+            cells.into_iter().for_each(|cells| tried.row(cells));
+            print_line(tried)?;
+        }
         for fitted in &finished.fitted {
             print_line(format!(
                 "fitted: {} = {}, to {}",
