@@ -123,13 +123,6 @@ pub struct RequestList {
     pub mean_bytes: f64,
 }
 
-impl RequestList {
-    /// All requests that are sent.
-    fn whole(&self) -> f64 {
-        f64::from(self.requests) * f64::from(self.times)
-    }
-}
-
 /// The first part of the log.
 pub const SHORT: RequestList = RequestList {
     name: "short",
@@ -186,7 +179,10 @@ impl Drawn {
                 volume.bytes()
             ));
         }
-        let again = (0..self.times).flat_map(|_| &self.log);
+        let again = (0..self.times).flat_map(|_| &self.log).enumerate();
+        let sent = |n: usize| (n as f64 * scale.sent) as u64;
+        let again = again.filter(|(n, _)| sent(n + 1) > sent(*n));
+        let again = again.map(|(_, rank)| rank);
         // Without metadata all files have those of one page, which is read once.
         let log = again.map(|rank| match self.site.file(*rank) {
             file if scale.has_metadata => file,
@@ -335,10 +331,10 @@ pub fn run(seed: u64, scale: RedskinScale, done: &dyn Fn(&str)) -> Result<SeedOu
                     _ => run_drawn(seed, scale, (drive, order), drawn.clone())?.0,
                 };
                 if ran.is_none() || drive == SiteDrive::Hdd {
-                    virtual_s += list.whole() / f64::from(scale.divisor) / measured.tps;
+                    virtual_s += measured.span_s;
                 }
                 ran = Some(measured);
-                let taken = ("tt", list.whole() / measured.tps / 60.0);
+                let taken = ("tt", measured.span_s * f64::from(scale.divisor) / 60.0);
                 for (measure, value) in measured.named().into_iter().chain([taken]) {
                     // The time taken was printed of the hour alone.
                     if measure == "tt" && list != HOUR {

@@ -4,7 +4,7 @@ use super::scale::RedskinScale;
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros};
 
 /// The parameters that can be set.
-pub const PARAMETERS: [ModelParameter<RedskinScale>; 12] = [
+pub const PARAMETERS: [ModelParameter<RedskinScale>; 13] = [
     ("files", 1e4..=1e7, |scale, value| scale.files = value as u32),
     ("exponent", 0.1..=2.0, |scale, value| scale.exponent = value),
     ("memory_mib", 0.25..=1e6, |scale, value| {
@@ -27,6 +27,7 @@ pub const PARAMETERS: [ModelParameter<RedskinScale>; 12] = [
     ("heads_far", 0.0..=1.0, |scale, value| {
         scale.heads_far = value != 0.0;
     }),
+    ("sent", 0.01..=1.0, |scale, value| scale.sent = value),
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];

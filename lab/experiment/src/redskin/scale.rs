@@ -43,6 +43,8 @@ pub struct RedskinScale {
     pub disk_cost: f64,
     /// Size of the X25-M, in percent of its part.
     pub flash_percent: u64,
+    /// Share of the requests that the client sends.
+    pub sent: f64,
     /// Requests of each list are divided by this.
     pub divisor: u32,
 }
@@ -62,6 +64,7 @@ impl RedskinScale {
         flash_cost: 1.0,
         disk_cost: 1.0,
         flash_percent: 100,
+        sent: 1.0,
         divisor: 1,
     };
     /// One `part`-th of everything.
