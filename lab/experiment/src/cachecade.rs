@@ -46,6 +46,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     needs: "100 MB; a minute a seed",
     times: 10.0,
     figures,
+    check: |settings| set(CachecadeScale::QUICK, &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
         let scale = set(CachecadeScale::of(quick), &PARAMETERS, settings)?;
         run(seed, scale, done)
@@ -74,8 +75,12 @@ const PARAMETERS: [ModelParameter<CachecadeScale>; 10] = [
     ("part", 1.0..=400.0, |scale, value| {
         *scale = CachecadeScale::part(value as u32);
     }),
-    ("users", 1.0..=1e4, |scale, value| scale.users = value as u32),
-    ("think_ms", 0.0..=1e6, |scale, value| scale.think = millis(value)),
+    ("users", 1.0..=1e4, |scale, value| {
+        scale.users = value as u32
+    }),
+    ("think_ms", 0.0..=1e6, |scale, value| {
+        scale.think = millis(value)
+    }),
     ("connections", 1.0..=64.0, |scale, value| {
         scale.connections = value as u32;
     }),
@@ -85,9 +90,15 @@ const PARAMETERS: [ModelParameter<CachecadeScale>; 10] = [
     ("processor_us", 0.0..=1e6, |scale, value| {
         scale.processor = micros(value);
     }),
-    ("os_touches", 0.0..=16.0, |scale, value| scale.os_touches = value),
-    ("os_mib", 1.0..=1e5, |scale, value| scale.os_pages = (value * 256.0) as u64),
-    ("span_s", 90.0..=1e5, |scale, value| scale.span = millis(value * 1e3)),
+    ("os_touches", 0.0..=16.0, |scale, value| {
+        scale.os_touches = value
+    }),
+    ("os_mib", 1.0..=1e5, |scale, value| {
+        scale.os_pages = (value * 256.0) as u64
+    }),
+    ("span_s", 90.0..=1e5, |scale, value| {
+        scale.span = millis(value * 1e3)
+    }),
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
 ];
 
@@ -334,7 +345,12 @@ impl load::Load for CachecadeScale {
         let drives = config.devices.iter();
         let drives = drives.filter(|device| device.name.as_str().starts_with("ssd"));
         let mut below = rig::partitions(seed, config, PARTITION, world)?;
-        below.extend(rig::drives(drives, Some(self.flash), self.flash_cost, world)?);
+        below.extend(rig::drives(
+            drives,
+            Some(self.flash),
+            self.flash_cost,
+            world,
+        )?);
         Ok(below)
     }
 

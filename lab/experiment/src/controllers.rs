@@ -184,7 +184,7 @@ pub fn machine(
             let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
             Ok(Slowed::new(Hdd::new(drive, phase)?, cost))
         };
-        let drives: block::IoResult<Vec<_>> = (0..DRIVES).map(|_| hdd()).collect();
+        let drives: IoResult<Vec<_>> = (0..DRIVES).map(|_| hdd()).collect();
         let controller = Controller::new(controller, drives.map_err(to_message)?);
         let model = world.add_model(controller.map_err(to_message)?);
         for unit in 0..DRIVES {

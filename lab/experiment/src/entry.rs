@@ -29,6 +29,8 @@ pub struct Experiment {
     pub times: f64,
     /// The published figures.
     pub figures: fn() -> PublishedFigures,
+    /// Tests settings.
+    pub check: fn(&Settings<'_>) -> Result<(), String>,
     /// Runs the experiment.
     pub run: Run,
     /// The parts of the model that can be left out.

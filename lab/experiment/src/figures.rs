@@ -2,7 +2,7 @@
 //!
 //! One rule judges all of them. A printed value that nothing was fitted to is met within 15 %, one
 //! with a fitted parameter within 3 %. A bound is met on its side. A shape is met where the opposite
-//! is excluded. What is judged is the interval of ours over the seeds, never its mean alone.
+//! is excluded. The interval of ours over the seeds is judged, never its mean alone.
 
 use serde::{Deserialize, Serialize};
 
@@ -155,7 +155,8 @@ impl Printed {
 
     /// The accepted values, by the one rule; `None` for an unidentifiable figure.
     pub fn accepted(&self) -> Option<AcceptedRange> {
-        let around = |percent: f64| [100.0 - percent, 100.0 + percent].map(|p| self.value * p / 100.0);
+        let around =
+            |percent: f64| [100.0 - percent, 100.0 + percent].map(|p| self.value * p / 100.0);
         let both = |[least, most]: [f64; 2]| [Some(least), Some(most)];
         let [least, most] = match (self.bound, self.status) {
             (Some(Bound::AtLeast), _) => [Some(self.value), None],
@@ -238,7 +239,11 @@ impl PublishedFigures {
                 let found = figures.printed.iter().find(|p| p.figure == *of);
                 found.is_some_and(|found| found.derived_from.is_none())
             };
-            if let Some(of) = printed.derived_from.as_ref().filter(|of| !is_measurement(of)) {
+            if let Some(of) = printed
+                .derived_from
+                .as_ref()
+                .filter(|of| !is_measurement(of))
+            {
                 return Err(format!(
                     "{name} is derived from {of}, which must be a printed figure without derived_from"
                 ));
@@ -302,13 +307,22 @@ mod tests {
     fn a_figure_is_judged_in_one_way_unless_it_cannot_be_identified() {
         for (way, works) in [
             ("status = \"blind\"\ndevice = \"disk\"", true),
-            ("status = \"blind\"\ndevice = \"disk\"\nbound = \"at-least\"", true),
-            ("status = \"blind\"\ndevice = \"disk\"\nwithin = [1.0, 2.0]", false),
+            (
+                "status = \"blind\"\ndevice = \"disk\"\nbound = \"at-least\"",
+                true,
+            ),
+            (
+                "status = \"blind\"\ndevice = \"disk\"\nwithin = [1.0, 2.0]",
+                false,
+            ),
             ("status = \"blind\"", false),
             ("status = \"calibrated\"\ndevice = \"disk\"", false),
             ("status = \"shape\"", false),
             ("status = \"shape\"\nwithin = [9.0, 11.0]", true),
-            ("status = \"shape\"\nwithin = [9.0, 11.0]\nbound = \"at-most\"", false),
+            (
+                "status = \"shape\"\nwithin = [9.0, 11.0]\nbound = \"at-most\"",
+                false,
+            ),
             ("status = \"not identifiable\"", true),
             ("status = \"not identifiable\"\nbound = \"at-most\"", false),
         ] {
@@ -322,8 +336,14 @@ mod tests {
     fn a_verdict_is_of_the_interval_against_the_bound_that_is_judged() {
         use FigureVerdict::{Inconclusive, Met, Missed};
         let judge = |way: &str, interval| {
-            let device = if way.contains("blind") { "\ndevice = \"flash\"" } else { "" };
-            let accepted = printed(&format!("status = {way}{device}")).unwrap().accepted();
+            let device = if way.contains("blind") {
+                "\ndevice = \"flash\""
+            } else {
+                ""
+            };
+            let accepted = printed(&format!("status = {way}{device}"))
+                .unwrap()
+                .accepted();
             accepted.map(|accepted| accepted.judge(interval))
         };
         for (way, interval, verdict) in [

@@ -1,7 +1,7 @@
 //! An experiment that has ended, in the form that is kept and reported.
 
 use crate::figures::Fitted;
-use crate::verdict::FigureRow;
+use crate::verdict::{FigureRow, ResultTable};
 use crate::visitors::VisitCurve;
 use serde::{Deserialize, Serialize};
 
@@ -50,17 +50,6 @@ pub struct Finished {
     pub charts: Vec<(String, String)>,
     /// Tables of the experiment's own, of the first seed.
     pub tables: Vec<ResultTable>,
-}
-
-/// A table beside the figures.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct ResultTable {
-    /// Title of the table.
-    pub title: String,
-    /// Heads of the columns.
-    pub head: Vec<String>,
-    /// The lines, in cells.
-    pub lines: Vec<Vec<String>>,
 }
 
 impl Finished {

@@ -39,8 +39,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     needs: "300 MB; a minute and a half a seed",
     times: 2.0,
     figures,
+    check: |settings| set(MaxiqScale::QUICK, &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
-        run(seed, set(MaxiqScale::of(quick), &PARAMETERS, settings)?, done)
+        run(
+            seed,
+            set(MaxiqScale::of(quick), &PARAMETERS, settings)?,
+            done,
+        )
     },
     parts: &PARTS,
     load: Some(LoadUses {
@@ -54,10 +59,18 @@ const VOLUME: &str = "sites";
 const DISKS: [&str; 3] = ["disk0", "disk1", "disk2"];
 /// The parameters that can be set.
 const PARAMETERS: [ModelParameter<MaxiqScale>; 12] = [
-    ("part", 1.0..=100.0, |scale, value| *scale = MaxiqScale::part(value as u32)),
-    ("pages", 1.0..=100.0, |scale, value| scale.pages = value as u32),
-    ("users", 1.0..=1e4, |scale, value| scale.users = value as u32),
-    ("think_ms", 0.0..=1e6, |scale, value| scale.think = millis(value)),
+    ("part", 1.0..=100.0, |scale, value| {
+        *scale = MaxiqScale::part(value as u32)
+    }),
+    ("pages", 1.0..=100.0, |scale, value| {
+        scale.pages = value as u32
+    }),
+    ("users", 1.0..=1e4, |scale, value| {
+        scale.users = value as u32
+    }),
+    ("think_ms", 0.0..=1e6, |scale, value| {
+        scale.think = millis(value)
+    }),
     ("connections", 1.0..=64.0, |scale, value| {
         scale.connections = value as u32;
     }),
@@ -67,8 +80,12 @@ const PARAMETERS: [ModelParameter<MaxiqScale>; 12] = [
     ("processor_us", 0.0..=1e6, |scale, value| {
         scale.processor = micros(value);
     }),
-    ("ramp_s", 1.0..=1e4, |scale, value| scale.ramp = millis(value * 1e3)),
-    ("span_s", 10.0..=1e5, |scale, value| scale.span = millis(value * 1e3)),
+    ("ramp_s", 1.0..=1e4, |scale, value| {
+        scale.ramp = millis(value * 1e3)
+    }),
+    ("span_s", 10.0..=1e5, |scale, value| {
+        scale.span = millis(value * 1e3)
+    }),
     ("sweep_follows", 0.0..=1.0, |scale, value| {
         scale.sweep_follows = value != 0.0;
     }),

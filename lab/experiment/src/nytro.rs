@@ -15,7 +15,7 @@ use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, set};
 use crate::queries::{QueriesMeasured, QueriesShape, QueryReads, run as run_queries};
 use crate::record::record;
 use crate::rig::{self, Disks, NodeRig, OwnModel, Volume};
-use crate::verdict::SeedOutcome;
+use crate::verdict::{ResultTable, SeedOutcome};
 use crate::visitors::VisitCurve;
 use block::{Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
 use control::config::Config;
@@ -35,8 +35,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     needs: "100 MB; 15 seconds a seed",
     times: 100.0,
     figures,
+    check: |settings| set(NytroScale::QUICK, &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
-        run(seed, set(NytroScale::load(quick), &PARAMETERS, settings)?, done)
+        run(
+            seed,
+            set(NytroScale::load(quick), &PARAMETERS, settings)?,
+            done,
+        )
     },
     parts: &PARTS,
     load: Some(LoadUses {
@@ -49,7 +54,9 @@ pub const TOPOLOGY: &str = include_str!("../topologies/nytro.toml");
 const VOLUME: &str = "database";
 /// The parameters that can be set.
 const PARAMETERS: [ModelParameter<NytroScale>; 5] = [
-    ("lookups", 0.0..=100.0, |scale, value| scale.shape.lookups = value),
+    ("lookups", 0.0..=100.0, |scale, value| {
+        scale.shape.lookups = value
+    }),
     ("processor_us", 0.0..=1e6, |scale, value| {
         scale.shape.processor = micros(value);
     }),
@@ -289,6 +296,7 @@ pub fn run(seed: u64, scale: NytroScale, done: &dyn Fn(&str)) -> Result<SeedOutc
     };
     compare(&mut measured, &runs, scale.interval);
     measured.set("claim.snapshot", equal);
+    measured.tables.push(table(&runs));
     let points = runs.iter().flat_map(|run| run.points.iter().copied());
     let all = curve(scale.interval, points);
     let name = "without the cache, while it warms, and warm, one after the other";
@@ -300,6 +308,25 @@ pub fn run(seed: u64, scale: NytroScale, done: &dyn Fn(&str)) -> Result<SeedOutc
         measured.curves.push((name.to_owned(), alone));
     }
     Ok(measured)
+}
+
+/// Times of the queries in the three runs.
+fn table(runs: &[QueriesMeasured]) -> ResultTable {
+    let line = |name: String, time: &dyn Fn(&QueriesMeasured) -> Nanos| {
+        let times = runs.iter().map(|run| format!("{:.1}", seconds(time(run))));
+        [name].into_iter().chain(times).collect()
+    };
+    let queries = 0..runs[0].queries.len();
+    let queries = queries.map(|n| line((n + 1).to_string(), &|run| run.queries[n]));
+    ResultTable {
+        title: "Times of the queries, s".into(),
+        head: ["query", "without the cache", "while it warms", "warm"]
+            .map(String::from)
+            .into(),
+        lines: queries
+            .chain([line("all".into(), &QueriesMeasured::span)])
+            .collect(),
+    }
 }
 
 /// Sets the published figures, from the three runs.

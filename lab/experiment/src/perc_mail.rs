@@ -29,8 +29,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     needs: "300 MB; half a minute a seed",
     times: 1.0,
     figures,
+    check: |settings| set(Scale::of(SHAPE, true), &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
-        run(seed, set(Scale::of(SHAPE, quick), &PARAMETERS, settings)?, done)
+        run(
+            seed,
+            set(Scale::of(SHAPE, quick), &PARAMETERS, settings)?,
+            done,
+        )
     },
     parts: &PARTS,
     load: Some(LoadUses {
@@ -50,10 +55,18 @@ const PARAMETERS: [ModelParameter<Scale>; 9] = [
     ("threads", 1.0..=16.0, |scale, value| {
         scale.shape.threads = value as u32;
     }),
-    ("pause_us", 0.0..=1e7, |scale, value| scale.shape.pause = micros(value)),
-    ("path_us", 0.0..=1e6, |scale, value| scale.shape.path = micros(value)),
-    ("changed", 0.0..=1.0, |scale, value| scale.shape.changed = value),
-    ("committed", 0.0..=1.0, |scale, value| scale.shape.committed = value),
+    ("pause_us", 0.0..=1e7, |scale, value| {
+        scale.shape.pause = micros(value)
+    }),
+    ("path_us", 0.0..=1e6, |scale, value| {
+        scale.shape.path = micros(value)
+    }),
+    ("changed", 0.0..=1.0, |scale, value| {
+        scale.shape.changed = value
+    }),
+    ("committed", 0.0..=1.0, |scale, value| {
+        scale.shape.committed = value
+    }),
     ("scan", 1.0..=1e9, |scale, value| {
         scale.shape.scan_bytes_per_second = value as u64;
     }),

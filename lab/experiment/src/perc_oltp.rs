@@ -25,8 +25,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     needs: "100 MB; 10 seconds a seed",
     times: 1.0,
     figures,
+    check: |settings| set(Scale::of(SHAPE, true), &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
-        run(seed, set(Scale::of(SHAPE, quick), &PARAMETERS, settings)?, done)
+        run(
+            seed,
+            set(Scale::of(SHAPE, quick), &PARAMETERS, settings)?,
+            done,
+        )
     },
     parts: &PARTS,
     load: Some(LoadUses {
@@ -44,9 +49,15 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// The parameters that can be set.
 const PARAMETERS: [ModelParameter<Scale>; 8] = [
-    ("users", 1.0..=1e4, |scale, value| scale.shape.users = value as u32),
-    ("pages", 0.01..=100.0, |scale, value| scale.shape.scale = value),
-    ("ahead", 0.0..=16.0, |scale, value| scale.shape.ahead = value),
+    ("users", 1.0..=1e4, |scale, value| {
+        scale.shape.users = value as u32
+    }),
+    ("pages", 0.01..=100.0, |scale, value| {
+        scale.shape.scale = value
+    }),
+    ("ahead", 0.0..=16.0, |scale, value| {
+        scale.shape.ahead = value
+    }),
     ("memory_mib", 0.5..=1e6, |scale, value| {
         scale.shape.memory_pages = (value * 128.0) as u32;
     }),

@@ -58,8 +58,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     needs: "300 MB; half a minute a seed",
     times: 1.0,
     figures,
+    check: |settings| set(RedskinScale::QUICK, &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
-        run(seed, set(RedskinScale::of(quick), &PARAMETERS, settings)?, done)
+        run(
+            seed,
+            set(RedskinScale::of(quick), &PARAMETERS, settings)?,
+            done,
+        )
     },
     parts: &PARTS,
     load: Some(LoadUses {

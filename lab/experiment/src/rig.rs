@@ -277,7 +277,7 @@ pub fn drives<'a>(
     cost: f64,
     world: &mut SimWorld,
 ) -> Result<Disks, String> {
-    let drive = |device: &Device| {
+    let drive = |device: &Device| -> block::IoResult<(String, OwnModel)> {
         let model = named(device)?;
         let sectors = size.map_or_else(|| stripes(device), Ok)?;
         // At its own cost the daemon paces the device.
@@ -349,7 +349,9 @@ fn named(device: &Device) -> block::IoResult<Drive> {
 /// Whole stripes of a device, which are at most 1 MiB long.
 fn stripes(device: &Device) -> block::IoResult<Sectors> {
     let stripes = named(device)?.capacity().0 / MIB.0;
-    Ok(Sectors(stripes * MIB.0 * u64::from(device.model_disks.value)))
+    Ok(Sectors(
+        stripes * MIB.0 * u64::from(device.model_disks.value),
+    ))
 }
 
 fn disk(device: &Device) -> block::IoResult<DiskSpec> {

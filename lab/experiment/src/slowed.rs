@@ -110,9 +110,11 @@ mod tests {
             assert_eq!(read(cost), own.iter().map(times).collect::<Vec<_>>());
         }
         let faster = read(0.1);
-        assert!(faster.iter().zip(&own).all(|(fast, own)| {
-            fast.id == own.id && (fast.at.0 * 10).abs_diff(own.at.0) < 10
-        }));
+        assert!(
+            faster.iter().zip(&own).all(|(fast, own)| {
+                fast.id == own.id && (fast.at.0 * 10).abs_diff(own.at.0) < 10
+            })
+        );
     }
 
     #[test]

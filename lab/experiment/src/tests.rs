@@ -98,17 +98,18 @@ fn canary_a_generator_that_sends_half_of_the_requests_turns_a_row() {
     }
 }
 
-/// The device of every blind measurement has a cost that can be set.
 #[test]
-fn every_device_under_test_has_a_cost() {
+fn every_device_under_test_has_a_cost_that_can_be_set() {
     for experiment in &ALL {
-        for printed in (experiment.figures)().printed {
-            let cost = printed.device.map(|device| (device.cost(), 2.0));
-            // A parameter that is unknown is named first, and a value out of range.
-            let settings: Vec<_> = cost.into_iter().chain([("part", f64::NAN)]).collect();
-            let refused = (experiment.run)(1, true, &settings, &|_| ()).unwrap_err();
-            assert!(refused.contains("part"), "{}: {refused}", printed.figure);
+        for device in (experiment.figures)()
+            .printed
+            .iter()
+            .filter_map(|p| p.device)
+        {
+            assert_eq!((experiment.check)(&[(device.cost(), 2.0)]), Ok(()));
         }
+        let unknown = (experiment.check)(&[("made up", 2.0)]).unwrap_err();
+        assert!(unknown.contains("_cost"), "{unknown}");
     }
 }
 

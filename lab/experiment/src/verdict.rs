@@ -3,10 +3,7 @@
 //! Invariants: every printed figure has one row. A figure that the experiment does not measure is
 //! an error and not a gap, and so is a measured one that was not printed.
 
-use crate::finished::ResultTable;
-use crate::figures::{
-    AcceptedRange, FigureStatus, FigureVerdict, PublishedFigures, TestedDevice,
-};
+use crate::figures::{AcceptedRange, FigureStatus, FigureVerdict, PublishedFigures, TestedDevice};
 use crate::spread::interval_of_mean;
 use crate::visitors::VisitCurve;
 use serde::{Deserialize, Serialize};
@@ -39,6 +36,17 @@ impl SeedOutcome {
     pub fn set(&mut self, figure: impl Into<String>, value: f64) {
         self.values.insert(figure.into(), value);
     }
+}
+
+/// A table beside the figures.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ResultTable {
+    /// Title of the table.
+    pub title: String,
+    /// Heads of the columns.
+    pub head: Vec<String>,
+    /// The lines, in cells.
+    pub lines: Vec<Vec<String>>,
 }
 
 /// One printed figure beside ours.
@@ -90,9 +98,9 @@ pub struct FigureRow {
 /// A figure with the device under test at other costs.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CostSensitivity {
-    /// The device costs nothing.
+    /// The device at no cost.
     pub free: CostedFigure,
-    /// The device costs twice what it does.
+    /// The device at twice its cost.
     pub twice: CostedFigure,
 }
 
@@ -125,7 +133,9 @@ impl FigureRow {
             return false;
         };
         let [free, twice] = [free, twice].map(|at| at.verdict == Some(FigureVerdict::Met));
-        let ends = self.accepted.map(|accepted| (accepted.least, accepted.most));
+        let ends = self
+            .accepted
+            .map(|accepted| (accepted.least, accepted.most));
         match ends {
             Some((Some(_), Some(_))) => free || twice,
             _ => free && twice,
@@ -323,13 +333,15 @@ mod tests {
         assert_eq!(judged(&[100.0; 5], true).0, None);
     }
 
-    /// A row is met at 85 to 115. What is met at no cost too says nothing of the device.
+    /// A row is met at 85 to 115. A row that is met at no cost too is blind to the device.
     #[test]
     fn a_row_that_another_device_would_meet_as_well_is_insensitive_and_not_counted() {
         let rows = judged(&[100.0; 5], false).1;
         let at = |free: f64, twice: f64, most: Option<f64>| {
             let mut row = rows[0].clone();
-            row.accepted = row.accepted.map(|accepted| AcceptedRange { most, ..accepted });
+            row.accepted = row
+                .accepted
+                .map(|accepted| AcceptedRange { most, ..accepted });
             let costed = |rate: f64| row.costed(&vec![run(rate); 5]);
             row.sensitivity = Some(CostSensitivity {
                 free: costed(free),

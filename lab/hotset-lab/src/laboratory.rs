@@ -13,6 +13,7 @@ mod side;
 mod sim;
 mod store;
 mod storm;
+mod terminal;
 mod timeline;
 mod workload;
 

@@ -142,9 +142,9 @@ fn moved(printed: &Printed, outcomes: &[SeedOutcome]) -> Moved {
     let ours = ours.filter(|ours| ours.is_finite());
     Moved {
         ours,
-        met: ours.zip(printed.accepted()).map(|(ours, accepted)| {
-            accepted.judge([ours, ours]) == FigureVerdict::Met
-        }),
+        met: ours
+            .zip(printed.accepted())
+            .map(|(ours, accepted)| accepted.judge([ours, ours]) == FigureVerdict::Met),
     }
 }
 

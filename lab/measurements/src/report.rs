@@ -55,7 +55,12 @@ pub fn sensitivity_cells(row: &FigureRow) -> Option<[String; 7]> {
         short(row.ours),
         costed(tried.free),
         costed(tried.twice),
-        if row.is_insensitive() { "no, insensitive" } else { "yes" }.into(),
+        if row.is_insensitive() {
+            "no, insensitive"
+        } else {
+            "yes"
+        }
+        .into(),
     ])
 }
 
@@ -215,24 +220,25 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
     let lines: Vec<_> = finished
         .rows
         .iter()
-        .map(|row| (cells(row).into(), row.verdict == Some(FigureVerdict::Missed)))
+        .map(|row| {
+            (
+                cells(row).into(),
+                row.verdict == Some(FigureVerdict::Missed),
+            )
+        })
         .collect();
     out += &table(&ROW_HEAD, &lines, &[]);
     for of in &finished.tables {
         let head: Vec<&str> = of.head.iter().map(String::as_str).collect();
         let lines: Vec<_> = of.lines.iter().map(|line| (line.clone(), false)).collect();
-        let _ = write!(out, "<h3>{}</h3>{}", escape(&of.title), table(&head, &lines, &[]));
-    }
-    let tried = finished.rows.iter().filter_map(sensitivity_cells);
-    let tried: Vec<_> = tried.map(|cells| (cells.into(), false)).collect();
-    if !tried.is_empty() {
         let _ = write!(
             out,
-            "<h3>Another device</h3><p>Blind measurements that are met, with the device under test at \
-             other costs. One that another device meets as well is not counted.</p>{}",
-            table(&SENSITIVITY_HEAD, &tried, &[])
+            "<h3>{}</h3>{}",
+            escape(&of.title),
+            table(&head, &lines, &[])
         );
     }
+    out += &sensitivity_section(finished);
     let noted = finished.rows.iter();
     let noted =
         noted.filter(|row| !row.note.is_empty() && row.status != FigureStatus::NotIdentifiable);
@@ -256,6 +262,20 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
         &finished.contradictions,
     );
     Ok(out)
+}
+
+/// The section on measurements with another device; empty if none was tried.
+fn sensitivity_section(finished: &Finished) -> String {
+    let tried = finished.rows.iter().filter_map(sensitivity_cells);
+    let tried: Vec<_> = tried.map(|cells| (cells.into(), false)).collect();
+    if tried.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<h3>Another device</h3><p>Blind measurements that are met, with the device under test at \
+         other costs. One that another device meets as well is not counted.</p>{}",
+        table(&SENSITIVITY_HEAD, &tried, &[])
+    )
 }
 
 /// The section on choices that the source could not try.

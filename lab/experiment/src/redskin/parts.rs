@@ -5,7 +5,9 @@ use crate::parameters::{COSTS, ModelParameter, ModelPart, micros};
 
 /// The parameters that can be set.
 pub const PARAMETERS: [ModelParameter<RedskinScale>; 13] = [
-    ("files", 1e4..=1e7, |scale, value| scale.files = value as u32),
+    ("files", 1e4..=1e7, |scale, value| {
+        scale.files = value as u32
+    }),
     ("exponent", 0.1..=2.0, |scale, value| scale.exponent = value),
     ("memory_mib", 0.25..=1e6, |scale, value| {
         scale.memory_pages = (value * 256.0) as u32;
@@ -19,11 +21,15 @@ pub const PARAMETERS: [ModelParameter<RedskinScale>; 13] = [
     ("processor_us", 0.0..=1e6, |scale, value| {
         scale.processor = micros(value);
     }),
-    ("has_way", 0.0..=1.0, |scale, value| scale.has_way = value != 0.0),
+    ("has_way", 0.0..=1.0, |scale, value| {
+        scale.has_way = value != 0.0
+    }),
     ("has_metadata", 0.0..=1.0, |scale, value| {
         scale.has_metadata = value != 0.0;
     }),
-    ("has_log", 0.0..=1.0, |scale, value| scale.has_log = value != 0.0),
+    ("has_log", 0.0..=1.0, |scale, value| {
+        scale.has_log = value != 0.0
+    }),
     ("heads_far", 0.0..=1.0, |scale, value| {
         scale.heads_far = value != 0.0;
     }),

@@ -1,9 +1,10 @@
 //! `hotset-lab ablate`.
 
 use super::origin::commit;
-use super::run::{EVERY, progress};
+use super::run::EVERY;
 use super::side::each;
 use super::store;
+use super::terminal::progress;
 use crate::CommandFailure;
 use crate::program::made_directory;
 use clap::Args;

@@ -1,6 +1,6 @@
 //! `hotset-lab run perc --real` and `--device`: the sweep on this machine.
 
-use super::run::result_table;
+use super::terminal::result_table;
 use crate::CommandFailure;
 use command::print_line;
 use measurements::perc::{self, SweepPlace};

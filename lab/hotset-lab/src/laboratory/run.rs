@@ -2,17 +2,18 @@
 
 use super::origin::commit;
 use super::perc::{self, Perc};
-use super::side::by_side;
 use super::sensitivity;
+use super::side::by_side;
 use super::store;
+use super::terminal::{progress, show};
 use crate::CommandFailure;
 use crate::program::made_directory;
 use clap::Args;
 use command::print_line;
 use command::table::TextTable;
-use experiment::finished::{FORMAT, Finished, ResultTable};
+use experiment::finished::{FORMAT, Finished};
 use experiment::registry::{ALL, Experiment};
-use experiment::verdict::{FigureRow, SEEDS, SeedOutcome, VerdictCounts, rows};
+use experiment::verdict::{SEEDS, SeedOutcome, rows};
 use measurements::perc::EXPERIMENT as PERC;
 use measurements::report;
 use std::collections::BTreeMap;
@@ -70,7 +71,9 @@ fn setting(text: &str) -> Result<(String, f64), String> {
 impl RunCommand {
     fn settings(&self) -> Vec<(&str, f64)> {
         let settings = self.settings.iter();
-        settings.map(|(name, value)| (name.as_str(), *value)).collect()
+        settings
+            .map(|(name, value)| (name.as_str(), *value))
+            .collect()
     }
 }
 
@@ -100,11 +103,7 @@ pub fn list() -> Result<(), CommandFailure> {
 
 /// The experiments called `names`, each once.
 fn which(names: &[String]) -> Result<Vec<&'static Experiment>, CommandFailure> {
-    let asked = |experiment: &&Experiment| {
-        names
-            .iter()
-            .any(|n| n == EVERY || n == experiment.name)
-    };
+    let asked = |experiment: &&Experiment| names.iter().any(|n| n == EVERY || n == experiment.name);
     let known: Vec<&str> = every().map(|experiment| experiment.name).collect();
     let unknown = |name: &&String| *name != EVERY && !known.contains(&name.as_str());
     match names.iter().find(unknown) {
@@ -118,6 +117,10 @@ fn which(names: &[String]) -> Result<Vec<&'static Experiment>, CommandFailure> {
 
 pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
     let chosen = which(&command.names)?;
+    for experiment in &chosen {
+        let sound = (experiment.check)(&command.settings());
+        sound.map_err(|what| CommandFailure::Usage(format!("{}: {what}", experiment.name)))?;
+    }
     if command.real.is_some() || command.device.is_some() {
         if chosen.len() != 1 || chosen[0].name != PERC.name {
             let what = "--real and --device are of perc alone: name it alone";
@@ -177,15 +180,6 @@ pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
     }
     drop(begun);
     show(&all, command.json)
-}
-
-/// Reports parts that are done, unless JSON is printed.
-pub fn progress(json: bool) -> impl Fn(&str) + Sync {
-    move |part: &str| {
-        if !json {
-            eprintln!("done: {part}");
-        }
-    }
 }
 
 /// An experiment that was asked for.
@@ -301,70 +295,6 @@ fn published(
         charts: std::mem::take(&mut outcomes[0].charts),
         tables: std::mem::take(&mut outcomes[0].tables),
     })
-}
-
-fn show(all: &[Finished], json: bool) -> Result<(), CommandFailure> {
-    let rows = || all.iter().flat_map(|finished| &finished.rows);
-    if json {
-        let rows: Vec<&FigureRow> = rows().collect();
-        let text = serde_json::to_string_pretty(&rows).map_err(CommandFailure::runtime)?;
-        return print_line(text);
-    }
-    for finished in all {
-        // Tables are long.
-        if all.len() == 1 {
-            finished
-                .tables
-                .iter()
-                .try_for_each(|table| print_line(result_table(table)))?;
-        }
-        print_line(format!(
-            "{}\n{}",
-            finished.experiment,
-            table(&finished.rows)
-        ))?;
-        let mut tried = TextTable::new(&report::SENSITIVITY_HEAD).text(&[1]);
-        let cells = finished.rows.iter().filter_map(report::sensitivity_cells);
-        let cells: Vec<_> = cells.collect();
-        if !cells.is_empty() {
-            cells.into_iter().for_each(|cells| tried.row(cells));
-            print_line(tried)?;
-        }
-        for fitted in &finished.fitted {
-            print_line(format!(
-                "fitted: {} = {}, to {}",
-                fitted.parameter, fitted.value, fitted.figure
-            ))?;
-        }
-        for assumed in &finished.assumed {
-            print_line(format!("assumed: {assumed}"))?;
-        }
-        if finished.quick {
-            print_line("the quick form: too few requests to judge by")?;
-        }
-        print_line(format!("{}\n", VerdictCounts::of(&finished.rows)))?;
-    }
-    if all.len() > 1 {
-        print_line(format!("all: {}", VerdictCounts::of(rows())))?;
-    }
-    Ok(())
-}
-
-/// A table of an experiment's own.
-pub fn result_table(of: &ResultTable) -> TextTable {
-    let head: Vec<&str> = of.head.iter().map(String::as_str).collect();
-    let mut table = TextTable::new(&head);
-    of.lines.iter().for_each(|line| table.row(line.clone()));
-    table
-}
-
-fn table(rows: &[FigureRow]) -> TextTable {
-    // The unit, the verdict, and the status.
-    let mut table = TextTable::new(&report::ROW_HEAD).text(&[3, 5, 6]);
-    for row in rows {
-        table.row(report::cells(row));
-    }
-    table
 }
 
 /// Writes the report of the results in a directory into the directory.

@@ -3,8 +3,8 @@
 //!
 //! Invariant: every seed of the first run is a seed of both others; all else of the model stays.
 
-use super::run::progress;
 use super::side::each;
+use super::terminal::progress;
 use crate::CommandFailure;
 use experiment::figures::{FigureVerdict, TestedDevice};
 use experiment::finished::Finished;
@@ -43,7 +43,9 @@ pub fn run(
         outcome.map_err(CommandFailure::Runtime)
     })?;
     for row in finished.rows.iter_mut().filter(|row| is_open(row)) {
-        let place = devices.iter().position(|device| row.device == Some(*device));
+        let place = devices
+            .iter()
+            .position(|device| row.device == Some(*device));
         let place = 2 * place.expect("the device of every open row is tried");
         let [free, twice] = [0, 1].map(|at| row.costed(&outcomes[place + at]));
         row.sensitivity = Some(CostSensitivity { free, twice });

@@ -18,7 +18,7 @@ impl ControllerPair<'_> {
         self.two.iops / self.one.iops
     }
 
-    /// What two gain, in percent.
+    /// The gain of two, in percent.
     fn gain(&self) -> f64 {
         (self.ratio() - 1.0) * 100.0
     }
@@ -151,7 +151,9 @@ mod tests {
         let mut outcome = SeedOutcome::default();
         measure(&mut outcome, points, loss);
         let seeds = vec![outcome; SEEDS as usize];
-        let rows = rows(NAME, &figures(), &seeds, false, 0.0).unwrap().into_iter();
+        let rows = rows(NAME, &figures(), &seeds, false, 0.0)
+            .unwrap()
+            .into_iter();
         rows.filter(|row| row.verdict == Some(FigureVerdict::Missed))
             .map(|row| row.figure)
             .collect()

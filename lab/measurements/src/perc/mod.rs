@@ -24,10 +24,9 @@ pub use sweep::SweepPoint;
 
 use experiment::controllers::SIDES;
 use experiment::figures::PublishedFigures;
-use experiment::finished::ResultTable;
 use experiment::parameters::set;
 use experiment::registry::Experiment;
-use experiment::verdict::SeedOutcome;
+use experiment::verdict::{ResultTable, SeedOutcome};
 use scale::{PARAMETERS, PercScale, to_message};
 
 /// The experiment's name.
@@ -40,8 +39,13 @@ pub const EXPERIMENT: Experiment = Experiment {
     needs: "600 MB; two minutes a seed",
     times: 1.0,
     figures,
+    check: |settings| set(PercScale::QUICK, &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
-        run(seed, set(PercScale::of(quick), &PARAMETERS, settings)?, done)
+        run(
+            seed,
+            set(PercScale::of(quick), &PARAMETERS, settings)?,
+            done,
+        )
     },
     parts: &[],
     load: None,

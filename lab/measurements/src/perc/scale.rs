@@ -34,8 +34,12 @@ pub struct PercScale {
 
 /// The parameters that can be set.
 pub(super) const PARAMETERS: [ModelParameter<PercScale>; 4] = [
-    ("reads", 100.0..=1e7, |scale, value| scale.reads = value as u64),
-    ("writes", 100.0..=1e7, |scale, value| scale.writes = value as u64),
+    ("reads", 100.0..=1e7, |scale, value| {
+        scale.reads = value as u64
+    }),
+    ("writes", 100.0..=1e7, |scale, value| {
+        scale.writes = value as u64
+    }),
     ("cache_mb", 0.0..=1e5, |scale, value| scale.cache_mb = value),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];
