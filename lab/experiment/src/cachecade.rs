@@ -11,17 +11,17 @@
 
 mod ninths;
 
-use crate::ablation::{AblationPart, names};
 use crate::choices::choose;
 use crate::content::{ContentShape, SiteContent, apart};
-use crate::entry::Experiment;
+use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::host::{PageCacheHost, page_of};
 use crate::load::{self, Load as _, LoadPlace};
 use crate::pages::Front;
+use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, millis, set};
 use crate::record::record;
 use crate::replay::ReplayServer;
-use crate::rig::{self, Disks, NodeRig, OwnModel};
+use crate::rig::{self, Disks, NodeRig};
 use crate::site::{PAGE_BYTES, SiteFile};
 use crate::verdict::SeedOutcome;
 use crate::visitors::{
@@ -44,16 +44,20 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "web content beside an operating system on RAID 10, cached on up to three flash drives",
     needs: "100 MB; a minute a seed",
-    seeds: 4,
     times: 10.0,
     figures,
-    run: |seed, quick, done| run(seed, CachecadeScale::of(quick), done),
-    parts: || names(&PARTS),
-    without: |seed, quick, part, done| {
-        run(seed, (PARTS[part].without)(CachecadeScale::of(quick)), done)
+    check: |settings| set(CachecadeScale::QUICK, &PARAMETERS, settings).map(drop),
+    run: |seed, quick, settings, done| {
+        let scale = set(CachecadeScale::of(quick), &PARAMETERS, settings)?;
+        run(seed, scale, done)
     },
-    choose: |seed, quick, flash, choice| choose(CachecadeScale::load(quick), seed, flash, choice),
-    record: |seed, quick, sink| record(CachecadeScale::load(quick), seed, sink),
+    parts: &PARTS,
+    load: Some(LoadUses {
+        choose: |seed, quick, flash, choice| {
+            choose(CachecadeScale::load(quick), seed, flash, choice)
+        },
+        record: |seed, quick, sink| record(CachecadeScale::load(quick), seed, sink),
+    }),
 };
 /// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/cachecade.toml");
@@ -66,47 +70,46 @@ const OS: u64 = 1;
 /// The purpose of a random stream.
 const FAULTS: u64 = 6;
 
+/// The parameters that can be set.
+const PARAMETERS: [ModelParameter<CachecadeScale>; 10] = [
+    ("part", 1.0..=400.0, |scale, value| {
+        *scale = CachecadeScale::part(value as u32);
+    }),
+    ("users", 1.0..=1e4, |scale, value| {
+        scale.users = value as u32
+    }),
+    ("think_ms", 0.0..=1e6, |scale, value| {
+        scale.think = millis(value)
+    }),
+    ("connections", 1.0..=64.0, |scale, value| {
+        scale.connections = value as u32;
+    }),
+    ("memory_mib", 0.25..=1e6, |scale, value| {
+        scale.memory_pages = (value * 256.0) as u32;
+    }),
+    ("processor_us", 0.0..=1e6, |scale, value| {
+        scale.processor = micros(value);
+    }),
+    ("os_touches", 0.0..=16.0, |scale, value| {
+        scale.os_touches = value
+    }),
+    ("os_mib", 1.0..=1e5, |scale, value| {
+        scale.os_pages = (value * 256.0) as u64
+    }),
+    ("span_s", 90.0..=1e5, |scale, value| {
+        scale.span = millis(value * 1e3)
+    }),
+    ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
+];
+
 /// The parts of the model that can be left out.
-const PARTS: [AblationPart<CachecadeScale>; 6] = [
-    AblationPart {
-        name: "the operating system's pages",
-        without: |scale| CachecadeScale {
-            os_touches: 0.0,
-            ..scale
-        },
-    },
-    AblationPart {
-        name: "the server's page cache",
-        without: |scale| CachecadeScale {
-            memory_pages: 64,
-            ..scale
-        },
-    },
-    AblationPart {
-        name: "the time between a user's pages",
-        without: |scale| CachecadeScale {
-            think: Nanos::ZERO,
-            ..scale
-        },
-    },
-    AblationPart {
-        name: "four of the five users",
-        without: |scale| CachecadeScale { users: 1, ..scale },
-    },
-    AblationPart {
-        name: "the server's processor time",
-        without: |scale| CachecadeScale {
-            processor: Nanos::ZERO,
-            ..scale
-        },
-    },
-    AblationPart {
-        name: "the time of the flash drives",
-        without: |scale| CachecadeScale {
-            flash_paced: false,
-            ..scale
-        },
-    },
+const PARTS: [ModelPart; 6] = [
+    ("the operating system's pages", &[("os_touches", 0.0)]),
+    ("the server's page cache", &[("memory_mib", 0.25)]),
+    ("the time between a user's pages", &[("think_ms", 0.0)]),
+    ("four of the five users", &[("users", 1.0)]),
+    ("the server's processor time", &[("processor_us", 0.0)]),
+    ("the time of the flash drives", &[("flash_cost", 0.0)]),
 ];
 
 /// The cached volumes.
@@ -177,8 +180,8 @@ pub struct CachecadeScale {
     pub os_pages: u64,
     /// The size of a flash drive.
     pub flash: Sectors,
-    /// True to model the flash drives' time.
-    pub flash_paced: bool,
+    /// Cost of the flash drives, as a factor.
+    pub flash_cost: f64,
     /// Lines of the pool's section of the configuration, beside its defaults.
     pub pool: &'static str,
 }
@@ -209,7 +212,7 @@ impl CachecadeScale {
             // 2 GiB.
             os_pages: (2 << 18) / of,
             flash: Sectors(FLASH.0 / of),
-            flash_paced: true,
+            flash_cost: 1.0,
             pool: "",
         }
     }
@@ -339,12 +342,15 @@ impl load::Load for CachecadeScale {
     }
 
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
-        let drive = |n: usize| {
-            let below = OwnModel::paced(self.flash, self.flash_paced);
-            (format!("ssd{n}"), below)
-        };
+        let drives = config.devices.iter();
+        let drives = drives.filter(|device| device.name.as_str().starts_with("ssd"));
         let mut below = rig::partitions(seed, config, PARTITION, world)?;
-        below.extend((0..3).map(drive));
+        below.extend(rig::drives(
+            drives,
+            Some(self.flash),
+            self.flash_cost,
+            world,
+        )?);
         Ok(below)
     }
 
@@ -415,7 +421,7 @@ mod tests {
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, CachecadeScale::QUICK, &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), figures().printed.len());
         assert!(outcome.values["gain.ssd1"] > 1.2, "{:?}", outcome.values);
         let volumes = ["claim.both", "claim.content"].map(|figure| outcome.values[figure]);

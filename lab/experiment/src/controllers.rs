@@ -8,6 +8,7 @@ use crate::load::{Load, LoadPlace};
 use crate::measured::{LoadMeasured, Times, curve};
 use crate::queries::QueryReads;
 use crate::rig::{Disks, NodeRig, OwnModel, Volume};
+use crate::slowed::Slowed;
 use crate::visitors::VisitCurve;
 use block::{Env, IoResult, Nanos, Sectors};
 use control::config::Config;
@@ -58,6 +59,8 @@ pub struct ControllersScale<S> {
     pub times: Times,
     /// The flash that caches the volume, if any.
     pub flash: Sectors,
+    /// Cost of the disks, as a factor.
+    pub disk_cost: f64,
 }
 
 impl<S> ControllersScale<S> {
@@ -79,6 +82,7 @@ impl<S> ControllersScale<S> {
             shape,
             times,
             flash: Sectors(0),
+            disk_cost: 1.0,
         }
     }
 
@@ -146,7 +150,7 @@ impl<S: ControllerLoad> Load for ControllersScale<S> {
     }
 
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
-        let mut below = machine(seed, &SIDES, &H710P, &SAS10K_300, world)?;
+        let mut below = machine(seed, &SIDES, &H710P, (&SAS10K_300, self.disk_cost), world)?;
         let cached = &config.pools[0].devices.value;
         for name in cached {
             let ssd = SsdModel::new(&X25_E, SsdWear::Steady).map_err(to_message)?;
@@ -165,12 +169,12 @@ impl<S: ControllerLoad> Load for ControllersScale<S> {
     }
 }
 
-/// The drives of these controllers in `world`; spindles turn independently of each other.
+/// The drives of these controllers in `world`, at so many times their cost; spindles turn independently of each other.
 pub fn machine(
     seed: u64,
     sides: &[&str],
     controller: &ControllerParameters,
-    drive: &HddParameters,
+    (drive, cost): (&HddParameters, f64),
     world: &mut SimWorld,
 ) -> Result<Disks, String> {
     let mut phases = SimRng::fork(seed, PHASES);
@@ -178,9 +182,9 @@ pub fn machine(
     for side in sides {
         let mut hdd = || {
             let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
-            Hdd::new(drive, phase)
+            Ok(Slowed::new(Hdd::new(drive, phase)?, cost))
         };
-        let drives: Result<Vec<_>, _> = (0..DRIVES).map(|_| hdd()).collect();
+        let drives: IoResult<Vec<_>> = (0..DRIVES).map(|_| hdd()).collect();
         let controller = Controller::new(controller, drives.map_err(to_message)?);
         let model = world.add_model(controller.map_err(to_message)?);
         for unit in 0..DRIVES {

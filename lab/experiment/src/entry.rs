@@ -2,14 +2,12 @@
 
 use crate::choices::{Came, Choice};
 use crate::figures::PublishedFigures;
+use crate::parameters::{ModelPart, Settings};
 use crate::record::Sink;
 use crate::verdict::SeedOutcome;
 
-/// Runs one seed, in its quick form or not; reports each part that is done.
-pub type Run = fn(u64, bool, &dyn Fn(&str)) -> Result<SeedOutcome, String>;
-
-/// The same without the part of its model that has this place among them.
-pub type Without = fn(u64, bool, usize, &dyn Fn(&str)) -> Result<SeedOutcome, String>;
+/// Runs one seed, in its quick form or not, with these settings; reports each part that is done.
+pub type Run = fn(u64, bool, &Settings<'_>, &dyn Fn(&str)) -> Result<SeedOutcome, String>;
 
 /// Runs its load with another choice, of one seed, in the quick form or not, on so many percent
 /// of its flash.
@@ -27,18 +25,22 @@ pub struct Experiment {
     pub title: &'static str,
     /// Memory, and about how long a seed takes on one core of two.
     pub needs: &'static str,
-    /// Default number of seeds.
-    pub seeds: u64,
     /// Seconds of the published run for which a simulated second stands.
     pub times: f64,
     /// The published figures.
     pub figures: fn() -> PublishedFigures,
+    /// Tests settings.
+    pub check: fn(&Settings<'_>) -> Result<(), String>,
     /// Runs the experiment.
     pub run: Run,
     /// The parts of the model that can be left out.
-    pub parts: fn() -> Vec<&'static str>,
-    /// Runs the experiment without one of the parts.
-    pub without: Without,
+    pub parts: &'static [ModelPart],
+    /// Other uses of the load, if it has any.
+    pub load: Option<LoadUses>,
+}
+
+/// Uses of a load beside its evaluation.
+pub struct LoadUses {
     /// Runs the load with a choice that the source did not have.
     pub choose: Choose,
     /// Records the load.

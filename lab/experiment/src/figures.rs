@@ -1,6 +1,15 @@
 //! Published figures: one data file an evaluation, in hotset's own words, with the source.
+//!
+//! One rule judges all of them. A printed value that nothing was fitted to is met within 15 %, one
+//! with a fitted parameter within 3 %. A bound is met on its side. A shape is met where the opposite
+//! is excluded. The interval of ours over the seeds is judged, never its mean alone.
 
 use serde::{Deserialize, Serialize};
+
+/// Accepted distance of ours from a printed value that no parameter was fitted to, in percent.
+const BLIND_PERCENT: f64 = 15.0;
+/// The same of a value that one was fitted to.
+const CALIBRATED_PERCENT: f64 = 3.0;
 
 /// Worth of a comparison with a published figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -39,20 +48,72 @@ pub enum Bound {
     AtMost,
 }
 
-impl Bound {
-    /// Tests whether `ours` is on the right side of the published value.
-    pub fn holds(self, ours: f64, printed: f64) -> bool {
+/// The device under test of a measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TestedDevice {
+    /// The flash drives.
+    Flash,
+    /// The disks.
+    Disk,
+}
+
+impl TestedDevice {
+    /// Every one.
+    pub const ALL: [TestedDevice; 2] = [TestedDevice::Flash, TestedDevice::Disk];
+
+    /// The parameter of a model that is the device's cost.
+    pub const fn cost(self) -> &'static str {
         match self {
-            Bound::AtLeast => ours >= printed,
-            Bound::AtMost => ours <= printed,
+            TestedDevice::Flash => "flash_cost",
+            TestedDevice::Disk => "disk_cost",
         }
     }
+}
 
+/// The values of ours at which a figure is as printed.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AcceptedRange {
+    /// The least; none if any is low enough.
+    pub least: Option<f64>,
+    /// The most; none if any is high enough.
+    pub most: Option<f64>,
+}
+
+/// A verdict on a figure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FigureVerdict {
+    /// All of the interval is accepted.
+    Met,
+    /// Nothing of the interval is accepted.
+    Missed,
+    /// A part of the interval is accepted.
+    Inconclusive,
+}
+
+impl FigureVerdict {
     /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Bound::AtLeast => "at least",
-            Bound::AtMost => "at most",
+            FigureVerdict::Met => "met",
+            FigureVerdict::Missed => "MISSED",
+            FigureVerdict::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+impl AcceptedRange {
+    /// The one judgement of all figures, by the interval of ours.
+    pub fn judge(&self, [from, to]: [f64; 2]) -> FigureVerdict {
+        let least = self.least.unwrap_or(f64::NEG_INFINITY);
+        let most = self.most.unwrap_or(f64::INFINITY);
+        if least <= from && to <= most {
+            FigureVerdict::Met
+        } else if to < least || most < from {
+            FigureVerdict::Missed
+        } else {
+            FigureVerdict::Inconclusive
         }
     }
 }
@@ -69,29 +130,62 @@ pub struct Printed {
     pub value: f64,
     /// Worth of a comparison.
     pub status: FigureStatus,
-    /// Largest distance of ours from the published value, in percent; none for an unidentifiable
-    /// figure, and for a bound.
-    pub tolerance_percent: Option<f64>,
     /// Side of the published value on which ours is to be, for a bound.
     pub bound: Option<Bound>,
+    /// Ends of a shape: beyond them ours has the opposite one.
+    pub within: Option<[f64; 2]>,
+    /// The device under test, of a blind measurement: at another cost it must turn the verdict.
+    pub device: Option<TestedDevice>,
+    /// The measurement that the figure follows from; none for a measurement of its own.
+    pub derived_from: Option<String>,
     /// Remarks.
     #[serde(default)]
     pub note: String,
 }
 
 impl Printed {
-    /// Distance of `ours` from the published value, in percent.
+    /// Distance of `ours` from the published value, in percent; of nothing that was printed, ours
+    /// in hundredths.
     pub fn error_percent(&self, ours: f64) -> f64 {
-        (ours / self.value - 1.0) * 100.0
+        match self.value == 0.0 {
+            true => ours * 100.0,
+            false => (ours / self.value - 1.0) * 100.0,
+        }
     }
 
-    /// Tests whether `ours` is within the tolerance, or on the right side of the bound; `None`
-    /// without both.
-    pub fn met(&self, ours: f64) -> Option<bool> {
-        match (self.bound, self.tolerance_percent) {
-            (Some(bound), _) => Some(bound.holds(ours, self.value)),
-            (None, most) => most.map(|most| self.error_percent(ours).abs() <= most),
+    /// The accepted values, by the one rule; `None` for an unidentifiable figure.
+    pub fn accepted(&self) -> Option<AcceptedRange> {
+        let around =
+            |percent: f64| [100.0 - percent, 100.0 + percent].map(|p| self.value * p / 100.0);
+        let both = |[least, most]: [f64; 2]| [Some(least), Some(most)];
+        let [least, most] = match (self.bound, self.status) {
+            (Some(Bound::AtLeast), _) => [Some(self.value), None],
+            (Some(Bound::AtMost), _) => [None, Some(self.value)],
+            (None, FigureStatus::Blind) => both(around(BLIND_PERCENT)),
+            (None, FigureStatus::Calibrated) => both(around(CALIBRATED_PERCENT)),
+            (None, FigureStatus::Shape | FigureStatus::NotIdentifiable) => both(self.within?),
+        };
+        Some(AcceptedRange { least, most })
+    }
+
+    /// Tests for the one way in which the status is judged.
+    fn check(&self) -> Result<(), String> {
+        let ways = (self.bound.is_some(), self.within.is_some());
+        let (sound, wanted) = match self.status {
+            FigureStatus::Blind | FigureStatus::Calibrated => (!ways.1, "no `within`"),
+            FigureStatus::Shape => (ways.0 != ways.1, "a bound or `within`, and not both"),
+            FigureStatus::NotIdentifiable => (ways == (false, false), "neither bound nor `within`"),
+        };
+        let (name, status) = (&self.figure, self.status.name());
+        let is_tested = self.status == FigureStatus::Blind && self.derived_from.is_none();
+        if is_tested != self.device.is_some() {
+            return Err(format!(
+                "{name}: a blind measurement has a device under test, and no other figure has"
+            ));
         }
+        sound
+            .then_some(())
+            .ok_or_else(|| format!("{name} is {status}: give {wanted}"))
     }
 }
 
@@ -141,17 +235,20 @@ impl PublishedFigures {
         }
         for printed in &figures.printed {
             let name = &printed.figure;
-            let judged = printed.tolerance_percent.is_some() || printed.bound.is_some();
-            if printed.tolerance_percent.is_some() && printed.bound.is_some() {
+            let is_measurement = |of: &String| {
+                let found = figures.printed.iter().find(|p| p.figure == *of);
+                found.is_some_and(|found| found.derived_from.is_none())
+            };
+            if let Some(of) = printed
+                .derived_from
+                .as_ref()
+                .filter(|of| !is_measurement(of))
+            {
                 return Err(format!(
-                    "{name} has a tolerance and a bound; give one of them"
+                    "{name} is derived from {of}, which must be a printed figure without derived_from"
                 ));
             }
-            if judged == (printed.status == FigureStatus::NotIdentifiable) {
-                return Err(format!(
-                    "{name} must have a tolerance or a bound, or else status = \"not identifiable\""
-                ));
-            }
+            printed.check()?;
         }
         Ok(figures)
     }
@@ -175,13 +272,12 @@ mod tests {
         unit = "1/s"
         value = 10.0
         status = "calibrated"
-        tolerance_percent = 5.0
     "#;
 
     #[test]
     fn a_figure_that_was_fitted_to_cannot_be_called_blind() {
         assert!(PublishedFigures::parse(TEXT).is_ok());
-        let blind = TEXT.replace("calibrated", "blind");
+        let blind = TEXT.replace("\"calibrated\"", "\"blind\"\ndevice = \"disk\"");
         assert!(
             PublishedFigures::parse(&blind)
                 .unwrap_err()
@@ -198,19 +294,86 @@ mod tests {
         );
     }
 
+    fn printed(more: &str) -> Result<Printed, String> {
+        let text = format!(
+            "source = \"a paper\"\nengine = \"0123abc\"\nassumed = []\ncontradictions = []\n\
+             [[printed]]\nfigure = \"tps\"\nunit = \"1/s\"\nvalue = 10.0\n{more}"
+        );
+        let figures = PublishedFigures::parse(&text)?;
+        Ok(figures.printed.into_iter().next().expect("there is one"))
+    }
+
     #[test]
     fn a_figure_is_judged_in_one_way_unless_it_cannot_be_identified() {
-        let tolerance = "tolerance_percent = 5.0";
-        for (instead, works) in [
-            ("bound = \"at-least\"", true),
-            ("", false),
-            ("tolerance_percent = 5.0\nbound = \"at-most\"", false),
+        for (way, works) in [
+            ("status = \"blind\"\ndevice = \"disk\"", true),
+            (
+                "status = \"blind\"\ndevice = \"disk\"\nbound = \"at-least\"",
+                true,
+            ),
+            (
+                "status = \"blind\"\ndevice = \"disk\"\nwithin = [1.0, 2.0]",
+                false,
+            ),
+            ("status = \"blind\"", false),
+            ("status = \"calibrated\"\ndevice = \"disk\"", false),
+            ("status = \"shape\"", false),
+            ("status = \"shape\"\nwithin = [9.0, 11.0]", true),
+            (
+                "status = \"shape\"\nwithin = [9.0, 11.0]\nbound = \"at-most\"",
+                false,
+            ),
+            ("status = \"not identifiable\"", true),
+            ("status = \"not identifiable\"\nbound = \"at-most\"", false),
         ] {
-            let parsed = PublishedFigures::parse(&TEXT.replace(tolerance, instead));
-            assert_eq!(parsed.is_ok(), works, "{instead}: {parsed:?}");
+            let parsed = printed(way);
+            assert_eq!(parsed.is_ok(), works, "{way}: {parsed:?}");
         }
-        assert!(Bound::AtLeast.holds(3.1, 3.0) && !Bound::AtLeast.holds(2.9, 3.0));
-        assert!(Bound::AtMost.holds(2.9, 3.0) && !Bound::AtMost.holds(3.1, 3.0));
+    }
+
+    /// The rule: 15 % blind, 3 % calibrated, a bound on its side, a shape within its ends.
+    #[test]
+    fn a_verdict_is_of_the_interval_against_the_bound_that_is_judged() {
+        use FigureVerdict::{Inconclusive, Met, Missed};
+        let judge = |way: &str, interval| {
+            let device = if way.contains("blind") {
+                "\ndevice = \"flash\""
+            } else {
+                ""
+            };
+            let accepted = printed(&format!("status = {way}{device}"))
+                .unwrap()
+                .accepted();
+            accepted.map(|accepted| accepted.judge(interval))
+        };
+        for (way, interval, verdict) in [
+            ("\"blind\"", [8.6, 11.4], Met),
+            ("\"blind\"", [8.4, 9.0], Inconclusive),
+            ("\"blind\"", [11.6, 12.0], Missed),
+            ("\"calibrated\"", [9.75, 10.25], Met),
+            ("\"calibrated\"", [10.4, 10.5], Missed),
+            ("\"blind\"\nbound = \"at-least\"", [10.1, 99.0], Met),
+            ("\"blind\"\nbound = \"at-least\"", [9.9, 99.0], Inconclusive),
+            ("\"blind\"\nbound = \"at-most\"", [10.1, 99.0], Missed),
+            ("\"shape\"\nwithin = [9.9, 10.1]", [9.0, 10.0], Inconclusive),
+            ("\"shape\"\nwithin = [9.9, 10.1]", [10.0, 10.0], Met),
+        ] {
+            assert_eq!(judge(way, interval), Some(verdict), "{way}: {interval:?}");
+        }
+        assert_eq!(judge("\"not identifiable\"", [10.0, 10.0]), None);
+    }
+
+    #[test]
+    fn a_derived_figure_names_a_measurement() {
+        let derived = |of: &str| {
+            let more = "[[printed]]\nfigure = \"rbps\"\nunit = \"B/s\"\nvalue = 1.0\n\
+                        status = \"blind\"";
+            let text = format!("{TEXT}\n{more}\nderived_from = \"{of}\"");
+            PublishedFigures::parse(&text).map(drop)
+        };
+        assert_eq!(derived("tps"), Ok(()));
+        assert!(derived("mtt").unwrap_err().contains("mtt"));
+        assert!(derived("rbps").unwrap_err().contains("rbps"));
     }
 
     #[test]

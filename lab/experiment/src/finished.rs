@@ -1,12 +1,12 @@
 //! An experiment that has ended, in the form that is kept and reported.
 
 use crate::figures::Fitted;
-use crate::verdict::FigureRow;
+use crate::verdict::{FigureRow, ResultTable};
 use crate::visitors::VisitCurve;
 use serde::{Deserialize, Serialize};
 
 /// The format that is written.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// All that is kept of one run of an experiment.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -26,6 +26,8 @@ pub struct Finished {
     pub seed: u64,
     /// Number of seeds.
     pub seeds: u64,
+    /// Parameters of the model that were set.
+    pub settings: Vec<(String, f64)>,
     /// The command that runs the experiment again.
     pub command: String,
     /// Commit of the program that ran.
@@ -44,8 +46,10 @@ pub struct Finished {
     pub contradictions: Vec<String>,
     /// Curves of the first seed over time.
     pub curves: Vec<(String, VisitCurve)>,
-    /// Charts of the experiment's own: titles and drawings.
+    /// Charts of the experiment's own, of the first seed: titles and drawings.
     pub charts: Vec<(String, String)>,
+    /// Tables of the experiment's own, of the first seed.
+    pub tables: Vec<ResultTable>,
 }
 
 impl Finished {

@@ -12,7 +12,6 @@
 //! Not here: hotset's engine and arrays, which are the ones that serve; models of drives
 //! and links (`sim`).
 
-pub mod ablation;
 mod access_log;
 pub mod cachecade;
 pub mod choices;
@@ -31,6 +30,7 @@ pub mod measured;
 pub mod nytro;
 pub mod oltp;
 mod pages;
+pub mod parameters;
 mod parted;
 pub mod perc_mail;
 pub mod perc_oltp;
@@ -41,6 +41,7 @@ pub mod registry;
 pub mod replay;
 pub mod rig;
 mod site;
+mod slowed;
 pub mod spread;
 #[cfg(test)]
 mod tests;

@@ -9,13 +9,13 @@
 //! Not here: memory and processor of the clients, and the controller's own write cache,
 //! which reads do not use.
 
-use crate::ablation::{AblationPart, names};
 use crate::choices::choose;
-use crate::entry::Experiment;
+use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::host::PageCacheHost;
 use crate::load::{self, Load as _, LoadPlace};
 use crate::pages::{Front, PageFileSet, PageServer, PagesShape};
+use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, millis, set};
 use crate::record::record;
 use crate::replay::ReplayServer;
 use crate::rig::{self, Disks, NodeRig};
@@ -37,58 +37,71 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "web sites on RAID 5 of three disks, with and without a flash drive as their cache",
     needs: "300 MB; a minute and a half a seed",
-    seeds: 3,
     times: 2.0,
     figures,
-    run: |seed, quick, done| run(seed, MaxiqScale::of(quick), done),
-    parts: || names(&PARTS),
-    without: |seed, quick, part, done| {
-        run(seed, (PARTS[part].without)(MaxiqScale::of(quick)), done)
+    check: |settings| set(MaxiqScale::QUICK, &PARAMETERS, settings).map(drop),
+    run: |seed, quick, settings, done| {
+        run(
+            seed,
+            set(MaxiqScale::of(quick), &PARAMETERS, settings)?,
+            done,
+        )
     },
-    choose: |seed, quick, flash, choice| choose(MaxiqScale::load(quick), seed, flash, choice),
-    record: |seed, quick, sink| record(MaxiqScale::load(quick), seed, sink),
+    parts: &PARTS,
+    load: Some(LoadUses {
+        choose: |seed, quick, flash, choice| choose(MaxiqScale::load(quick), seed, flash, choice),
+        record: |seed, quick, sink| record(MaxiqScale::load(quick), seed, sink),
+    }),
 };
 /// Users of the long run.
 pub const USERS: u32 = 1_500;
 const VOLUME: &str = "sites";
 const DISKS: [&str; 3] = ["disk0", "disk1", "disk2"];
+/// The parameters that can be set.
+const PARAMETERS: [ModelParameter<MaxiqScale>; 12] = [
+    ("part", 1.0..=100.0, |scale, value| {
+        *scale = MaxiqScale::part(value as u32)
+    }),
+    ("pages", 1.0..=100.0, |scale, value| {
+        scale.pages = value as u32
+    }),
+    ("users", 1.0..=1e4, |scale, value| {
+        scale.users = value as u32
+    }),
+    ("think_ms", 0.0..=1e6, |scale, value| {
+        scale.think = millis(value)
+    }),
+    ("connections", 1.0..=64.0, |scale, value| {
+        scale.connections = value as u32;
+    }),
+    ("memory_mib", 0.25..=1e6, |scale, value| {
+        scale.memory_pages = (value * 256.0) as u32;
+    }),
+    ("processor_us", 0.0..=1e6, |scale, value| {
+        scale.processor = micros(value);
+    }),
+    ("ramp_s", 1.0..=1e4, |scale, value| {
+        scale.ramp = millis(value * 1e3)
+    }),
+    ("span_s", 10.0..=1e5, |scale, value| {
+        scale.span = millis(value * 1e3)
+    }),
+    ("sweep_follows", 0.0..=1.0, |scale, value| {
+        scale.sweep_follows = value != 0.0;
+    }),
+    ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
+    ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
+];
 /// The parts of the model that can be left out.
-const PARTS: [AblationPart<MaxiqScale>; 5] = [
-    AblationPart {
-        name: "the long run before the sweep, which fills the cache",
-        without: |scale| MaxiqScale {
-            sweep_follows: false,
-            ..scale
-        },
-    },
-    AblationPart {
-        name: "the server's page cache",
-        without: |scale| MaxiqScale {
-            memory_pages: 64,
-            ..scale
-        },
-    },
-    AblationPart {
-        name: "five of a user's six connections",
-        without: |scale| MaxiqScale {
-            connections: 1,
-            ..scale
-        },
-    },
-    AblationPart {
-        name: "the server's processor time",
-        without: |scale| MaxiqScale {
-            processor: Nanos::ZERO,
-            ..scale
-        },
-    },
-    AblationPart {
-        name: "the time of the flash drive",
-        without: |scale| MaxiqScale {
-            flash_paced: false,
-            ..scale
-        },
-    },
+const PARTS: [ModelPart; 5] = [
+    (
+        "the long run before the sweep, which fills the cache",
+        &[("sweep_follows", 0.0)],
+    ),
+    ("the server's page cache", &[("memory_mib", 0.25)]),
+    ("five of a user's six connections", &[("connections", 1.0)]),
+    ("the server's processor time", &[("processor_us", 0.0)]),
+    ("the time of the flash drive", &[("flash_cost", 0.0)]),
 ];
 /// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/maxiq.toml");
@@ -124,8 +137,10 @@ pub struct MaxiqScale {
     pub memory_pages: u32,
     /// The size of the flash drive.
     pub flash: Sectors,
-    /// True to model the flash drive's time.
-    pub flash_paced: bool,
+    /// Cost of the flash drive, as a factor.
+    pub flash_cost: f64,
+    /// Cost of the disks, as a factor.
+    pub disk_cost: f64,
     /// The server's processor for a request.
     pub processor: Nanos,
     /// Users of the sweep are divided by this.
@@ -152,7 +167,8 @@ impl MaxiqScale {
             // 1 GiB of 2 GB.
             memory_pages: (1 << 18) / part,
             flash: Sectors(FLASH.0 / of),
-            flash_paced: true,
+            flash_cost: 1.0,
+            disk_cost: 1.0,
             processor: Nanos::from_micros(200),
             divisor: 1,
         }
@@ -287,8 +303,12 @@ impl load::Load for MaxiqScale {
         MaxiqScale { flash, ..self }
     }
 
-    fn below(self, _: u64, config: &Config, _: &mut SimWorld) -> Result<Disks, String> {
-        Ok(rig::flash(config, self.flash, self.flash_paced))
+    fn below(self, _: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
+        let disks = config.devices.iter();
+        let disks = disks.filter(|device| DISKS.contains(&device.name.as_str()));
+        let mut below = rig::flash(config, self.flash, self.flash_cost, world)?;
+        below.extend(rig::drives(disks, None, self.disk_cost, world)?);
+        Ok(below)
     }
 
     async fn work(self, rig: &mut NodeRig, seed: u64, ways: u64) -> Result<VisitCurve, String> {
@@ -437,7 +457,7 @@ mod tests {
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, MaxiqScale::QUICK, &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), 35);
         assert!(outcome.values["gain.mbps"] > 1.2, "{outcome:?}");
         assert_eq!(outcome, run(1, MaxiqScale::QUICK, &|_| ()).unwrap());

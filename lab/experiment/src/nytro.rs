@@ -6,16 +6,16 @@
 //! Without the cache the same node serves its volume in pass-through. In the end the storage system
 //! takes a snapshot and restores it, behind a cache that holds later writes.
 
-use crate::ablation::{AblationPart, names};
 use crate::choices::choose;
-use crate::entry::Experiment;
+use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::load::{Load, LoadPlace};
 use crate::measured::curve;
+use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, set};
 use crate::queries::{QueriesMeasured, QueriesShape, QueryReads, run as run_queries};
 use crate::record::record;
 use crate::rig::{self, Disks, NodeRig, OwnModel, Volume};
-use crate::verdict::SeedOutcome;
+use crate::verdict::{ResultTable, SeedOutcome};
 use crate::visitors::VisitCurve;
 use block::{Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
 use control::config::Config;
@@ -33,56 +33,47 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "decision support over a storage network, without a cache on flash, while it warms, and warm",
     needs: "100 MB; 15 seconds a seed",
-    seeds: 5,
     times: 100.0,
     figures,
-    run: |seed, quick, done| run(seed, NytroScale::load(quick), done),
-    parts: || names(&PARTS),
-    without: |seed, quick, part, done| {
-        run(seed, (PARTS[part].without)(NytroScale::load(quick)), done)
+    check: |settings| set(NytroScale::QUICK, &PARAMETERS, settings).map(drop),
+    run: |seed, quick, settings, done| {
+        run(
+            seed,
+            set(NytroScale::load(quick), &PARAMETERS, settings)?,
+            done,
+        )
     },
-    choose: |seed, quick, flash, choice| choose(NytroScale::load(quick), seed, flash, choice),
-    record: |seed, quick, sink| record(NytroScale::load(quick), seed, sink),
+    parts: &PARTS,
+    load: Some(LoadUses {
+        choose: |seed, quick, flash, choice| choose(NytroScale::load(quick), seed, flash, choice),
+        record: |seed, quick, sink| record(NytroScale::load(quick), seed, sink),
+    }),
 };
 /// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/nytro.toml");
 const VOLUME: &str = "database";
+/// The parameters that can be set.
+const PARAMETERS: [ModelParameter<NytroScale>; 5] = [
+    ("lookups", 0.0..=100.0, |scale, value| {
+        scale.shape.lookups = value
+    }),
+    ("processor_us", 0.0..=1e6, |scale, value| {
+        scale.shape.processor = micros(value);
+    }),
+    ("database_mb", 100.0..=60_000.0, |scale, value| {
+        scale.shape.bytes = value as u64 * 1_000_000;
+    }),
+    ("promotes_scans", 0.0..=1.0, |scale, value| {
+        scale.promotes_scans = value != 0.0;
+    }),
+    ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
+];
 /// The parts of the model that can be left out.
-const PARTS: [AblationPart<NytroScale>; 4] = [
-    AblationPart {
-        name: "the look-ups of indexes",
-        without: |scale| NytroScale {
-            shape: QueriesShape {
-                lookups: 0.0,
-                ..scale.shape
-            },
-            ..scale
-        },
-    },
-    AblationPart {
-        name: "the database's processor time",
-        without: |scale| NytroScale {
-            shape: QueriesShape {
-                processor: Nanos::ZERO,
-                ..scale.shape
-            },
-            ..scale
-        },
-    },
-    AblationPart {
-        name: "the admission of scans",
-        without: |scale| NytroScale {
-            promotes_scans: false,
-            ..scale
-        },
-    },
-    AblationPart {
-        name: "the time of the flash",
-        without: |scale| NytroScale {
-            flash_paced: false,
-            ..scale
-        },
-    },
+const PARTS: [ModelPart; 4] = [
+    ("the look-ups of indexes", &[("lookups", 0.0)]),
+    ("the database's processor time", &[("processor_us", 0.0)]),
+    ("the admission of scans", &[("promotes_scans", 0.0)]),
+    ("the time of the flash", &[("flash_cost", 0.0)]),
 ];
 /// Draws the position of the spindle, and the content of the snapshot's blocks.
 const PHASES: u64 = 13;
@@ -98,8 +89,8 @@ pub struct NytroScale {
     pub shape: QueriesShape,
     /// The flash.
     pub flash: Sectors,
-    /// True to model the flash's time.
-    pub flash_paced: bool,
+    /// Cost of the flash, as a factor.
+    pub flash_cost: f64,
     /// Time covered by a point of the curves.
     pub interval: Nanos,
     /// True to keep the topology's own `sequential`, which promotes scans.
@@ -125,7 +116,7 @@ impl NytroScale {
             processor: Nanos::from_micros(85),
         },
         flash: Sectors(4_000_000_000 / SECTOR_BYTES),
-        flash_paced: true,
+        flash_cost: 1.0,
         interval: Nanos::from_secs(1),
         promotes_scans: true,
     };
@@ -190,7 +181,7 @@ impl Load for NytroScale {
             sectors: drive.capacity(),
             service: Some(ServiceTime::Model { model, unit: 0 }),
         };
-        let mut below = rig::flash(config, self.flash, self.flash_paced);
+        let mut below = rig::flash(config, self.flash, self.flash_cost, world)?;
         below.insert("san".to_owned(), san);
         Ok(below)
     }
@@ -305,6 +296,7 @@ pub fn run(seed: u64, scale: NytroScale, done: &dyn Fn(&str)) -> Result<SeedOutc
     };
     compare(&mut measured, &runs, scale.interval);
     measured.set("claim.snapshot", equal);
+    measured.tables.push(table(&runs));
     let points = runs.iter().flat_map(|run| run.points.iter().copied());
     let all = curve(scale.interval, points);
     let name = "without the cache, while it warms, and warm, one after the other";
@@ -316,6 +308,25 @@ pub fn run(seed: u64, scale: NytroScale, done: &dyn Fn(&str)) -> Result<SeedOutc
         measured.curves.push((name.to_owned(), alone));
     }
     Ok(measured)
+}
+
+/// Times of the queries in the three runs.
+fn table(runs: &[QueriesMeasured]) -> ResultTable {
+    let line = |name: String, time: &dyn Fn(&QueriesMeasured) -> Nanos| {
+        let times = runs.iter().map(|run| format!("{:.1}", seconds(time(run))));
+        [name].into_iter().chain(times).collect()
+    };
+    let queries = 0..runs[0].queries.len();
+    let queries = queries.map(|n| line((n + 1).to_string(), &|run| run.queries[n]));
+    ResultTable {
+        title: "Times of the queries, s".into(),
+        head: ["query", "without the cache", "while it warms", "warm"]
+            .map(String::from)
+            .into(),
+        lines: queries
+            .chain([line("all".into(), &QueriesMeasured::span)])
+            .collect(),
+    }
 }
 
 /// Sets the published figures, from the three runs.
@@ -383,7 +394,7 @@ mod tests {
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, NytroScale::QUICK, &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), 13);
         assert!(outcome.values["time"] > 3.0, "{:?}", outcome.values);
         assert_eq!(outcome.values["claim.snapshot"], 1.0);

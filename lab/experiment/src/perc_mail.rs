@@ -6,13 +6,13 @@
 //!
 //! Not here: processor time, and the hour-long tests; rates are those of minutes.
 
-use crate::ablation::{AblationPart, names};
 use crate::choices::choose;
 use crate::controllers::{self, ControllerLoad};
-use crate::entry::Experiment;
+use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::mail::{self, MailServed, MailShape};
 use crate::measured::{LoadMeasured, Times};
+use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, millis, set};
 use crate::queries::QueryReads;
 use crate::record::record;
 use crate::rig::Volume;
@@ -27,70 +27,68 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "a mail store of 500 mailboxes on two mirrored controllers of seven drives, and the most that it answers in time",
     needs: "300 MB; half a minute a seed",
-    seeds: 4,
     times: 1.0,
     figures,
-    run: |seed, quick, done| run(seed, Scale::of(SHAPE, quick), done),
-    parts: || names(&PARTS),
-    without: |seed, quick, part, done| {
-        let shape = (PARTS[part].without)(SHAPE);
-        run(seed, Scale::of(shape, quick), done)
-    },
-    choose: |seed, quick, flash, choice| {
-        choose(
-            Scale::of(PART_SHAPE, quick).cached(PART),
+    check: |settings| set(Scale::of(SHAPE, true), &PARAMETERS, settings).map(drop),
+    run: |seed, quick, settings, done| {
+        run(
             seed,
-            flash,
-            choice,
+            set(Scale::of(SHAPE, quick), &PARAMETERS, settings)?,
+            done,
         )
     },
-    record: |seed, quick, sink| record(Scale::of(SHAPE, quick), seed, sink),
+    parts: &PARTS,
+    load: Some(LoadUses {
+        choose: |seed, quick, flash, choice| {
+            choose(
+                Scale::of(PART_SHAPE, quick).cached(PART),
+                seed,
+                flash,
+                choice,
+            )
+        },
+        record: |seed, quick, sink| record(Scale::of(SHAPE, quick), seed, sink),
+    }),
 };
-/// The parts of the model that can be left out.
-const PARTS: [AblationPart<MailShape>; 6] = [
-    AblationPart {
-        name: "the scan in the background",
-        without: |shape| MailShape {
-            // One read in the whole run.
-            scan_bytes_per_second: 1,
-            ..shape
-        },
-    },
-    AblationPart {
-        name: "changes of pages",
-        without: |shape| MailShape {
-            changed: 0.0,
-            ..shape
-        },
-    },
-    AblationPart {
-        name: "waits for the log",
-        without: |shape| MailShape {
-            committed: 0.0,
-            ..shape
-        },
-    },
-    AblationPart {
-        name: "space between the databases",
-        without: |shape| MailShape {
-            apart_bytes: 67 << 30,
-            ..shape
-        },
-    },
-    AblationPart {
-        name: "the pause of a thread",
-        without: |shape| MailShape {
-            pause: Nanos::ZERO,
-            ..shape
-        },
-    },
-    AblationPart {
-        name: "the host's and the guest's time for a request",
-        without: |shape| MailShape {
-            path: Nanos::ZERO,
-            ..shape
-        },
-    },
+/// The parameters that can be set.
+const PARAMETERS: [ModelParameter<Scale>; 9] = [
+    ("threads", 1.0..=16.0, |scale, value| {
+        scale.shape.threads = value as u32;
+    }),
+    ("pause_us", 0.0..=1e7, |scale, value| {
+        scale.shape.pause = micros(value)
+    }),
+    ("path_us", 0.0..=1e6, |scale, value| {
+        scale.shape.path = micros(value)
+    }),
+    ("changed", 0.0..=1.0, |scale, value| {
+        scale.shape.changed = value
+    }),
+    ("committed", 0.0..=1.0, |scale, value| {
+        scale.shape.committed = value
+    }),
+    ("scan", 1.0..=1e9, |scale, value| {
+        scale.shape.scan_bytes_per_second = value as u64;
+    }),
+    ("apart_gib", 67.0..=390.0, |scale, value| {
+        scale.shape.apart_bytes = (value as u64) << 30;
+    }),
+    ("span_s", 5.0..=1e4, |scale, value| {
+        scale.times.span = millis(value * 1e3);
+    }),
+    ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
+];
+/// The parts of the model that can be left out; without the scan it reads once in the whole run.
+const PARTS: [ModelPart; 6] = [
+    ("the scan in the background", &[("scan", 1.0)]),
+    ("changes of pages", &[("changed", 0.0)]),
+    ("waits for the log", &[("committed", 0.0)]),
+    ("space between the databases", &[("apart_gib", 67.0)]),
+    ("the pause of a thread", &[("pause_us", 0.0)]),
+    (
+        "the host's and the guest's time for a request",
+        &[("path_us", 0.0)],
+    ),
 ];
 /// Threads of a database, as published.
 pub const THREADS: u32 = 7;
@@ -178,8 +176,10 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<SeedOutcome, 
         done(&format!("seed {seed}: {threads} threads a database"));
         Ok::<_, String>(measured)
     };
-    let measured = test(THREADS)?;
-    let threads = most(passes(&measured), |threads| Ok(passes(&test(threads)?)))?;
+    let measured = test(scale.shape.threads)?;
+    let threads = most(scale.shape.threads, passes(&measured), |threads| {
+        Ok(passes(&test(threads)?))
+    })?;
     let (sum, s) = measured.whole();
     // Four tests were printed, and their average.
     for of in ["1", "2", "3", "4", "average"] {
@@ -194,14 +194,17 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<SeedOutcome, 
         }
     }
     outcome.set("threads", f64::from(threads));
-    let name = format!("{THREADS} threads a database, pages");
+    let name = format!("{} threads a database, pages", scale.shape.threads);
     outcome.curves.push((name, scale.curve(&measured)));
     Ok(outcome)
 }
 
-/// The most threads that pass, from the published number on; 0 if none does.
-fn most(passes: bool, mut test: impl FnMut(u32) -> Result<bool, String>) -> Result<u32, String> {
-    let mut threads = THREADS;
+/// The most threads that pass, from so many on; 0 if none does.
+fn most(
+    mut threads: u32,
+    passes: bool,
+    mut test: impl FnMut(u32) -> Result<bool, String>,
+) -> Result<u32, String> {
     if passes {
         while threads < THREADS_MAX && test(threads + 1)? {
             threads += 1;
@@ -228,7 +231,7 @@ mod tests {
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, Scale::of(SHAPE, true), &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), 21);
         assert!(outcome.values["iops.average"] > 500.0, "{outcome:?}");
         let again = || run_one(1, Scale::of(SHAPE, true), THREADS).unwrap();
@@ -242,7 +245,7 @@ mod tests {
     #[test]
     fn the_search_ends_at_the_last_number_that_passes() {
         for limit in [0, 3, 6, 7, 9, 16, 40] {
-            let found = most(THREADS <= limit, |threads| Ok(threads <= limit));
+            let found = most(THREADS, THREADS <= limit, |threads| Ok(threads <= limit));
             assert_eq!(found.unwrap(), limit.min(THREADS_MAX));
         }
     }

@@ -2,13 +2,13 @@
 //!
 //! Not here: the hypervisor and the processors; the log's own disk lies behind the data's.
 
-use crate::ablation::{AblationPart, names};
 use crate::choices::choose;
 use crate::controllers::{self, ControllerLoad};
-use crate::entry::Experiment;
+use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::measured::{LoadMeasured, Times};
 use crate::oltp::{self, OltpShape, TransactionsServed};
+use crate::parameters::{COSTS, ModelParameter, ModelPart, millis, set};
 use crate::queries::QueryReads;
 use crate::record::record;
 use crate::rig::Volume;
@@ -23,49 +23,60 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "transactions of 250 users of a brokerage on two mirrored controllers of seven drives",
     needs: "100 MB; 10 seconds a seed",
-    seeds: 5,
     times: 1.0,
     figures,
-    run: |seed, quick, done| run(seed, Scale::of(SHAPE, quick), done),
-    parts: || names(&PARTS),
-    without: |seed, quick, part, done| {
-        let shape = (PARTS[part].without)(SHAPE);
-        run(seed, Scale::of(shape, quick), done)
-    },
-    choose: |seed, quick, flash, choice| {
-        choose(
-            Scale::of(PART_SHAPE, quick).cached(PART),
+    check: |settings| set(Scale::of(SHAPE, true), &PARAMETERS, settings).map(drop),
+    run: |seed, quick, settings, done| {
+        run(
             seed,
-            flash,
-            choice,
+            set(Scale::of(SHAPE, quick), &PARAMETERS, settings)?,
+            done,
         )
     },
-    record: |seed, quick, sink| record(Scale::of(SHAPE, quick), seed, sink),
+    parts: &PARTS,
+    load: Some(LoadUses {
+        choose: |seed, quick, flash, choice| {
+            choose(
+                Scale::of(PART_SHAPE, quick).cached(PART),
+                seed,
+                flash,
+                choice,
+            )
+        },
+        record: |seed, quick, sink| record(Scale::of(SHAPE, quick), seed, sink),
+    }),
 };
 
+/// The parameters that can be set.
+const PARAMETERS: [ModelParameter<Scale>; 8] = [
+    ("users", 1.0..=1e4, |scale, value| {
+        scale.shape.users = value as u32
+    }),
+    ("pages", 0.01..=100.0, |scale, value| {
+        scale.shape.scale = value
+    }),
+    ("ahead", 0.0..=16.0, |scale, value| {
+        scale.shape.ahead = value
+    }),
+    ("memory_mib", 0.5..=1e6, |scale, value| {
+        scale.shape.memory_pages = (value * 128.0) as u32;
+    }),
+    ("commit_bytes", 512.0..=65_536.0, |scale, value| {
+        scale.shape.commit_bytes = value as u64 / 512 * 512;
+    }),
+    ("apart_gib", 103.0..=480.0, |scale, value| {
+        scale.shape.apart_bytes = (value as u64) << 30;
+    }),
+    ("span_s", 5.0..=1e4, |scale, value| {
+        scale.times.span = millis(value * 1e3);
+    }),
+    ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
+];
 /// The parts of the model that can be left out.
-const PARTS: [AblationPart<OltpShape>; 3] = [
-    AblationPart {
-        name: "the database's memory",
-        without: |shape| OltpShape {
-            memory_pages: 64,
-            ..shape
-        },
-    },
-    AblationPart {
-        name: "space between the disks",
-        without: |shape| OltpShape {
-            apart_bytes: 103 << 30,
-            ..shape
-        },
-    },
-    AblationPart {
-        name: "all of a commit but a sector",
-        without: |shape| OltpShape {
-            commit_bytes: 512,
-            ..shape
-        },
-    },
+const PARTS: [ModelPart; 3] = [
+    ("the database's memory", &[("memory_mib", 0.5)]),
+    ("space between the disks", &[("apart_gib", 103.0)]),
+    ("all of a commit but a sector", &[("commit_bytes", 512.0)]),
 ];
 /// Workload of a run, and its times.
 pub type Scale = controllers::ControllersScale<OltpShape>;
@@ -152,7 +163,7 @@ mod tests {
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, Scale::of(SHAPE, true), &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), 4);
         assert!(outcome.values["tps"] > 100.0, "{outcome:?}");
         let again = || Scale::of(SHAPE, true).run_one(1).unwrap();

@@ -105,7 +105,7 @@ mod tests {
             kept.borrow_mut().push(*record);
             Ok(())
         });
-        let took = (experiment.record)(seed, true, sink).unwrap();
+        let took = (experiment.load.as_ref().unwrap().record)(seed, true, sink).unwrap();
         let records = records.take();
         let last = records.last().unwrap().time;
         assert!(last.0 as f64 / 1e9 <= took, "{name}: {last} of {took}");
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn what_the_sink_refuses_ends_the_recording() {
         let sink = Box::new(|_: &TraceRecord| Err("the disk is full".to_owned()));
-        let error = (ALL[0].record)(1, true, sink).unwrap_err();
+        let error = (ALL[0].load.as_ref().unwrap().record)(1, true, sink).unwrap_err();
         assert_eq!(error, "the disk is full");
     }
 

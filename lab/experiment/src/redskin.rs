@@ -18,17 +18,18 @@ mod floor;
 mod parts;
 mod scale;
 
-use crate::ablation::names;
 use crate::access_log::AccessLog;
 use crate::choices::choose;
-use crate::entry::Experiment;
+use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::host::{PageCacheHost, PageCount};
 use crate::load::{Load, LoadPlace};
+use crate::parameters::set;
 use crate::record::record;
 use crate::replay::{ReplayMeasured, ReplayServer, replay};
 use crate::rig::{Disks, NodeRig, OwnModel};
 use crate::site::{PAGE_BYTES, SiteFile, SiteFiles, SiteShape, log_of};
+use crate::slowed::Slowed;
 use crate::turnstile::QueueOrder;
 use crate::verdict::{SeedOutcome, Values};
 use crate::visitors::VisitCurve;
@@ -41,7 +42,7 @@ use drives::catalogue::ssd::{X25_E, X25_M};
 use drives::{Figure, Hdd, SsdModel, SsdParameters, SsdWear};
 use floor::with_lower_floor;
 use futures_util::future::{Either, select, try_join};
-use parts::PARTS;
+use parts::{PARAMETERS, PARTS};
 use scale::PROCESSOR;
 pub use scale::RedskinScale;
 use sim::{ServiceTime, SimRng, SimWorld};
@@ -55,16 +56,21 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "an access log replayed on a web server with disks, and with two kinds of flash drives",
     needs: "300 MB; half a minute a seed",
-    seeds: 5,
     times: 1.0,
     figures,
-    run: |seed, quick, done| run(seed, RedskinScale::of(quick), done),
-    parts: || names(&PARTS),
-    without: |seed, quick, part, done| {
-        run(seed, (PARTS[part].without)(RedskinScale::of(quick)), done)
+    check: |settings| set(RedskinScale::QUICK, &PARAMETERS, settings).map(drop),
+    run: |seed, quick, settings, done| {
+        run(
+            seed,
+            set(RedskinScale::of(quick), &PARAMETERS, settings)?,
+            done,
+        )
     },
-    choose: |seed, quick, flash, choice| choose(RedskinScale::load(quick), seed, flash, choice),
-    record: |seed, quick, sink| record(RedskinScale::load(quick), seed, sink),
+    parts: &PARTS,
+    load: Some(LoadUses {
+        choose: |seed, quick, flash, choice| choose(RedskinScale::load(quick), seed, flash, choice),
+        record: |seed, quick, sink| record(RedskinScale::load(quick), seed, sink),
+    }),
 };
 /// The topology, in the form that `hotset check` reads.
 pub const TOPOLOGY: &str = include_str!("../topologies/redskin.toml");
@@ -120,13 +126,6 @@ pub struct RequestList {
     pub times: u32,
     /// The mean answer, of the printed rates.
     pub mean_bytes: f64,
-}
-
-impl RequestList {
-    /// All requests that are sent.
-    fn whole(&self) -> f64 {
-        f64::from(self.requests) * f64::from(self.times)
-    }
 }
 
 /// The first part of the log.
@@ -185,7 +184,10 @@ impl Drawn {
                 volume.bytes()
             ));
         }
-        let again = (0..self.times).flat_map(|_| &self.log);
+        let again = (0..self.times).flat_map(|_| &self.log).enumerate();
+        let sent = |n: usize| (n as f64 * scale.sent) as u64;
+        let again = again.filter(|(n, _)| sent(n + 1) > sent(*n));
+        let again = again.map(|(_, rank)| rank);
         // Without metadata all files have those of one page, which is read once.
         let log = again.map(|rank| match self.site.file(*rank) {
             file if scale.has_metadata => file,
@@ -281,7 +283,7 @@ impl Load for RedskinScale {
         for name in ["disk0", "disk1"] {
             let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
             let disk = Hdd::new(&SAS10K_146, phase).map_err(to_message)?;
-            let model = world.add_model(disk);
+            let model = world.add_model(Slowed::new(disk, self.disk_cost));
             let disk = OwnModel {
                 sectors: SAS10K_146.capacity(),
                 service: Some(ServiceTime::Model { model, unit: 0 }),
@@ -298,7 +300,7 @@ impl Load for RedskinScale {
         .chain(second)
         {
             let ssd = SsdModel::new(drive, SsdWear::Steady).map_err(to_message)?;
-            let model = world.add_model(ssd);
+            let model = world.add_model(Slowed::new(ssd, self.flash_cost));
             let ssd = OwnModel {
                 sectors,
                 service: Some(ServiceTime::Model { model, unit: 0 }),
@@ -334,10 +336,10 @@ pub fn run(seed: u64, scale: RedskinScale, done: &dyn Fn(&str)) -> Result<SeedOu
                     _ => run_drawn(seed, scale, (drive, order), drawn.clone())?.0,
                 };
                 if ran.is_none() || drive == SiteDrive::Hdd {
-                    virtual_s += list.whole() / f64::from(scale.divisor) / measured.tps;
+                    virtual_s += measured.span_s;
                 }
                 ran = Some(measured);
-                let taken = ("tt", list.whole() / measured.tps / 60.0);
+                let taken = ("tt", measured.span_s * f64::from(scale.divisor) / 60.0);
                 for (measure, value) in measured.named().into_iter().chain([taken]) {
                     // The time taken was printed of the hour alone.
                     if measure == "tt" && list != HOUR {
@@ -354,7 +356,7 @@ pub fn run(seed: u64, scale: RedskinScale, done: &dyn Fn(&str)) -> Result<SeedOu
     Ok(SeedOutcome {
         values,
         virtual_s,
-        curves: Vec::new(),
+        ..SeedOutcome::default()
     })
 }
 
@@ -372,7 +374,7 @@ mod tests {
     #[test]
     fn the_short_form_measures_every_printed_figure() {
         let outcome = run(1, RedskinScale::QUICK, &|_| ()).unwrap();
-        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), 0.0).unwrap();
+        let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), 82);
         let ours = |name: &str| outcome.values[name];
         assert!(ours("claim.gap.short") > ours("claim.gap.hour"));

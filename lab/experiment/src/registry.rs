@@ -1,6 +1,6 @@
 //! Every experiment that has rows: a new one is one line.
 
-pub use crate::entry::{Choose, Experiment, Run};
+pub use crate::entry::{Experiment, LoadUses, Run};
 
 use crate::{cachecade, maxiq, nytro, perc_mail, perc_oltp, redskin};
 

@@ -62,6 +62,8 @@ pub struct ReplayMeasured {
     pub rbps: f64,
     /// Mean time to the first byte.
     pub mttfb_ms: f64,
+    /// Seconds from the first request to the last answer.
+    pub span_s: f64,
 }
 
 impl ReplayMeasured {
@@ -163,6 +165,7 @@ impl ReplaySums {
             tps: self.requests / seconds,
             rbps: self.bytes as f64 / seconds,
             mttfb_ms: self.first_ms / self.requests,
+            span_s: seconds,
         }
     }
 }

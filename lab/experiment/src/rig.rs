@@ -6,6 +6,7 @@
 //! by `hotset array create`.
 
 use crate::parted::Parted;
+use crate::slowed::Slowed;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use block::{BoxDevice, Env, Gate, Geometry, Nanos, Sectors};
@@ -220,15 +221,6 @@ pub struct OwnModel {
 /// Disks of a machine, by the names of their devices.
 pub type Disks = BTreeMap<String, OwnModel>;
 
-impl OwnModel {
-    /// Creates a disk as the `model` of its device says, or else one that takes no time at all.
-    pub fn paced(sectors: Sectors, paced: bool) -> OwnModel {
-        let instant = ServiceTime::uniform(ServiceSpan::exactly(Nanos::ZERO));
-        let service = (!paced).then_some(instant);
-        OwnModel { sectors, service }
-    }
-}
-
 /// Devices with paths that end in a digit, as partitions of this length of drives in `world`.
 pub fn partitions(
     seed: u64,
@@ -263,13 +255,44 @@ pub fn partitions(
     Ok(below)
 }
 
-/// The flash drives of the only pool, all of this size together, as the `model` of each says, or
-/// else without taking time.
-pub fn flash(config: &Config, size: Sectors, paced: bool) -> Disks {
+/// The flash drives of the only pool, all of this size together, at so many times the cost of
+/// their models.
+pub fn flash(
+    config: &Config,
+    size: Sectors,
+    cost: f64,
+    world: &mut SimWorld,
+) -> Result<Disks, String> {
     let names = &config.pools[0].devices.value;
     let sectors = Sectors(size.0 / names.len().max(1) as u64);
-    let drive = |name: &_| (ToString::to_string(name), OwnModel::paced(sectors, paced));
-    names.iter().map(drive).collect()
+    let is_of_pool = |device: &&Device| names.iter().any(|n| n.as_str() == device.name.as_str());
+    let pooled = config.devices.iter().filter(is_of_pool);
+    drives(pooled, Some(sectors), cost, world)
+}
+
+/// These devices, of this size or that of their models, at so many times the cost of their models.
+pub fn drives<'a>(
+    devices: impl Iterator<Item = &'a Device>,
+    size: Option<Sectors>,
+    cost: f64,
+    world: &mut SimWorld,
+) -> Result<Disks, String> {
+    let drive = |device: &Device| -> block::IoResult<(String, OwnModel)> {
+        let model = named(device)?;
+        let sectors = size.map_or_else(|| stripes(device), Ok)?;
+        // At its own cost the daemon paces the device.
+        let service = match cost == 1.0 {
+            true => None,
+            false => {
+                let drive = Slowed::new(model.model(0.0, SsdWear::Steady)?, cost);
+                let model = world.add_model(drive);
+                Some(ServiceTime::Model { model, unit: 0 })
+            }
+        };
+        Ok((device.name.to_string(), OwnModel { sectors, service }))
+    };
+    let drives: block::IoResult<Disks> = devices.map(drive).collect();
+    drives.map_err(to_message)
 }
 
 /// Runs `work` on a node with the configuration `config`, in a world with the disks `below`;
@@ -323,12 +346,17 @@ fn named(device: &Device) -> block::IoResult<Drive> {
     Drive::named(device.model.as_ref().map_or("", |model| model.as_str()))
 }
 
+/// Whole stripes of a device, which are at most 1 MiB long.
+fn stripes(device: &Device) -> block::IoResult<Sectors> {
+    let stripes = named(device)?.capacity().0 / MIB.0;
+    Ok(Sectors(
+        stripes * MIB.0 * u64::from(device.model_disks.value),
+    ))
+}
+
 fn disk(device: &Device) -> block::IoResult<DiskSpec> {
     let name = device.name.as_str();
-    // Whole stripes, which are at most 1 MiB long.
-    let stripes = named(device)?.capacity().0 / MIB.0;
-    let sectors = stripes * MIB.0 * u64::from(device.model_disks.value);
-    let mut spec = DiskSpec::new(Geometry::new(name, Sectors(sectors), Sectors(1)));
+    let mut spec = DiskSpec::new(Geometry::new(name, stripes(device)?, Sectors(1)));
     spec.service = ServiceTime::uniform(ServiceSpan::exactly(Nanos::ZERO));
     Ok(spec)
 }

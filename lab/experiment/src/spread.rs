@@ -1,4 +1,4 @@
-//! Differences between seeds: the 95 % interval of a ratio.
+//! Differences between seeds: the 95 % intervals of a ratio and of a mean.
 
 use libm::{exp, log, sqrt};
 
@@ -10,16 +10,24 @@ const T: [f64; 10] = [
 /// Most ratios that [`needed`] counts.
 pub const NEEDED_MAX: usize = 100_000;
 
-/// The mean of the logarithms of `ratios`, and their standard deviation; `None` for fewer than two,
-/// or if one of them is no ratio.
-fn moments(ratios: &[f64]) -> Option<(f64, f64)> {
-    if ratios.len() < 2 || !ratios.iter().all(|ratio| *ratio > 0.0) {
+/// The mean of `values`, and their standard deviation; `None` for fewer than two.
+fn moments(values: &[f64]) -> Option<(f64, f64)> {
+    if values.len() < 2 {
         return None;
     }
-    let n = ratios.len() as f64;
-    let mean = ratios.iter().map(|ratio| log(*ratio)).sum::<f64>() / n;
-    let squares = ratios.iter().map(|ratio| (log(*ratio) - mean).powi(2));
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares = values.iter().map(|value| (value - mean).powi(2));
     Some((mean, sqrt(squares.sum::<f64>() / (n - 1.0))))
+}
+
+/// The same of the logarithms of `ratios`; `None` also if one of them is no ratio.
+fn log_moments(ratios: &[f64]) -> Option<(f64, f64)> {
+    if !ratios.iter().all(|ratio| *ratio > 0.0) {
+        return None;
+    }
+    let logarithms: Vec<f64> = ratios.iter().map(|ratio| log(*ratio)).collect();
+    moments(&logarithms)
 }
 
 /// Half the width of the interval of so many logarithms.
@@ -30,15 +38,22 @@ fn width(deviation: f64, count: usize) -> f64 {
 /// The interval of a ratio over seeds, by the logarithms of `ratios`; `None` for fewer than two, or
 /// if one of them is no ratio.
 pub fn interval(ratios: &[f64]) -> Option<[f64; 2]> {
-    let (mean, deviation) = moments(ratios)?;
+    let (mean, deviation) = log_moments(ratios)?;
     let width = width(deviation, ratios.len());
     Some([exp(mean - width), exp(mean + width)])
+}
+
+/// The interval of the mean of `values` over seeds; `None` for fewer than two.
+pub fn interval_of_mean(values: &[f64]) -> Option<[f64; 2]> {
+    let (mean, deviation) = moments(values)?;
+    let width = width(deviation, values.len());
+    Some([mean - width, mean + width])
 }
 
 /// The number of ratios with an interval beside 1, if more of them spread as `ratios` do. `None` for
 /// fewer than two, and if [`NEEDED_MAX`] are too few.
 pub fn needed(ratios: &[f64]) -> Option<usize> {
-    let (mean, deviation) = moments(ratios)?;
+    let (mean, deviation) = log_moments(ratios)?;
     (2..=NEEDED_MAX).find(|count| width(deviation, *count) < mean.abs())
 }
 
@@ -61,13 +76,23 @@ mod tests {
         assert!(spans_one(interval(&[0.5, 2.0]).unwrap()) && !spans_one([1.01, 1.2]));
     }
 
+    #[test]
+    fn a_mean_may_be_nothing_and_what_all_seeds_say_is_a_point() {
+        assert_eq!(interval_of_mean(&[0.0; 5]), Some([0.0, 0.0]));
+        assert_eq!(interval_of_mean(&[8.0; 5]), Some([8.0, 8.0]));
+        assert_eq!(interval_of_mean(&[8.0]), None);
+        // Of five seeds, with a deviation of 1: 2.776 / sqrt(5) to either side.
+        let [from, to] = interval_of_mean(&[9.0, 9.0, 10.0, 11.0, 11.0]).unwrap();
+        assert!((to - 10.0 - 1.2415).abs() < 1e-4 && (to + from - 20.0).abs() < 1e-9);
+    }
+
     /// The interval of as many ratios as are needed is beside 1, and that of one fewer spans 1.
     #[test]
     fn ratios_are_counted_until_their_interval_is_beside_one() {
         let ratios = [0.95, 1.25, 1.02];
         assert!(spans_one(interval(&ratios).unwrap()));
         let many = needed(&ratios).unwrap();
-        let (mean, deviation) = moments(&ratios).unwrap();
+        let (mean, deviation) = log_moments(&ratios).unwrap();
         assert!(many > ratios.len() && width(deviation, many) < mean);
         assert!(width(deviation, many - 1) >= mean);
         assert_eq!(needed(&[1.5, 1.5, 1.5]), Some(2));

@@ -1,7 +1,10 @@
-//! The printed figures of the shipped data files against their source collection, where
-//! `HOTSET_SHARED` names the folder with the collection.
+//! Canaries of the rows. Then the printed figures of the shipped data files against their source
+//! collection, where `HOTSET_SHARED` names the folder with the collection.
 
-use crate::registry::named;
+use crate::figures::{FigureStatus, FigureVerdict};
+use crate::parameters::Settings;
+use crate::registry::{ALL, named};
+use crate::verdict::{SEEDS, SeedOutcome, rows};
 use serde_json::Value;
 
 /// The evaluations of the collection, and the experiments that have their figures.
@@ -48,6 +51,66 @@ fn missing(evaluation: &Value, experiments: &[&str]) -> Vec<String> {
         }
     }
     missing
+}
+
+/// Rows of a quick form with these settings that are missed where those of the form as it is stand
+/// for the printed ones.
+fn turned(name: &str, settings: &Settings<'_>) -> Vec<String> {
+    let experiment = named(name).unwrap();
+    let runs = |settings: &Settings<'_>| -> Vec<SeedOutcome> {
+        let run = |seed| (experiment.run)(seed, true, settings, &|_| ()).unwrap();
+        (1..=SEEDS).map(run).collect()
+    };
+    let right = runs(&[]);
+    let mut figures = (experiment.figures)();
+    for printed in &mut figures.printed {
+        let values = right.iter().map(|run| run.values[&printed.figure]);
+        printed.value = values.sum::<f64>() / SEEDS as f64;
+        printed.status = FigureStatus::Blind;
+        (printed.bound, printed.within) = (None, None);
+    }
+    let missed = |runs: &[SeedOutcome]| -> Vec<String> {
+        let rows = rows(name, &figures, runs, false, 0.0).unwrap().into_iter();
+        let missed = rows.filter(|row| row.verdict == Some(FigureVerdict::Missed));
+        missed.map(|row| row.figure).collect()
+    };
+    assert_eq!(missed(&right), [""; 0]);
+    missed(&runs(settings))
+}
+
+#[test]
+fn canary_a_wrong_drive_turns_a_row() {
+    let turned = turned("nytro", &[("flash_cost", 3.0)]);
+    assert!(turned.iter().any(|row| row == "latency.mean"), "{turned:?}");
+}
+
+#[test]
+fn canary_a_wrong_number_of_users_turns_a_row() {
+    let turned = turned("maxiq", &[("users", 30.0)]);
+    assert!(turned.iter().any(|row| row == "mbps.on"), "{turned:?}");
+}
+
+#[test]
+fn canary_a_generator_that_sends_half_of_the_requests_turns_a_row() {
+    let turned = turned("redskin", &[("sent", 0.5)]);
+    for row in ["hour.hdd.elevator.tt", "hour.x25-m.elevator.tt"] {
+        assert!(turned.iter().any(|turned| turned == row), "{turned:?}");
+    }
+}
+
+#[test]
+fn every_device_under_test_has_a_cost_that_can_be_set() {
+    for experiment in &ALL {
+        for device in (experiment.figures)()
+            .printed
+            .iter()
+            .filter_map(|p| p.device)
+        {
+            assert_eq!((experiment.check)(&[(device.cost(), 2.0)]), Ok(()));
+        }
+        let unknown = (experiment.check)(&[("made up", 2.0)]).unwrap_err();
+        assert!(unknown.contains("_cost"), "{unknown}");
+    }
 }
 
 #[test]

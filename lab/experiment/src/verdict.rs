@@ -3,14 +3,15 @@
 //! Invariants: every printed figure has one row. A figure that the experiment does not measure is
 //! an error and not a gap, and so is a measured one that was not printed.
 
-use crate::figures::{Bound, FigureStatus, PublishedFigures};
-use crate::spread::{interval, spans_one};
+use crate::figures::{AcceptedRange, FigureStatus, FigureVerdict, PublishedFigures, TestedDevice};
+use crate::spread::interval_of_mean;
 use crate::visitors::VisitCurve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
 
-/// The unit of ratios.
-const RATIO: &str = "ratio";
+/// Seeds of an experiment, unless others are asked for; fewer judge nothing.
+pub const SEEDS: u64 = 5;
 
 /// Measurements of one run, by the names of the figures.
 pub type Values = BTreeMap<String, f64>;
@@ -22,6 +23,10 @@ pub struct SeedOutcome {
     pub values: Values,
     /// Curves over time, by name.
     pub curves: Vec<(String, VisitCurve)>,
+    /// Charts of the experiment's own: titles and drawings.
+    pub charts: Vec<(String, String)>,
+    /// Tables beside the figures.
+    pub tables: Vec<ResultTable>,
     /// Simulated seconds of the run.
     pub virtual_s: f64,
 }
@@ -31,6 +36,17 @@ impl SeedOutcome {
     pub fn set(&mut self, figure: impl Into<String>, value: f64) {
         self.values.insert(figure.into(), value);
     }
+}
+
+/// A table beside the figures.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ResultTable {
+    /// Title of the table.
+    pub title: String,
+    /// Heads of the columns.
+    pub head: Vec<String>,
+    /// The lines, in cells.
+    pub lines: Vec<Vec<String>>,
 }
 
 /// One printed figure beside ours.
@@ -56,20 +72,19 @@ pub struct FigureRow {
     pub error_percent: f64,
     /// Worth of the comparison.
     pub status: FigureStatus,
-    /// Largest accepted distance, in percent.
-    pub tolerance: Option<f64>,
-    /// Side of the published value on which ours is to be, for a bound.
-    #[serde(default)]
-    pub bound: Option<Bound>,
-    /// True if within the tolerance or the bound; `None` for an unidentifiable or inconclusive
-    /// figure.
-    pub met: Option<bool>,
-    /// Interval of a ratio at 95 %, over the seeds.
-    #[serde(default)]
+    /// The device under test, of a blind measurement.
+    pub device: Option<TestedDevice>,
+    /// The measurement that the figure follows from; such a row is not counted.
+    pub derived_from: Option<String>,
+    /// The accepted values; `None` for an unidentifiable figure.
+    pub accepted: Option<AcceptedRange>,
+    /// Interval of our mean at 95 %, over the seeds; `None` for one seed.
     pub interval: Option<[f64; 2]>,
-    /// True for a claim that one side is larger when the interval does not say which.
-    #[serde(default)]
-    pub inconclusive: bool,
+    /// Verdict on the interval; `None` for an unidentifiable figure, the quick form, and fewer than
+    /// [`SEEDS`].
+    pub verdict: Option<FigureVerdict>,
+    /// The same with the device under test at other costs, if tried.
+    pub sensitivity: Option<CostSensitivity>,
     /// Remarks.
     pub note: String,
     /// The commit with the engine's defaults before the run, of a blind row.
@@ -80,11 +95,121 @@ pub struct FigureRow {
     pub wall_seconds: f64,
 }
 
-/// The rows of an experiment; `runs` has one outcome a seed.
+/// A figure with the device under test at other costs.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CostSensitivity {
+    /// The device at no cost.
+    pub free: CostedFigure,
+    /// The device at twice its cost.
+    pub twice: CostedFigure,
+}
+
+/// A figure at another cost of the device under test.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CostedFigure {
+    /// Our mean over the seeds; none of no number.
+    pub ours: Option<f64>,
+    /// Verdict on the interval over the seeds.
+    pub verdict: Option<FigureVerdict>,
+}
+
+impl FigureRow {
+    /// The figure in other runs, of a device at another cost.
+    pub fn costed(&self, runs: &[SeedOutcome]) -> CostedFigure {
+        let values = runs.iter().filter_map(|run| run.values.get(&self.figure));
+        let values: Vec<f64> = values.copied().collect();
+        let ours = values.iter().sum::<f64>() / values.len() as f64;
+        let judged = self.accepted.zip(interval_of_mean(&values));
+        CostedFigure {
+            ours: Some(ours).filter(|ours| ours.is_finite()),
+            verdict: judged.map(|(accepted, interval)| accepted.judge(interval)),
+        }
+    }
+
+    /// Returns true if another device would be met as well: of a value at either cost, of a bound,
+    /// on whose side one cost always is, at both.
+    pub fn is_insensitive(&self) -> bool {
+        let Some(CostSensitivity { free, twice }) = self.sensitivity else {
+            return false;
+        };
+        let [free, twice] = [free, twice].map(|at| at.verdict == Some(FigureVerdict::Met));
+        let ends = self
+            .accepted
+            .map(|accepted| (accepted.least, accepted.most));
+        match ends {
+            Some((Some(_), Some(_))) => free || twice,
+            _ => free && twice,
+        }
+    }
+}
+
+/// Measurements by their verdicts, and the rows that do not count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct VerdictCounts {
+    /// Measurements as printed.
+    pub met: usize,
+    /// Measurements that are not as printed.
+    pub missed: usize,
+    /// Measurements of which the seeds do not say.
+    pub inconclusive: usize,
+    /// Measurements of the quick form, or of too few seeds.
+    pub not_judged: usize,
+    /// Measurements of which no model could say.
+    pub not_identifiable: usize,
+    /// Measurements that another device would meet as well.
+    pub insensitive: usize,
+    /// Rows that follow from a measurement.
+    pub derived: usize,
+}
+
+impl VerdictCounts {
+    /// Counts the rows.
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a FigureRow>) -> VerdictCounts {
+        let mut counts = VerdictCounts::default();
+        for row in rows {
+            let count = match row.verdict {
+                _ if row.derived_from.is_some() => &mut counts.derived,
+                _ if row.is_insensitive() => &mut counts.insensitive,
+                Some(FigureVerdict::Met) => &mut counts.met,
+                Some(FigureVerdict::Missed) => &mut counts.missed,
+                Some(FigureVerdict::Inconclusive) => &mut counts.inconclusive,
+                None if row.accepted.is_some() => &mut counts.not_judged,
+                None => &mut counts.not_identifiable,
+            };
+            *count += 1;
+        }
+        counts
+    }
+
+    /// Measurements with a verdict.
+    pub fn judged(&self) -> usize {
+        self.met + self.missed + self.inconclusive
+    }
+}
+
+impl Display for VerdictCounts {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (met, judged) = (self.met, self.judged());
+        write!(
+            f,
+            "{met} of {judged} measurements met, {} missed, {} inconclusive; not counted: \
+             {} insensitive, {} not judged, {} not identifiable, {} rows derived from a measurement",
+            self.missed,
+            self.inconclusive,
+            self.insensitive,
+            self.not_judged,
+            self.not_identifiable,
+            self.derived
+        )
+    }
+}
+
+/// The rows of an experiment; `runs` has one outcome a seed. The quick form judges nothing.
 pub fn rows(
     experiment: &str,
     figures: &PublishedFigures,
     runs: &[SeedOutcome],
+    quick: bool,
     wall_seconds: f64,
 ) -> Result<Vec<FigureRow>, String> {
     let known = |name: &String| figures.printed.iter().any(|p| p.figure == *name);
@@ -114,9 +239,9 @@ pub fn rows(
         }
         let ours = values.iter().sum::<f64>() / values.len() as f64;
         let error_percent = printed.error_percent(ours);
-        let interval = (printed.unit == RATIO).then(|| interval(&values)).flatten();
-        let claims = printed.bound == Some(Bound::AtLeast);
-        let inconclusive = claims && interval.is_some_and(spans_one);
+        let (accepted, interval) = (printed.accepted(), interval_of_mean(&values));
+        let is_judged = !quick && values.len() as u64 >= SEEDS;
+        let judged = accepted.zip(interval).filter(|_| is_judged);
         Ok(FigureRow {
             experiment: experiment.to_owned(),
             figure: printed.figure.clone(),
@@ -128,11 +253,12 @@ pub fn rows(
             seeds: values.len(),
             error_percent,
             status: printed.status,
-            tolerance: printed.tolerance_percent,
-            bound: printed.bound,
-            met: printed.met(ours).filter(|_| !inconclusive),
+            device: printed.device,
+            derived_from: printed.derived_from.clone(),
+            accepted,
             interval,
-            inconclusive,
+            verdict: judged.map(|(accepted, interval)| accepted.judge(interval)),
+            sensitivity: None,
             note: printed.note.clone(),
             engine: (printed.status == FigureStatus::Blind).then(|| figures.engine.clone()),
             virtual_seconds,
@@ -157,7 +283,7 @@ mod tests {
             unit = "1/s"
             value = 100.0
             status = "blind"
-            tolerance_percent = 10.0
+            device = "disk"
             [[printed]]
             figure = "spread"
             unit = "ms"
@@ -175,51 +301,94 @@ mod tests {
         outcome
     }
 
+    /// The verdict on the rate of seeds, and the rows.
+    fn judged(rates: &[f64], quick: bool) -> (Option<FigureVerdict>, Vec<FigureRow>) {
+        let runs: Vec<_> = rates.iter().map(|rate| run(*rate)).collect();
+        let rows = rows("x", &figures(), &runs, quick, 0.5).unwrap();
+        (rows[0].verdict, rows)
+    }
+
     #[test]
-    fn a_row_has_the_spread_of_the_seeds_and_is_met_within_its_tolerance() {
-        let rows = rows("x", &figures(), &[run(104.0), run(110.0)], 0.5).unwrap();
+    fn a_row_has_the_spread_of_the_seeds_and_the_verdict_on_their_interval() {
+        let (verdict, rows) = judged(&[104.0, 110.0, 107.0, 106.0, 108.0], false);
         let rate = &rows[0];
         assert_eq!(
             (rate.ours, rate.ours_min, rate.ours_max),
             (107.0, 104.0, 110.0)
         );
-        assert_eq!((rate.seeds, rate.met), (2, Some(true)));
-        assert_eq!(rows[1].met, None);
-        assert_eq!((rate.virtual_seconds, rate.wall_seconds), (6.0, 0.5));
+        assert_eq!((rate.seeds, verdict), (5, Some(FigureVerdict::Met)));
+        assert_eq!(rows[1].verdict, None);
+        assert_eq!((rate.virtual_seconds, rate.wall_seconds), (15.0, 0.5));
         assert_eq!(rate.engine.as_deref(), Some("0123abc"));
         assert_eq!(rows[1].engine, None);
-        let far = super::rows("x", &figures(), &[run(111.0)], 0.5).unwrap();
-        assert_eq!(far[0].met, Some(false));
+        assert_eq!(judged(&[118.0; 5], false).0, Some(FigureVerdict::Missed));
     }
 
     #[test]
-    fn a_claim_that_seeds_do_not_agree_on_is_inconclusive() {
-        let mut figures = figures();
-        figures.printed[0].unit = RATIO.into();
-        figures.printed[0].value = 1.0;
-        figures.printed[0].tolerance_percent = None;
-        figures.printed[0].bound = Some(Bound::AtLeast);
-        let of = |ratios: &[f64]| {
-            let runs: Vec<_> = ratios.iter().map(|ratio| run(*ratio)).collect();
-            let row = rows("x", &figures, &runs, 0.5).unwrap().remove(0);
-            (row.met, row.inconclusive)
+    fn what_seeds_do_not_agree_on_is_inconclusive_and_few_or_quick_ones_judge_nothing() {
+        let apart = [80.0, 110.0, 90.0, 120.0, 100.0];
+        let verdict = judged(&apart, false).0;
+        assert_eq!(verdict, Some(FigureVerdict::Inconclusive));
+        assert_eq!(judged(&[100.0; 4], false).0, None);
+        assert_eq!(judged(&[100.0; 5], true).0, None);
+    }
+
+    /// A row is met at 85 to 115. A row that is met at no cost too is blind to the device.
+    #[test]
+    fn a_row_that_another_device_would_meet_as_well_is_insensitive_and_not_counted() {
+        let rows = judged(&[100.0; 5], false).1;
+        let at = |free: f64, twice: f64, most: Option<f64>| {
+            let mut row = rows[0].clone();
+            row.accepted = row
+                .accepted
+                .map(|accepted| AcceptedRange { most, ..accepted });
+            let costed = |rate: f64| row.costed(&vec![run(rate); 5]);
+            row.sensitivity = Some(CostSensitivity {
+                free: costed(free),
+                twice: costed(twice),
+            });
+            VerdictCounts::of([&row])
         };
-        assert_eq!(of(&[1.1, 1.12, 1.11]), (Some(true), false));
-        assert_eq!(of(&[0.9, 0.91, 0.89]), (Some(false), false));
-        assert_eq!(of(&[0.9, 1.3, 1.1]), (None, true));
-        assert_eq!(of(&[1.1]), (Some(true), false), "one seed has no interval");
+        let most = rows[0].accepted.unwrap().most;
+        assert_eq!(at(130.0, 60.0, most).met, 1);
+        assert_eq!(at(110.0, 60.0, most).insensitive, 1);
+        assert_eq!(at(130.0, 90.0, most).insensitive, 1);
+        assert_eq!(at(f64::INFINITY, 60.0, most).met, 1);
+        // At least 85: no cost always is.
+        assert_eq!(at(130.0, 60.0, None).met, 1);
+        assert_eq!(at(130.0, 90.0, None).insensitive, 1);
+    }
+
+    #[test]
+    fn measurements_are_counted_and_rows_derived_from_one_are_not() {
+        let mut rows = judged(&[100.0; 5], false).1;
+        rows.push(FigureRow {
+            derived_from: Some("rate".into()),
+            ..rows[0].clone()
+        });
+        let counts = VerdictCounts::of(&rows);
+        let wanted = VerdictCounts {
+            met: 1,
+            not_identifiable: 1,
+            derived: 1,
+            ..VerdictCounts::default()
+        };
+        assert_eq!(counts, wanted);
+        assert!(counts.to_string().starts_with("1 of 1 measurements met"));
+        let quick = judged(&[100.0; 5], true).1;
+        assert_eq!(VerdictCounts::of(&quick).not_judged, 1);
     }
 
     #[test]
     fn a_figure_without_a_measurement_and_the_other_way_round_are_errors() {
         let mut less = run(1.0);
         less.values.remove("spread");
-        let error = rows("x", &figures(), &[run(1.0), less], 0.5).unwrap_err();
+        let error = rows("x", &figures(), &[run(1.0), less], false, 0.5).unwrap_err();
         assert!(error.contains("spread"), "{error}");
         let mut more = run(1.0);
         more.set("made-up", 1.0);
-        let error = rows("x", &figures(), &[more], 0.5).unwrap_err();
+        let error = rows("x", &figures(), &[more], false, 0.5).unwrap_err();
         assert!(error.contains("made-up"), "{error}");
-        assert!(rows("x", &figures(), &[], 0.5).is_err());
+        assert!(rows("x", &figures(), &[], false, 0.5).is_err());
     }
 }

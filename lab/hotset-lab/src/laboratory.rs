@@ -8,10 +8,12 @@ mod live;
 mod origin;
 mod perc;
 mod run;
+mod sensitivity;
 mod side;
 mod sim;
 mod store;
 mod storm;
+mod terminal;
 mod timeline;
 mod workload;
 

@@ -1,7 +1,7 @@
 //! Effect of the parts of an experiment's model: its figures with all of them, and without each.
 
 use crate::about::RunAbout;
-use experiment::figures::{Printed, PublishedFigures};
+use experiment::figures::{FigureVerdict, Printed, PublishedFigures};
 use experiment::verdict::SeedOutcome;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ const NOTHING: &str = "nothing";
 pub struct Moved {
     /// Our mean over the seeds; none if not measured then.
     pub ours: Option<f64>,
-    /// True if within the tolerance of the published value; none without a verdict.
+    /// True if our mean is accepted; none of an unidentifiable figure.
     pub met: Option<bool>,
 }
 
@@ -142,7 +142,9 @@ fn moved(printed: &Printed, outcomes: &[SeedOutcome]) -> Moved {
     let ours = ours.filter(|ours| ours.is_finite());
     Moved {
         ours,
-        met: ours.and_then(|ours| printed.met(ours)),
+        met: ours
+            .zip(printed.accepted())
+            .map(|(ours, accepted)| accepted.judge([ours, ours]) == FigureVerdict::Met),
     }
 }
 
@@ -161,13 +163,13 @@ mod tests {
             unit = "1/s"
             value = 100.0
             status = "blind"
-            tolerance_percent = 10.0
+            device = "disk"
             [[printed]]
             figure = "wait"
             unit = "ms"
             value = 3.0
             status = "blind"
-            tolerance_percent = 10.0
+            device = "disk"
         "#;
         PublishedFigures::parse(text).unwrap()
     }

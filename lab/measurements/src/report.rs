@@ -8,40 +8,79 @@ use crate::choices::{self, Tried};
 use crate::ownership;
 use advise::page::{HtmlPage, escape, span, table, themed};
 pub use chart::CurveCharts;
-use experiment::figures::FigureStatus;
+use experiment::figures::{FigureStatus, FigureVerdict};
 use experiment::finished::Finished;
-use experiment::verdict::FigureRow;
+use experiment::verdict::{CostedFigure, FigureRow, VerdictCounts};
 pub use short::short;
 use short::shorter;
 use std::error::Error;
 use std::fmt::Write;
 
 /// Heads of the columns of [`cells`].
-pub const ROW_HEAD: [&str; 9] = [
+pub const ROW_HEAD: [&str; 10] = [
     "figure",
     "published",
     "ours",
     "unit",
     "error %",
-    "within",
+    "verdict",
     "status",
-    "seeds",
+    "accepted",
     "95 %",
+    "seeds",
 ];
 
-/// A row's cells, as pages and terminals show them.
-pub fn cells(row: &FigureRow) -> [String; 9] {
-    let asked = match (row.bound, row.tolerance) {
-        (Some(bound), _) => Some(bound.name().to_owned()),
-        (None, most) => most.map(|most| format!("{most:.0} %")),
+/// Heads of the columns of [`sensitivity_cells`].
+pub const SENSITIVITY_HEAD: [&str; 7] = [
+    "blind measurement",
+    "device under test",
+    "accepted",
+    "ours",
+    "at no cost",
+    "at twice its cost",
+    "counts",
+];
+
+/// The cells of a row that was tried with its device at other costs.
+pub fn sensitivity_cells(row: &FigureRow) -> Option<[String; 7]> {
+    let (tried, device) = (row.sensitivity?, row.device?);
+    let costed = |at: CostedFigure| {
+        let ours = at.ours.map_or("-".into(), short);
+        format!("{ours} {}", at.verdict.map_or("", FigureVerdict::name))
     };
-    let within = match (row.met, asked) {
-        (Some(true), Some(asked)) => asked,
-        (Some(false), Some(asked)) => format!("NOT {asked}"),
-        (Some(true), None) => "yes".into(),
-        (Some(false), None) => "NO".into(),
-        (None, _) if row.inconclusive => "inconclusive".into(),
-        (None, _) => "-".into(),
+    Some([
+        row.figure.clone(),
+        device.cost().trim_end_matches("_cost").into(),
+        accepted(row),
+        short(row.ours),
+        costed(tried.free),
+        costed(tried.twice),
+        if row.is_insensitive() {
+            "no, insensitive"
+        } else {
+            "yes"
+        }
+        .into(),
+    ])
+}
+
+/// The accepted values.
+fn accepted(row: &FigureRow) -> String {
+    let accepted = row.accepted.map(|accepted| (accepted.least, accepted.most));
+    match accepted {
+        Some((Some(least), Some(most))) => format!("{}..{}", shorter(least), shorter(most)),
+        Some((Some(least), None)) => format!("at least {}", shorter(least)),
+        Some((None, Some(most))) => format!("at most {}", shorter(most)),
+        Some((None, None)) | None => "-".into(),
+    }
+}
+
+/// A row's cells, as pages and terminals show them. The verdict of a row that is not counted is in
+/// brackets.
+pub fn cells(row: &FigureRow) -> [String; 10] {
+    let verdict = match row.is_insensitive() {
+        true => "insensitive",
+        false => row.verdict.map_or("-", FigureVerdict::name),
     };
     let span = |[from, to]: [f64; 2]| format!("{}..{}", shorter(from), shorter(to));
     [
@@ -50,17 +89,27 @@ pub fn cells(row: &FigureRow) -> [String; 9] {
         short(row.ours),
         row.unit.clone(),
         format!("{:+.1}", row.error_percent),
-        within,
-        row.status.name().into(),
-        span([row.ours_min, row.ours_max]),
+        match row.derived_from {
+            Some(_) if row.verdict.is_some() => format!("({verdict})"),
+            _ => verdict.into(),
+        },
+        match &row.derived_from {
+            None => row.status.name().into(),
+            Some(of) => format!("from {of}"),
+        },
+        accepted(row),
         row.interval.map_or("-".into(), span),
+        span([row.ours_min, row.ours_max]),
     ]
 }
 
-/// Rows that were met, and those that could be.
-fn met<'a>(rows: impl Iterator<Item = &'a FigureRow>) -> (usize, usize) {
-    let judged: Vec<bool> = rows.filter_map(|row| row.met).collect();
-    (judged.iter().filter(|met| **met).count(), judged.len())
+/// Measurements that were met, of those with a verdict and this status.
+fn met<'a>(rows: impl Iterator<Item = &'a FigureRow>, status: FigureStatus) -> String {
+    let counts = VerdictCounts::of(rows.filter(|row| row.status == status));
+    match counts.judged() {
+        0 => "-".into(),
+        judged => format!("{} of {judged}", counts.met),
+    }
 }
 
 /// The page, with the choices tried and the parts left out; `missing` have not ended.
@@ -75,15 +124,18 @@ pub fn page(
         "In virtual time, on models of the drives that were evaluated, by the engine and arrays that serve.",
     );
     let rows = || all.iter().flat_map(|finished| &finished.rows);
-    let share = |(met, judged): (usize, usize)| format!("{met} of {judged}");
-    let of = |status: FigureStatus| met(rows().filter(move |row| row.status == status));
-    let open = rows().filter(|row| row.met.is_none()).count();
+    let counts = VerdictCounts::of(rows());
+    let share = format!("{} of {}", counts.met, counts.judged());
     page.facts(&[
-        ("figures within tolerance", share(met(rows()))),
-        ("blind", share(of(FigureStatus::Blind))),
-        ("calibrated", share(of(FigureStatus::Calibrated))),
-        ("shape", share(of(FigureStatus::Shape))),
-        ("not identifiable", open.to_string()),
+        ("measurements met", share),
+        ("missed", counts.missed.to_string()),
+        ("inconclusive", counts.inconclusive.to_string()),
+        ("insensitive, not counted", counts.insensitive.to_string()),
+        ("blind", met(rows(), FigureStatus::Blind)),
+        ("calibrated", met(rows(), FigureStatus::Calibrated)),
+        ("shape", met(rows(), FigureStatus::Shape)),
+        ("not identifiable", counts.not_identifiable.to_string()),
+        ("derived rows, not counted", counts.derived.to_string()),
     ]);
     page.section("Verdict", &verdict(all));
     page.warnings(&warnings(all, missing));
@@ -109,14 +161,7 @@ pub fn page(
 /// A line for each experiment.
 fn verdict(all: &[Finished]) -> String {
     let line = |finished: &Finished| {
-        let of = |status: FigureStatus| {
-            let rows = finished.rows.iter().filter(move |row| row.status == status);
-            let (met, judged) = met(rows);
-            match judged {
-                0 => "-".into(),
-                judged => format!("{met} of {judged}"),
-            }
-        };
+        let of = |status: FigureStatus| met(finished.rows.iter(), status);
         let cells = vec![
             finished.experiment.clone(),
             of(FigureStatus::Blind),
@@ -175,9 +220,25 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
     let lines: Vec<_> = finished
         .rows
         .iter()
-        .map(|row| (cells(row).into(), row.met == Some(false)))
+        .map(|row| {
+            (
+                cells(row).into(),
+                row.verdict == Some(FigureVerdict::Missed),
+            )
+        })
         .collect();
     out += &table(&ROW_HEAD, &lines, &[]);
+    for of in &finished.tables {
+        let head: Vec<&str> = of.head.iter().map(String::as_str).collect();
+        let lines: Vec<_> = of.lines.iter().map(|line| (line.clone(), false)).collect();
+        let _ = write!(
+            out,
+            "<h3>{}</h3>{}",
+            escape(&of.title),
+            table(&head, &lines, &[])
+        );
+    }
+    out += &sensitivity_section(finished);
     let noted = finished.rows.iter();
     let noted =
         noted.filter(|row| !row.note.is_empty() && row.status != FigureStatus::NotIdentifiable);
@@ -201,6 +262,20 @@ fn section(finished: &Finished) -> Result<String, Box<dyn Error>> {
         &finished.contradictions,
     );
     Ok(out)
+}
+
+/// The section on measurements with another device; empty if none was tried.
+fn sensitivity_section(finished: &Finished) -> String {
+    let tried = finished.rows.iter().filter_map(sensitivity_cells);
+    let tried: Vec<_> = tried.map(|cells| (cells.into(), false)).collect();
+    if tried.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<h3>Another device</h3><p>Blind measurements that are met, with the device under test at \
+         other costs. One that another device meets as well is not counted.</p>{}",
+        table(&SENSITIVITY_HEAD, &tried, &[])
+    )
 }
 
 /// The section on choices that the source could not try.
@@ -288,10 +363,11 @@ fn list(heading: &str, points: &[String]) -> String {
 mod tests {
     use super::*;
     use advise::page::assert_self_contained;
+    use experiment::figures::AcceptedRange;
     use experiment::finished::FORMAT;
     use experiment::visitors::{VisitCurve, VisitTally};
 
-    fn row(figure: &str, status: FigureStatus, met: Option<bool>) -> FigureRow {
+    fn row(figure: &str, status: FigureStatus, verdict: Option<FigureVerdict>) -> FigureRow {
         FigureRow {
             experiment: "x".into(),
             figure: figure.into(),
@@ -303,11 +379,15 @@ mod tests {
             seeds: 2,
             error_percent: -10.0,
             status,
-            tolerance: met.map(|_| 5.0),
-            bound: None,
-            met,
-            interval: Some([0.8, 0.95]),
-            inconclusive: false,
+            device: None,
+            derived_from: None,
+            accepted: verdict.map(|_| AcceptedRange {
+                least: Some(95.0),
+                most: Some(105.0),
+            }),
+            interval: Some([89.1, 90.9]),
+            verdict,
+            sensitivity: None,
             note: "<b>".into(),
             engine: Some("0123abc".into()),
             virtual_seconds: 1.0,
@@ -331,12 +411,13 @@ mod tests {
             quick: false,
             seed: 1,
             seeds: 2,
+            settings: Vec::new(),
             command: "hotset-lab run x".into(),
             commit: "abc".into(),
             virtual_seconds: 10.0,
             wall_seconds: 1.0,
             rows: vec![
-                row("rate", FigureStatus::Blind, Some(false)),
+                row("rate", FigureStatus::Blind, Some(FigureVerdict::Missed)),
                 row("spread", FigureStatus::NotIdentifiable, None),
             ],
             fitted: Vec::new(),
@@ -350,6 +431,7 @@ mod tests {
                 },
             )],
             charts: Vec::new(),
+            tables: Vec::new(),
         }
     }
 
@@ -360,7 +442,8 @@ mod tests {
         let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
         assert!(at("0 of 1") < at("Verdict") && at("Verdict") < at("<figure>"));
         for what in [
-            "NOT 5 %",
+            "MISSED",
+            "95..105",
             "Not run, or not ended: y",
             "0123abc",
             "virtual time",

@@ -1,7 +1,7 @@
 //! The published figures of the curves, in the terms of the source: ninths of the run, which are
 //! ten minutes each.
 
-use crate::verdict::SeedOutcome;
+use crate::verdict::{ResultTable, SeedOutcome};
 use crate::visitors::{VisitCurve, VisitTally};
 
 /// A curve in the terms of the source: ninths of the run, which are ten minutes each.
@@ -94,6 +94,16 @@ pub(super) fn compare(measured: &mut SeedOutcome) {
     ] {
         measured.set(figure, value);
     }
+    let line = |(name, curve): &(String, VisitCurve)| {
+        let rates = (0..9).map(|from| format!("{:.1}", Ninths(curve).rate(from)));
+        [name.clone()].into_iter().chain(rates).collect()
+    };
+    let minutes = (0..9).map(|ninth| format!("from {}", ninth * 10));
+    measured.tables.push(ResultTable {
+        title: "Pages a second in each ten minutes of the published run".into(),
+        head: ["case".to_owned()].into_iter().chain(minutes).collect(),
+        lines: curves.iter().map(line).collect(),
+    });
     measured.curves = curves;
 }
 

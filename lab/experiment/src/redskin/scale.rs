@@ -37,8 +37,14 @@ pub struct RedskinScale {
     pub heads_far: bool,
     /// Memory for pages.
     pub memory_pages: u32,
+    /// Cost of the flash drives, as a factor.
+    pub flash_cost: f64,
+    /// Cost of the disks, as a factor.
+    pub disk_cost: f64,
     /// Size of the X25-M, in percent of its part.
     pub flash_percent: u64,
+    /// Share of the requests that the client sends.
+    pub sent: f64,
     /// Requests of each list are divided by this.
     pub divisor: u32,
 }
@@ -55,7 +61,10 @@ impl RedskinScale {
         has_log: true,
         heads_far: true,
         memory_pages: MEMORY_PAGES,
+        flash_cost: 1.0,
+        disk_cost: 1.0,
         flash_percent: 100,
+        sent: 1.0,
         divisor: 1,
     };
     /// One `part`-th of everything.

@@ -1,9 +1,10 @@
 //! `hotset-lab ablate`.
 
 use super::origin::commit;
-use super::run::{EVERY, progress};
+use super::run::EVERY;
 use super::side::each;
 use super::store;
+use super::terminal::progress;
 use crate::CommandFailure;
 use crate::program::made_directory;
 use clap::Args;
@@ -97,15 +98,15 @@ pub fn run(command: &Ablate) -> Result<(), CommandFailure> {
 /// Runs the whole model, and without each part, with every seed; keeps the results.
 fn ablate(command: &Ablate, experiment: &Experiment) -> Result<Ablated, CommandFailure> {
     let begun = Instant::now();
-    let (name, parts) = (experiment.name, (experiment.parts)());
+    let (name, parts) = (experiment.name, experiment.parts);
     let progress = progress(command.json);
     let outcomes = each(1 + parts.len(), command.seeds, |variant, n| {
         let seed = command.seed.saturating_add(n);
-        let outcome = match variant.checked_sub(1) {
-            None => (experiment.run)(seed, command.quick, &|_| ()),
-            Some(part) => (experiment.without)(seed, command.quick, part, &|_| ()),
+        let (part, settings) = match variant.checked_sub(1) {
+            None => ("nothing", [].as_slice()),
+            Some(part) => parts[part],
         };
-        let part = variant.checked_sub(1).map_or("nothing", |part| parts[part]);
+        let outcome = (experiment.run)(seed, command.quick, settings, &|_| ());
         progress(&format!("{name}: without {part}, seed {seed}"));
         outcome.map_err(|what| CommandFailure::Runtime(format!("{name}, without {part}: {what}")))
     })?;
@@ -121,6 +122,7 @@ fn ablate(command: &Ablate, experiment: &Experiment) -> Result<Ablated, CommandF
         commit: commit(),
         wall_seconds: begun.elapsed().as_secs_f64(),
     };
+    let parts: Vec<&str> = parts.iter().map(|(name, _)| *name).collect();
     let ablated = Ablated::new(about, &(experiment.figures)(), &parts, &outcomes);
     if let Some(directory) = &command.out {
         store::keep_ablated(directory, &ablated)?;

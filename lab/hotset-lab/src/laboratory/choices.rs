@@ -1,9 +1,10 @@
 //! `hotset-lab choices`.
 
 use super::origin::commit;
-use super::run::{EVERY, progress};
+use super::run::EVERY;
 use super::side::each;
 use super::store;
+use super::terminal::progress;
 use crate::CommandFailure;
 use crate::program::made_directory;
 use clap::Args;
@@ -121,9 +122,10 @@ fn came_to(
 ) -> Result<Vec<Vec<Came>>, CommandFailure> {
     let name = experiment.name;
     let progress = progress(command.json);
+    let load = experiment.load.as_ref().expect("the registry has loads");
     each(choices.len(), command.seeds, |choice, n| {
         let (seed, choice) = (command.seed.saturating_add(n), choices[choice]);
-        let came = (experiment.choose)(seed, command.quick, command.flash, choice);
+        let came = (load.choose)(seed, command.quick, command.flash, choice);
         progress(&format!("{name}: {}, seed {seed}", choice.name));
         came.map_err(|what| CommandFailure::Runtime(format!("{name}, {}: {what}", choice.name)))
     })

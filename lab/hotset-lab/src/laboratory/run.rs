@@ -1,17 +1,20 @@
 //! `hotset-lab run`, `hotset-lab list` and `hotset-lab report`.
 
-use super::origin::{again, commit};
+use super::origin::commit;
 use super::perc::{self, Perc};
+use super::sensitivity;
 use super::side::by_side;
 use super::store;
+use super::terminal::{progress, show};
 use crate::CommandFailure;
 use crate::program::made_directory;
 use clap::Args;
 use command::print_line;
 use command::table::TextTable;
 use experiment::finished::{FORMAT, Finished};
-use experiment::registry::{ALL, Experiment, named};
-use experiment::verdict::{FigureRow, SeedOutcome, rows};
+use experiment::registry::{ALL, Experiment};
+use experiment::verdict::{SEEDS, SeedOutcome, rows};
+use measurements::perc::EXPERIMENT as PERC;
 use measurements::report;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,7 +29,7 @@ pub struct RunCommand {
     /// Experiments: names of `hotset-lab list`, or `all`
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Print the rows as JSON; of perc alone all measurements
+    /// Print the rows as JSON
     #[arg(long)]
     json: bool,
     /// Keep the results in this directory, made if missing; results that are there are not run
@@ -39,15 +42,39 @@ pub struct RunCommand {
     /// The first seed, which draws files, requests, users and the spindles' phases
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Number of seeds, instead of each experiment's own; perc takes one
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100))]
-    seeds: Option<u64>,
+    /// Number of seeds; fewer than five judge nothing
+    #[arg(long, value_name = "N", default_value_t = SEEDS,
+          value_parser = clap::value_parser!(u64).range(1..=100))]
+    seeds: u64,
+    /// Set a parameter of the models; an unknown name is refused with those that there are
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    settings: Vec<(String, f64)>,
+    /// Run blind measurements that are met again, with the device under test at no cost and at
+    /// twice its cost
+    #[arg(long, conflicts_with = "quick")]
+    sensitivity: bool,
     /// perc alone: the sweep by fio through a daemon on files here, 2 GB, overwritten
-    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["out", "seed", "seeds", "device"])]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["out", "seed", "seeds", "settings", "sensitivity", "device"])]
     real: Option<PathBuf>,
     /// perc alone: the sweep's reads by fio on this device or file, which is never written
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "seed", "seeds"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "seed", "seeds", "settings", "sensitivity"])]
     device: Option<PathBuf>,
+}
+
+/// Reads a parameter and its value.
+fn setting(text: &str) -> Result<(String, f64), String> {
+    let (name, value) = text.split_once('=').ok_or("give NAME=VALUE")?;
+    let value = value.parse().map_err(|_| "give a number as the value")?;
+    Ok((name.to_owned(), value))
+}
+
+impl RunCommand {
+    fn settings(&self) -> Vec<(&str, f64)> {
+        let settings = self.settings.iter();
+        settings
+            .map(|(name, value)| (name.as_str(), *value))
+            .collect()
+    }
 }
 
 #[derive(Args)]
@@ -56,70 +83,46 @@ pub struct RunReport {
     directory: PathBuf,
 }
 
+/// Every experiment, in the order of their runs.
+fn every() -> impl Iterator<Item = &'static Experiment> {
+    [&PERC].into_iter().chain(&ALL)
+}
+
 /// Prints every experiment.
 pub fn list() -> Result<(), CommandFailure> {
-    let mut table = TextTable::new(&["name", "printed in", "needs", "seeds"]).text(&[1, 2]);
-    for experiment in &ALL {
+    let mut table = TextTable::new(&["name", "printed in", "needs"]).text(&[1, 2]);
+    for experiment in every() {
         table.row([
             experiment.name.into(),
             (experiment.figures)().source,
             experiment.needs.into(),
-            experiment.seeds.to_string(),
         ]);
     }
-    table.row([perc::NAME, perc::SOURCE, perc::NEEDS, "1"].map(String::from));
     command::print(table.to_string())
 }
 
-/// A named experiment.
-enum Which {
-    Published(&'static Experiment),
-    Perc,
-}
-
-impl Which {
-    fn name(&self) -> &'static str {
-        match self {
-            Which::Published(experiment) => experiment.name,
-            Which::Perc => perc::NAME,
-        }
-    }
-
-    fn seeds(&self, command: &RunCommand) -> u64 {
-        match self {
-            Which::Published(experiment) => command.seeds.unwrap_or(experiment.seeds),
-            Which::Perc => 1,
-        }
-    }
-}
-
-/// The experiments called `names`, each once, perc first: perc has one long seed, and the others
-/// run beside.
-fn which(names: &[String]) -> Result<Vec<Which>, CommandFailure> {
-    let every = || {
-        [Which::Perc]
-            .into_iter()
-            .chain(ALL.iter().map(Which::Published))
-    };
-    if let Some(name) = names
-        .iter()
-        .find(|name| *name != EVERY && *name != perc::NAME && named(name).is_none())
-    {
-        let known: Vec<&str> = every().map(|which| which.name()).collect();
-        return Err(CommandFailure::Usage(format!(
+/// The experiments called `names`, each once.
+fn which(names: &[String]) -> Result<Vec<&'static Experiment>, CommandFailure> {
+    let asked = |experiment: &&Experiment| names.iter().any(|n| n == EVERY || n == experiment.name);
+    let known: Vec<&str> = every().map(|experiment| experiment.name).collect();
+    let unknown = |name: &&String| *name != EVERY && !known.contains(&name.as_str());
+    match names.iter().find(unknown) {
+        None => Ok(every().filter(asked).collect()),
+        Some(name) => Err(CommandFailure::Usage(format!(
             "no experiment is called {name:?}; choose of {}, or all",
             known.join(", ")
-        )));
+        ))),
     }
-    let asked = |which: &Which| names.iter().any(|n| n == EVERY || n == which.name());
-    Ok(every().filter(asked).collect())
 }
 
 pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
     let chosen = which(&command.names)?;
-    let alone = matches!(chosen[..], [Which::Perc]);
+    for experiment in &chosen {
+        let sound = (experiment.check)(&command.settings());
+        sound.map_err(|what| CommandFailure::Usage(format!("{}: {what}", experiment.name)))?;
+    }
     if command.real.is_some() || command.device.is_some() {
-        if !alone {
+        if chosen.len() != 1 || chosen[0].name != PERC.name {
             let what = "--real and --device are of perc alone: name it alone";
             return Err(CommandFailure::Usage(what.into()));
         }
@@ -134,9 +137,8 @@ pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
         made_directory(directory)?;
     }
     let mut asked = Vec::new();
-    for which in chosen {
-        let name = which.name();
-        let seeds = which.seeds(command);
+    for experiment in chosen {
+        let name = experiment.name;
         let before = match &command.out {
             Some(directory) => store::find(directory, name)?,
             None => None,
@@ -144,49 +146,45 @@ pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
         let before = match before {
             Some((path, finished)) => {
                 let ran = (finished.quick, finished.seed, finished.seeds);
-                let asked = (command.quick, command.seed, seeds);
-                store::is_of(&path, ran == asked)?;
+                let asked = (command.quick, command.seed, command.seeds);
+                let is_same = ran == asked && finished.settings == command.settings;
+                store::is_of(&path, is_same)?;
                 eprintln!("{name}: done before, in {}", path.display());
                 Some(finished)
             }
             None => None,
         };
         asked.push(RunRequest {
-            which,
-            seeds,
+            experiment,
             begun: OnceLock::new(),
             ended: Mutex::default(),
             finished: Mutex::new(before),
         });
     }
     let left = asked.iter().filter(|asked| asked.is_left());
-    let left: Vec<&str> = left.map(|asked| asked.which.name()).collect();
+    let left: Vec<&str> = left.map(|asked| asked.experiment.name).collect();
     let begun = command.out.as_ref();
     let begun = begun.map(|directory| store::begin(directory, &left));
     let begun = begun.transpose()?;
-    run_asked(command, &asked, alone)?;
-    drop(begun);
-    let ended = |asked: RunRequest| asked.finished.into_inner().expect("nobody panics");
-    let all: Vec<Finished> = asked.into_iter().filter_map(ended).collect();
-    if alone {
-        return Ok(());
-    }
-    show(&all, command.json)
-}
-
-/// Reports parts that are done, unless JSON is printed.
-pub fn progress(json: bool) -> impl Fn(&str) + Sync {
-    move |part: &str| {
-        if !json {
-            eprintln!("done: {part}");
+    run_asked(command, &asked)?;
+    let mut all = Vec::new();
+    for asked in asked {
+        let ended = asked.finished.into_inner().expect("nobody panics");
+        let mut finished = ended.expect("each has ended, or the run has failed");
+        if command.sensitivity {
+            let (experiment, settings) = (asked.experiment, command.settings());
+            sensitivity::run(command.json, experiment, &settings, &mut finished)?;
+            keep(command, &finished)?;
         }
+        all.push(finished);
     }
+    drop(begun);
+    show(&all, command.json)
 }
 
 /// An experiment that was asked for.
 struct RunRequest {
-    which: Which,
-    seeds: u64,
+    experiment: &'static Experiment,
     /// Time at which the first seed began.
     begun: OnceLock<Instant>,
     /// Results of the seeds, by their place.
@@ -203,57 +201,33 @@ impl RunRequest {
 
 /// Runs every seed of the experiments that have not ended before, as many at a time as there are
 /// processors; nothing more is begun after a failure.
-fn run_asked(
-    command: &RunCommand,
-    asked: &[RunRequest],
-    alone: bool,
-) -> Result<(), CommandFailure> {
+fn run_asked(command: &RunCommand, asked: &[RunRequest]) -> Result<(), CommandFailure> {
     let left = asked.iter().filter(|asked| asked.is_left());
     let jobs: Vec<(&RunRequest, u64)> = left
-        .flat_map(|asked| (0..asked.seeds).map(move |n| (asked, n)))
+        .flat_map(|asked| (0..command.seeds).map(move |n| (asked, n)))
         .collect();
-    by_side(&jobs, |(asked, n)| run_one(command, asked, *n, alone))
+    by_side(&jobs, |(asked, n)| run_one(command, asked, *n))
 }
 
 /// Runs one seed, and keeps the experiment's results if the seed was the last.
-fn run_one(
-    command: &RunCommand,
-    asked: &RunRequest,
-    n: u64,
-    alone: bool,
-) -> Result<(), CommandFailure> {
+fn run_one(command: &RunCommand, asked: &RunRequest, n: u64) -> Result<(), CommandFailure> {
     let begun = *asked.begun.get_or_init(Instant::now);
     let progress = progress(command.json);
-    let finished = match &asked.which {
-        Which::Published(experiment) => {
-            let seed = command.seed.saturating_add(n);
-            let named = |part: &str| progress(&format!("{}: {part}", experiment.name));
-            let outcome = (experiment.run)(seed, command.quick, &named);
-            let outcome = outcome.map_err(CommandFailure::Runtime)?;
-            let outcomes = {
-                let mut ended = asked.ended.lock().expect("nobody panics");
-                ended.insert(n, outcome);
-                if ended.len() as u64 != asked.seeds {
-                    return Ok(());
-                }
-                std::mem::take(&mut *ended).into_values().collect()
-            };
-            published(command, experiment, outcomes, begun)?
+    let experiment = asked.experiment;
+    let seed = command.seed.saturating_add(n);
+    let named = |part: &str| progress(&format!("{}: {part}", experiment.name));
+    let outcome = (experiment.run)(seed, command.quick, &command.settings(), &named);
+    let outcome = outcome.map_err(CommandFailure::Runtime)?;
+    let outcomes = {
+        let mut ended = asked.ended.lock().expect("nobody panics");
+        ended.insert(n, outcome);
+        if ended.len() as u64 != command.seeds {
+            return Ok(());
         }
-        Which::Perc => {
-            let (finished, report) = perc::run(command.seed, command.quick, &progress)?;
-            if let Some(directory) = &command.out {
-                perc::keep(&report, directory)?;
-            }
-            if alone {
-                perc::show(&report, command.json)?;
-            }
-            finished
-        }
+        std::mem::take(&mut *ended).into_values().collect()
     };
-    if let Some(directory) = &command.out {
-        store::keep(directory, &finished)?;
-    }
+    let finished = published(command, experiment, outcomes, begun)?;
+    keep(command, &finished)?;
     eprintln!(
         "{}: {:.0} simulated seconds in {:.0} s, {:.0} a second",
         finished.experiment,
@@ -265,6 +239,25 @@ fn run_one(
     Ok(())
 }
 
+/// The command that runs an experiment again.
+fn again(name: &str, command: &RunCommand) -> String {
+    let quick = if command.quick { " --quick" } else { "" };
+    let (seed, seeds) = (command.seed, command.seeds);
+    let settings = command.settings.iter();
+    let settings = settings.map(|(name, value)| format!(" --set {name}={value}"));
+    let settings: String = settings.collect();
+    format!("hotset-lab run {name}{quick} --seed {seed} --seeds {seeds}{settings}")
+}
+
+/// Keeps the results of an experiment where that was asked for.
+fn keep(command: &RunCommand, finished: &Finished) -> Result<(), CommandFailure> {
+    let Some(directory) = &command.out else {
+        return Ok(());
+    };
+    store::keep(directory, finished)?;
+    store::keep_charts(directory, finished)
+}
+
 /// Joins the results of an experiment's seeds.
 fn published(
     command: &RunCommand,
@@ -272,10 +265,15 @@ fn published(
     mut outcomes: Vec<SeedOutcome>,
     begun: Instant,
 ) -> Result<Finished, CommandFailure> {
-    let seeds = outcomes.len() as u64;
     let figures = (experiment.figures)();
     let wall_seconds = begun.elapsed().as_secs_f64();
-    let rows = rows(experiment.name, &figures, &outcomes, wall_seconds);
+    let rows = rows(
+        experiment.name,
+        &figures,
+        &outcomes,
+        command.quick,
+        wall_seconds,
+    );
     Ok(Finished {
         format: FORMAT,
         experiment: experiment.name.into(),
@@ -283,8 +281,9 @@ fn published(
         source: figures.source,
         quick: command.quick,
         seed: command.seed,
-        seeds,
-        command: again(experiment.name, command.quick, command.seed, Some(seeds)),
+        seeds: command.seeds,
+        settings: command.settings.clone(),
+        command: again(experiment.name, command),
         commit: commit(),
         virtual_seconds: outcomes.iter().map(|outcome| outcome.virtual_s).sum(),
         wall_seconds,
@@ -293,47 +292,9 @@ fn published(
         assumed: figures.assumed,
         contradictions: figures.contradictions,
         curves: std::mem::take(&mut outcomes[0].curves),
-        charts: Vec::new(),
+        charts: std::mem::take(&mut outcomes[0].charts),
+        tables: std::mem::take(&mut outcomes[0].tables),
     })
-}
-
-fn show(all: &[Finished], json: bool) -> Result<(), CommandFailure> {
-    let rows = || all.iter().flat_map(|finished| &finished.rows);
-    if json {
-        let rows: Vec<&FigureRow> = rows().collect();
-        let text = serde_json::to_string_pretty(&rows).map_err(CommandFailure::runtime)?;
-        return print_line(text);
-    }
-    for finished in all {
-        print_line(format!(
-            "{}\n{}",
-            finished.experiment,
-            table(&finished.rows)
-        ))?;
-        for fitted in &finished.fitted {
-            print_line(format!(
-                "fitted: {} = {}, to {}",
-                fitted.parameter, fitted.value, fitted.figure
-            ))?;
-        }
-        for assumed in &finished.assumed {
-            print_line(format!("assumed: {assumed}"))?;
-        }
-        if finished.quick {
-            print_line("the quick form: too few requests to judge by")?;
-        }
-        print_line("")?;
-    }
-    Ok(())
-}
-
-fn table(rows: &[FigureRow]) -> TextTable {
-    // The unit, the tolerance, and the status.
-    let mut table = TextTable::new(&report::ROW_HEAD).text(&[3, 5, 6]);
-    for row in rows {
-        table.row(report::cells(row));
-    }
-    table
 }
 
 /// Writes the report of the results in a directory into the directory.
@@ -341,7 +302,7 @@ pub fn write_report(command: &RunReport) -> Result<(), CommandFailure> {
     let directory: &Path = &command.directory;
     store::ended(directory)?;
     let mut finished = Vec::new();
-    for name in ALL.iter().map(|e| e.name).chain([perc::NAME]) {
+    for name in every().map(|e| e.name) {
         finished.extend(store::find(directory, name)?.map(|(_, finished)| finished));
     }
     if finished.is_empty() {
@@ -350,7 +311,7 @@ pub fn write_report(command: &RunReport) -> Result<(), CommandFailure> {
             directory.display()
         )));
     }
-    let missing = ALL.iter().map(|e| e.name).chain([perc::NAME]);
+    let missing = every().map(|e| e.name);
     let missing = missing.filter(|name| finished.iter().all(|f| f.experiment != *name));
     let missing: Vec<&str> = missing.collect();
     let tried = ALL.iter().map(|e| store::all_tried(directory, e.name));

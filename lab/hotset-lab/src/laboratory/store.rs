@@ -4,6 +4,7 @@
 
 use super::live::report::LiveReport;
 use crate::CommandFailure;
+use advise::page::standalone;
 use experiment::finished::Finished;
 use measurements::ablation::Ablated;
 use measurements::choices::Tried;
@@ -154,6 +155,16 @@ fn read<T>(
 /// Keeps the results of an experiment.
 pub fn keep(directory: &Path, finished: &Finished) -> Result<(), CommandFailure> {
     write(directory, &finished.experiment, finished)
+}
+
+/// Keeps the charts of an experiment's own, each as a drawing that needs no page.
+pub fn keep_charts(directory: &Path, finished: &Finished) -> Result<(), CommandFailure> {
+    for (title, svg) in &finished.charts {
+        let title = title.to_lowercase().replace(' ', "-");
+        let path = directory.join(format!("{}-{title}.svg", finished.experiment));
+        replace(&path, standalone(svg).as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Keeps the results of choices.

@@ -56,7 +56,8 @@ pub fn run(workload: &WorkloadCommand) -> Result<(), CommandFailure> {
             })
         })
     };
-    let recorded = (experiment.record)(workload.seed, workload.quick, sink);
+    let load = experiment.load.as_ref().expect("the registry has loads");
+    let recorded = (load.record)(workload.seed, workload.quick, sink);
     let seconds = match failed.take() {
         Some(failure) => return Err(failure),
         None => recorded.map_err(CommandFailure::Runtime)?,

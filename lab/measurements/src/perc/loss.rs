@@ -59,6 +59,7 @@ pub fn run(seed: u64, scale: PercScale) -> Result<ControllerLoss, String> {
         seed,
         sides: SIDES.len(),
         cache_mb: scale.cache_mb,
+        disk_cost: scale.disk_cost,
     };
     rig::run(setup, async move |rig| {
         let half = scale.loss_s / 2;

@@ -13,66 +13,116 @@
 mod chart;
 mod compare;
 mod loss;
-mod page;
 mod real;
 mod rig;
 mod scale;
 mod sweep;
 
-pub use compare::{ComparisonRow, FittedGain};
-pub use loss::{ControllerLoss, SideRates};
-pub use page::{POINT_HEAD, cells, charts, figures, write};
 pub use real::{RealReport, SweepPlace, direct_point, real, verb};
 pub use scale::{ThreadWorkload, WORKLOADS};
 pub use sweep::SweepPoint;
 
 use experiment::controllers::SIDES;
-use scale::PercScale;
-use serde::Serialize;
+use experiment::figures::PublishedFigures;
+use experiment::parameters::set;
+use experiment::registry::Experiment;
+use experiment::verdict::{ResultTable, SeedOutcome};
+use scale::{PARAMETERS, PercScale, to_message};
 
-/// All that came out.
-#[derive(Clone, Debug, Serialize)]
-pub struct PercReport {
-    /// Seed of places, phases and arrivals.
-    pub seed: u64,
-    /// True if less was measured than was published.
-    pub quick: bool,
-    /// Fitted parameters; all others are those of the catalogue of drives.
-    pub fitted: Vec<FittedGain>,
-    /// Published against ours.
-    pub rows: Vec<ComparisonRow>,
-    /// Every point of the sweep.
-    pub points: Vec<SweepPoint>,
-    /// The loss of a drive.
-    pub loss: ControllerLoss,
+/// The experiment's name.
+pub const NAME: &str = "perc";
+const FIGURES: &str = include_str!("figures.toml");
+/// The experiment, as those of the registry.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: NAME,
+    title: "two mirrored controllers of seven drives against one, and the loss of a drive",
+    needs: "600 MB; two minutes a seed",
+    times: 1.0,
+    figures,
+    check: |settings| set(PercScale::QUICK, &PARAMETERS, settings).map(drop),
+    run: |seed, quick, settings, done| {
+        run(
+            seed,
+            set(PercScale::of(quick), &PARAMETERS, settings)?,
+            done,
+        )
+    },
+    parts: &[],
+    load: None,
+};
+
+/// The published figures.
+pub fn figures() -> PublishedFigures {
+    PublishedFigures::parse(FIGURES).expect("the shipped figures are well formed")
 }
 
-/// Runs the experiment; calls `done` after each part.
-pub fn run(seed: u64, quick: bool, done: &dyn Fn(&str)) -> Result<PercReport, String> {
-    let scale = if quick {
-        PercScale::QUICK
-    } else {
-        PercScale::FULL
-    };
+/// Everything that was printed, measured with one seed. Calls `done` after each part.
+fn run(seed: u64, scale: PercScale, done: &dyn Fn(&str)) -> Result<SeedOutcome, String> {
     let mut points = Vec::new();
     for workload in WORKLOADS {
         for controllers in 1..=SIDES.len() {
             points.extend(sweep::curve(seed, scale, controllers, workload)?);
             let many = if controllers == 1 { "" } else { "s" };
             done(&format!(
-                "{}s, {controllers} controller{many}",
+                "seed {seed}: {}s, {controllers} controller{many}",
                 workload.name
             ));
         }
     }
     let loss = loss::run(seed, scale)?;
-    done("loss of a drive");
-    Ok(PercReport {
-        seed,
-        quick,
-        fitted: compare::fitted(),
-        rows: compare::rows(&points, &loss),
-        points,
-        loss,
-    })
+    done(&format!("seed {seed}: loss of a drive"));
+    let mut outcome = SeedOutcome {
+        tables: vec![table(&points)],
+        charts: vec![
+            ("Requests a second".into(), drawn(chart::rates(&points))?),
+            ("Mean latency".into(), drawn(chart::latencies(&points))?),
+            ("The loss of a drive".into(), drawn(chart::loss(&loss))?),
+        ],
+        ..SeedOutcome::default()
+    };
+    compare::measure(&mut outcome, &points, &loss);
+    let measured = points.iter();
+    let measured = measured.map(|point| point.operations as f64 / point.iops);
+    outcome.virtual_s = measured.sum::<f64>() + loss.seconds.len() as f64;
+    Ok(outcome)
+}
+
+fn drawn(chart: Result<String, Box<dyn std::error::Error>>) -> Result<String, String> {
+    chart.map_err(to_message)
+}
+
+/// Every point of a sweep, as pages and terminals show them.
+pub fn table(points: &[SweepPoint]) -> ResultTable {
+    let cpu = |share: Option<f64>| share.map_or("-".into(), |share| format!("{share:.0}"));
+    let line = |point: &SweepPoint| {
+        vec![
+            point.workload.into(),
+            point.controllers.to_string(),
+            point.threads.to_string(),
+            point.operations.to_string(),
+            format!("{:.0}", point.iops),
+            format!("{:.1}", point.mb_s),
+            format!("{:.3}", point.latency_ms_mean),
+            format!("{:.3}", point.latency_ms_p99),
+            cpu(point.cpu_daemon_percent),
+            cpu(point.cpu_host_percent),
+        ]
+    };
+    let head = [
+        "workload",
+        "controllers",
+        "threads",
+        "requests",
+        "IOPS",
+        "MB/s",
+        "mean ms",
+        "p99 ms",
+        "daemon %",
+        "host %",
+    ];
+    ResultTable {
+        title: "Every point".into(),
+        head: head.map(String::from).into(),
+        lines: points.iter().map(line).collect(),
+    }
 }

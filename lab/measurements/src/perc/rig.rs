@@ -24,6 +24,8 @@ pub struct PercSetup {
     pub sides: usize,
     /// The write-back cache of each, in MB.
     pub cache_mb: f64,
+    /// Cost of the disks, as a factor.
+    pub disk_cost: f64,
 }
 
 /// The machine, running.
@@ -67,7 +69,13 @@ pub fn run<T: 'static>(
         ..H710P
     };
     let sides = &SIDES[..setup.sides];
-    let below = machine(setup.seed, sides, &controller, &DRIVE, &mut world)?;
+    let below = machine(
+        setup.seed,
+        sides,
+        &controller,
+        (&DRIVE, setup.disk_cost),
+        &mut world,
+    )?;
     let config = topology(&configuration(sides))?;
     let run = run_on(world, config, &below, async move |mut node: Node| {
         let rig = PercRig {

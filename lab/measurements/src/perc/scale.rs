@@ -3,8 +3,9 @@
 use drives::Figure;
 use drives::HddParameters;
 use drives::catalogue::hdd::SAS10K_300;
+use experiment::parameters::{COSTS, ModelParameter};
 
-/// The one parameter that was fitted; see [`compare`].
+/// The one parameter that was fitted: see `figures.toml`.
 pub(super) const RATE_OUTER_MB_S: f64 = 157.0;
 
 /// The drive. The model of the evaluated drive was not printed. This one has its size and time, at
@@ -27,9 +28,32 @@ pub struct PercScale {
     pub(super) cache_mb: f64,
     /// Seconds with a drive and without, together.
     pub(super) loss_s: usize,
+    /// Cost of the disks, as a factor.
+    pub(super) disk_cost: f64,
 }
 
+/// The parameters that can be set.
+pub(super) const PARAMETERS: [ModelParameter<PercScale>; 4] = [
+    ("reads", 100.0..=1e7, |scale, value| {
+        scale.reads = value as u64
+    }),
+    ("writes", 100.0..=1e7, |scale, value| {
+        scale.writes = value as u64
+    }),
+    ("cache_mb", 0.0..=1e5, |scale, value| scale.cache_mb = value),
+    ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
+];
+
 impl PercScale {
+    /// The whole, or its quick form.
+    pub(super) const fn of(quick: bool) -> PercScale {
+        if quick {
+            PercScale::QUICK
+        } else {
+            PercScale::FULL
+        }
+    }
+
     /// The published size.
     pub const FULL: PercScale = PercScale {
         reads: 50_000,
@@ -37,6 +61,7 @@ impl PercScale {
         step: 2,
         cache_mb: 1024.0,
         loss_s: 120,
+        disk_cost: 1.0,
     };
     /// A hundredth of the published size, with caches to match, at the printed numbers of threads.
     pub const QUICK: PercScale = PercScale {
@@ -45,6 +70,7 @@ impl PercScale {
         step: 4,
         cache_mb: 8.0,
         loss_s: 20,
+        disk_cost: 1.0,
     };
 
     pub(super) fn operations(&self, workload: ThreadWorkload) -> u64 {

@@ -55,6 +55,7 @@ pub fn curve(
         seed,
         sides: controllers,
         cache_mb: scale.cache_mb,
+        disk_cost: scale.disk_cost,
     };
     rig::run(setup, async move |rig| {
         if workload.write {

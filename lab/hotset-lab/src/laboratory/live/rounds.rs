@@ -5,8 +5,8 @@
 use super::options::LiveArguments;
 use super::report::{FigureAbout, LiveReport, LiveRound};
 use crate::CommandFailure;
-use crate::laboratory::run::progress;
 use crate::laboratory::store;
+use crate::laboratory::terminal::progress;
 use crate::program::made_directory;
 use experiment::verdict::Values;
 use experiment::visitors::VisitCurve;

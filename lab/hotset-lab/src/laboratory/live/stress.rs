@@ -7,10 +7,9 @@ use super::report::{FigureAbout, LiveReport};
 use super::rounds::{self, Interruption, LivePlace, LoadOutcome, Phase};
 use super::stage::LiveStage;
 use crate::CommandFailure;
-use crate::laboratory::perc::SOURCE;
 use clap::Args;
 use fastrand::Rng;
-use measurements::perc::{SweepPoint, ThreadWorkload, WORKLOADS, direct_point, verb};
+use measurements::perc::{self, SweepPoint, ThreadWorkload, WORKLOADS, direct_point, verb};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -73,7 +72,7 @@ fn on_path(command: &LiveStress) -> Result<(), CommandFailure> {
     let written = stage.write_file(&file, bytes, &mut Rng::with_seed(CONTENT));
     written.map_err(|cause| stage.failed(&file, cause))?;
     stage.prove_volume(&file)?;
-    let report = LiveReport::new(NAME, SOURCE, stage.page_cache())
+    let report = LiveReport::new(NAME, &perc::figures().source, stage.page_cache())
         .of(&command.at)
         .asked("size_mib", command.size)
         .asked("writes", command.yes)
@@ -100,7 +99,7 @@ fn on_devices(command: &LiveStress) -> Result<(), CommandFailure> {
         names: [a, b].map(|device| device.display().to_string()),
         interruption: Interruption::listen()?,
     };
-    let report = LiveReport::new(NAME, SOURCE, "not used (direct requests)")
+    let report = LiveReport::new(NAME, &perc::figures().source, "not used (direct requests)")
         .asked(A, a.display())
         .asked(B, b.display());
     sweep(command, &mut pair, report, |phase| match phase == A {

@@ -2,7 +2,7 @@
 
 use super::drawn::{Drawn, SIZE, TEXT};
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
-use experiment::figures::FigureStatus;
+use experiment::figures::{FigureStatus, FigureVerdict};
 use experiment::finished::Finished;
 use experiment::verdict::FigureRow;
 use plotters::prelude::*;
@@ -89,8 +89,8 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
 /// Style of a figure's mark: filled with the colour of its worth, or hollow for an unidentifiable
 /// figure.
 fn style(row: &FigureRow) -> ShapeStyle {
-    match (row.met, row.status) {
-        (Some(false), _) => MARK.filled(),
+    match (row.verdict, row.status) {
+        (Some(FigureVerdict::Missed), _) => MARK.filled(),
         (_, FigureStatus::NotIdentifiable) => INK.stroke_width(1),
         (_, FigureStatus::Blind) => FIRST.filled(),
         _ => SECOND.filled(),
