@@ -1,9 +1,10 @@
 //! Recognises the requests of sequential streams.
 //!
-//! A request is sequential once its stream has moved `cutoff` bytes before it. Slow storage serves
-//! long streams well, and their lines would displace those that it serves badly. The cutoff and its
-//! default are bcache's (`sequential_cutoff`), counted for each volume, since a block frontend does
-//! not know its clients' tasks.
+//! A request is sequential once its stream has moved `cutoff` bytes before it. Beside such a stream
+//! a quarter of that suffices: a backup may read at several places. Slow storage serves long streams
+//! well, and their lines would displace those that it serves badly. The cutoff and its default are
+//! bcache's (`sequential_cutoff`), counted for each volume, since a block frontend does not know its
+//! clients' tasks.
 //!
 //! A stream begins as a [`Chain`]: small requests, each of which starts at the end of another. At
 //! [`GRAIN_BYTES`] a chain becomes a [`SequentialStream`], and a request of that length is one at once. A
@@ -28,7 +29,7 @@ use std::ops::Range;
 /// displaced about once in fifteen times.
 const CHAINS: usize = 256;
 
-/// Streams remembered; 4 KiB.
+/// Streams remembered; 7 KiB.
 const STREAMS: usize = 32;
 
 /// Unit of a stream's bitmap.
@@ -36,11 +37,11 @@ const GRAIN_BYTES: u64 = 64 << 10;
 const GRAIN_BLOCKS: u64 = GRAIN_BYTES / BLOCK_BYTES as u64;
 
 /// The window in requests: `qemu-img` has 8 of 2 MiB in flight, 16 at its most, and
-/// a frontend that is short of memory cuts them into pieces of 256 KiB.
-const WINDOW_REQUESTS: u64 = 128;
+/// a frontend that is short of memory cuts them into pieces of 256 KiB. A window is twice that.
+const WINDOW_REQUESTS: u64 = 192;
 const WINDOW_BLOCKS_MIN: u64 = 4 * GRAIN_BLOCKS;
 const WINDOW_GRAINS: u64 = 64 * WINDOW_WORDS as u64;
-const WINDOW_WORDS: usize = 8;
+const WINDOW_WORDS: usize = 16;
 
 /// A request goes on with its stream if this many times its length was moved before it, and as many
 /// grains.
@@ -52,6 +53,13 @@ const LENGTHS_BEFORE: u64 = 4;
 const STILL_MAX: u32 = 32;
 const STILL_PIECES_MAX: u32 = 64;
 const PIECE_BLOCKS_MIN: u64 = 4 * GRAIN_BLOCKS;
+
+/// Beside a stream past the cutoff this part of it suffices: `nbdcopy` reads at four places, each
+/// for 128 MiB.
+const BESIDE: u64 = 4;
+
+/// Such a stream goes on until as many requests came after its last.
+const BESIDE_REQUESTS: u32 = 256;
 
 /// A stream is forgotten after as many requests of others.
 const IDLE_REQUESTS: u32 = 16_384;
@@ -152,6 +160,10 @@ impl SequentialStream {
     }
 
     fn take(&mut self, blocks: &Range<u64>, cutoff: u64) {
+        // Its grains lie before its beginning: the first two requests had changed places.
+        if self.backward && self.dense > 2 * self.span {
+            *self = SequentialStream::empty(blocks, self.seen, false);
+        }
         if let Some(start) = self.only.take_if(|start| *start == blocks.end) {
             let first = start..self.next;
             *self = SequentialStream::empty(&first, self.seen, true);
@@ -288,9 +300,22 @@ impl Sequential {
     fn stream(&self, blocks: &Range<u64>, cutoff: u64) -> Option<(bool, usize)> {
         let near = self.streams.iter().enumerate().filter_map(|(at, stream)| {
             let distance = stream.distance(blocks)?;
+            let cutoff = self.cutoff_of(stream, cutoff);
             Some(((!stream.is_past(cutoff, blocks), distance), at))
         });
         near.min().map(|((short, _), at)| (!short, at))
+    }
+
+    /// The cutoff of a stream, which is lower beside a stream past it.
+    fn cutoff_of(&self, stream: &SequentialStream, cutoff: u64) -> u64 {
+        let less = cutoff / BESIDE;
+        let goes_on = |other: &SequentialStream| {
+            other.bytes >= cutoff && self.requests.wrapping_sub(other.seen) < BESIDE_REQUESTS
+        };
+        match (less..cutoff).contains(&stream.bytes) && self.streams.iter().any(goes_on) {
+            true => less,
+            false => cutoff,
+        }
     }
 
     /// For a request of a stream: returns true if the request is sequential.
@@ -310,8 +335,12 @@ impl Sequential {
     fn begin(&mut self, blocks: Range<u64>, cutoff: u64) {
         let now = self.requests;
         if self.streams.len() == STREAMS {
-            let age =
-                |stream: &SequentialStream| (stream.bytes < cutoff, now.wrapping_sub(stream.seen));
+            // Long streams that have ended leave room for new ones.
+            let is_short = |stream: &&SequentialStream| stream.bytes < cutoff;
+            let crowded = self.streams.iter().filter(is_short).count() > STREAMS / 4;
+            let age = |stream: &SequentialStream| {
+                (crowded && is_short(&stream), now.wrapping_sub(stream.seen))
+            };
             let oldest = (0..STREAMS).max_by_key(|at| age(&self.streams[*at]));
             self.streams.swap_remove(oldest.expect("there are streams"));
         }
@@ -322,6 +351,7 @@ impl Sequential {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     const CUTOFF: u64 = 4 << 20;
     const MIB: u64 = (1 << 20) / BLOCK_BYTES as u64;
@@ -403,6 +433,92 @@ mod tests {
                 "{len} blocks, {depth} at a time, pieces of {piece}: {entered}"
             );
         }
+    }
+
+    /// Requests of readers that each take the next `chunk` of `blocks`, `depth` requests of `len` at
+    /// a time. A request is carried out in pieces, each of which takes another time.
+    fn read_by(
+        readers: usize,
+        (blocks, chunk): (u64, u64),
+        (len, depth): (u64, usize),
+        piece: u64,
+    ) -> Vec<Range<u64>> {
+        let (mut order, mut random) = (Vec::new(), random(11));
+        let (mut left, mut flying) = (vec![0..0; readers], BTreeMap::new());
+        let mut chunks = (0..blocks).step_by(chunk as usize);
+        let idle = (0..readers).cycle().take(readers * depth);
+        flying.extend(
+            idle.zip(0u64..)
+                .map(|(reader, at)| ((0, at), (reader, 0..0))),
+        );
+        while let Some(((now, turn), (reader, mut request))) = flying.pop_first() {
+            let after = random.next().expect("it is endless") % 20;
+            if request.is_empty() {
+                let rest = &mut left[reader];
+                if rest.is_empty() {
+                    let Some(next) = chunks.next() else { continue };
+                    *rest = next..next + chunk;
+                }
+                request = rest.start..rest.start + len;
+                rest.start += len;
+                flying.insert((now + after, turn), (reader, request));
+                continue;
+            }
+            let end = request.end.min(request.start + piece);
+            order.push(request.start..end);
+            request.start = end;
+            let slowness = if after < 2 { 4 } else { 1 };
+            flying.insert((now + (40 + after) * slowness, turn), (reader, request));
+        }
+        order
+    }
+
+    #[test]
+    fn a_backup_at_several_places_enters_by_two_percent_at_most() {
+        let all = 8192 * MIB;
+        for (readers, chunk, kind, piece) in [
+            // `qemu-img convert -m 16 -W`, and the same with little memory.
+            (1, all, (2 * MIB, 16), MIB),
+            (1, all, (2 * MIB, 16), MIB / 4),
+            // `nbdcopy` by one, two and four connections.
+            (1, all, (MIB / 4, 64), MIB / 4),
+            (2, 128 * MIB, (MIB / 4, 64), MIB / 4),
+            (4, 128 * MIB, (MIB / 4, 64), MIB / 4),
+        ] {
+            let entered = entered(read_by(readers, (all, chunk), kind, piece));
+            let most = all * BLOCK_BYTES as u64 / 50;
+            assert!(
+                entered <= most,
+                "{readers} readers, {kind:?}, {piece}: {}",
+                entered >> 20
+            );
+        }
+    }
+
+    #[test]
+    fn new_streams_are_recognised_after_many_long_ones() {
+        let mut detector = Sequential::new(Some(CUTOFF));
+        for long in 0..STREAMS as u64 {
+            for at in (0..16 * MIB).step_by(64) {
+                detector.observe(&((long << 30) + at..(long << 30) + at + 64));
+            }
+        }
+        let mut missed = 0;
+        for at in (0..64 * MIB).step_by(64) {
+            for new in 100..103 {
+                missed +=
+                    64 * u64::from(!detector.observe(&((new << 30) + at..(new << 30) + at + 64)));
+            }
+        }
+        assert!(missed <= 3 * 5 * MIB, "{} MiB", missed / MIB);
+    }
+
+    #[test]
+    fn a_backup_is_recognised_though_its_first_two_requests_change_places() {
+        let mut requests = in_flight(64 * MIB, 64, 1, MIB);
+        requests.swap(0, 1);
+        let entered = entered(requests);
+        assert!(entered <= 2 * CUTOFF, "{entered}");
     }
 
     #[test]

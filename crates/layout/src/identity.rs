@@ -170,6 +170,20 @@ impl DeviceIdentity {
             .collect()
     }
 
+    /// True if nothing speaks against `now` as the same device, while one kernel runs. A fact that
+    /// only one of both identities has says nothing: udev may have been late.
+    pub fn stays(&self, now: &DeviceIdentity) -> bool {
+        let [then, facts] = [self, now].map(|identity| facts(&identity.0).unwrap_or_default());
+        let differs = |kind, hash| facts.iter().any(|(k, h)| *k == kind && *h != hash);
+        match likeness(&self.0, &now.0) {
+            Likeness::Same => true,
+            Likeness::Open => !then
+                .iter()
+                .any(|(kind, hash)| kind.proves() && differs(*kind, *hash)),
+            Likeness::Other => false,
+        }
+    }
+
     /// True if the same identity at another time proves the same device.
     pub fn proves(&self) -> bool {
         likeness(&self.0, &self.0) == Likeness::Same
@@ -279,6 +293,27 @@ mod tests {
         let unknown = |path| key(&[(Path, path)]);
         assert_ne!(unknown("/dev/vda"), unknown("/dev/vdb"));
         assert_eq!(DeviceIdentity::new("nbd://h/v").key(), b"nbd://h/v");
+    }
+
+    #[test]
+    fn a_device_stays_if_udev_comes_late_and_not_if_its_serial_number_changes() {
+        use Fact::{Inode, Path, Serial, UdevSerial, Wwid};
+        let stays = |was: &[(Fact, &str)], is: &[(Fact, &str)]| of(was).stays(&of(is));
+        let bare = [(Path, "/dev/sdb")];
+        let [one, other] = ["1", "2"].map(|serial| [(UdevSerial, serial), (Path, "/dev/sdb")]);
+        assert!(stays(&bare, &bare) && stays(&bare, &one) && stays(&one, &bare));
+        assert!(!stays(&one, &other));
+        let known = [(Serial, "s"), (UdevSerial, "1"), (Path, "/dev/sdb")];
+        assert!(stays(
+            &known,
+            &[(Serial, "s"), (UdevSerial, "2"), (Path, "/dev/sdb")]
+        ));
+        assert!(stays(&one, &[(Wwid, "w"), (UdevSerial, "1")]));
+        assert!(!stays(&known, &[(Serial, "t"), (UdevSerial, "1")]));
+        assert!(!stays(&[(Inode, "7"), bare[0]], &[(Inode, "8"), bare[0]]));
+        assert!(!stays(&bare, &[(Path, "/dev/sdc")]));
+        let uri = DeviceIdentity::new("nbd://h/a");
+        assert!(uri.stays(&uri) && !uri.stays(&DeviceIdentity::new("nbd://h/b")));
     }
 
     #[track_caller]

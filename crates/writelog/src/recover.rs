@@ -73,8 +73,7 @@ impl<P: Device> WriteBack<P> {
         let missing = std::mem::take(&mut scan.missing);
         if !missing.is_empty() && !config.asked {
             let what = format!(
-                "of the write-back log no device that is here has record {}, which was there; \
-                 attach the device that is absent, or see `hotset pool recover`",
+                "of the write-back log no device that is here has record {}, which was there",
                 listed(&missing)
             );
             return Err(IoError::new(IoErrorKind::Corrupt, what));

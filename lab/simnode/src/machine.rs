@@ -64,8 +64,8 @@ pub struct SimMachine {
     file: RefCell<Config>,
     /// The memory available, if limited.
     memory: Cell<Option<u64>>,
-    /// Names of disks that differ from their paths.
-    renamed: RefCell<BTreeMap<String, &'static str>>,
+    /// Identities of disks that are more than their paths.
+    identities: RefCell<BTreeMap<String, DeviceIdentity>>,
 }
 
 impl SimMachine {
@@ -121,7 +121,7 @@ impl SimMachine {
             events: RefCell::default(),
             file: RefCell::new(config.clone()),
             memory: Cell::new(None),
-            renamed: RefCell::default(),
+            identities: RefCell::default(),
         }))
     }
 
@@ -179,13 +179,12 @@ impl SimMachine {
         self.control.forget(self.place(path).target());
     }
 
-    /// Gives the disk behind `path` another name than its path, or the path again if `name` is
-    /// `None`.
-    pub fn rename(&self, path: &str, name: Option<&'static str>) {
-        let mut renamed = self.renamed.borrow_mut();
-        match name {
-            Some(name) => renamed.insert(path.into(), name),
-            None => renamed.remove(path),
+    /// Gives the disk behind `path` an identity, or the path again if `identity` is `None`.
+    pub fn identify(&self, path: &str, identity: Option<DeviceIdentity>) {
+        let mut identities = self.identities.borrow_mut();
+        match identity {
+            Some(identity) => identities.insert(path.into(), identity),
+            None => identities.remove(path),
         };
     }
 
@@ -392,8 +391,8 @@ impl Platform for SimPlatform {
     }
 
     async fn identity(&self, place: &str) -> DeviceIdentity {
-        let renamed = self.machine.renamed.borrow();
-        DeviceIdentity::new(renamed.get(place).unwrap_or(&place))
+        let known = self.machine.identities.borrow().get(place).cloned();
+        known.unwrap_or_else(|| DeviceIdentity::new(place))
     }
 
     async fn place(&self, device: &config::Device) -> control::place::BasePlace {

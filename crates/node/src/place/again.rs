@@ -69,7 +69,7 @@ impl<P: Platform> Reopenable<P> {
         self.below.pause().await;
         self.hold.take();
         let raw = raw_of(platform, &self.device, self.role).await?;
-        if platform.identity(&raw.place).await != self.identity {
+        if !self.identity.stays(&platform.identity(&raw.place).await) {
             let what = "is another device than before; give the former back";
             return Err(IoError::new(IoErrorKind::Invalid, what).on(self
                 .device

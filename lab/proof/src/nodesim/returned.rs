@@ -4,11 +4,13 @@
 use super::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
 use block::{Fua, Nanos};
 use control::check::check_alone;
+use layout::{DeviceIdentity, Fact};
 use node::NodeEvent;
 use shard::Local;
 use sim::{RunOutcome, SimDriver, SimHost, SimWorld};
 use simnode::{Direct, DirectClient, RunningNode, SimMachine, SimPlatform, run_alone};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use writelog::Cleaning;
 
@@ -74,6 +76,13 @@ impl ReturnedLife {
     }
 }
 
+/// The identity of the origin, with the serial number that udev has for it, if any.
+fn origin_identity(serial: Option<&str>) -> DeviceIdentity {
+    let serial = serial.map(|serial| (Fact::UdevSerial, serial.to_owned()));
+    let facts = [(Fact::Path, ORIGIN.to_owned())].into_iter().chain(serial);
+    DeviceIdentity::of(&facts.collect::<BTreeMap<_, _>>())
+}
+
 /// Passes the time until the devices are back.
 async fn stay_away(machine: &SimMachine, life: &ReturnedLife, away: Away) {
     for round in 0..200 {
@@ -85,6 +94,16 @@ async fn stay_away(machine: &SimMachine, life: &ReturnedLife, away: Away) {
             machine.forget(ORIGIN);
         }
     }
+}
+
+/// Another disk answers in the origin's place; after that, the origin with a serial number.
+async fn come_after_another(machine: &SimMachine, life: &ReturnedLife) {
+    machine.identify(ORIGIN, Some(DeviceIdentity::new("another")));
+    life.local.env().timer.sleep(Nanos::from_secs(40)).await;
+    let mut events = machine.take_events().into_iter();
+    let is_open = events.any(|event| matches!(event, NodeEvent::OriginReopened { .. }));
+    assert!(!is_open, "another disk was taken for the origin");
+    machine.identify(ORIGIN, Some(origin_identity(Some("found by udev"))));
 }
 
 async fn live(
@@ -121,6 +140,9 @@ async fn live(
     assert_eq!(went_on, stays, "{away:?}");
     stay_away(&machine, &life, away).await;
     machine.repair();
+    if away == Away::OriginPulled {
+        come_after_another(&machine, &life).await;
+    }
     let mut seconds = 0;
     while !life.write().await {
         seconds += 1;
@@ -177,6 +199,7 @@ fn run(away: Away) {
         Ok(disk(device.name.as_str(), mib, micros))
     });
     let machine = machine.expect("a sound world");
+    machine.identify(ORIGIN, Some(origin_identity(None)));
     let mut sim = SimHost::new(world).pool_bytes(BUFFER_BYTES);
     let given = machine.clone();
     let (outcome, _) = run_alone(&mut sim, move |local| {

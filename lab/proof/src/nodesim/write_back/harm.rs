@@ -13,7 +13,8 @@ use crate::nodesim::logged::{LOG_MIB, recovered};
 use crate::writeback::VolumeHistory;
 use block::{Extent, IoErrorKind, Lba, Nanos, SECTOR_BYTES, Sectors};
 use layout::{
-    BLOCK_BYTES, BLOCK_SECTORS, LOG_AREA, LOG_SUPERBLOCKS, LOG_WITNESS_BYTES, LogRecord, Uuid,
+    BLOCK_BYTES, BLOCK_SECTORS, DeviceIdentity, LOG_AREA, LOG_SUPERBLOCKS, LOG_WITNESS_BYTES,
+    LogRecord, Uuid,
 };
 use node::RecoverAction;
 use shard::Local;
@@ -304,7 +305,8 @@ impl Harms {
         let other = self.noise((SECTORS * SECTOR_BYTES) as usize);
         outside.media.origin.write(Lba::ZERO, &other);
         let renamed = self.rng.chance(0.5) || !comparable;
-        outside.machine.rename(ORIGIN, renamed.then_some("another"));
+        let another = renamed.then(|| DeviceIdentity::new("another"));
+        outside.machine.identify(ORIGIN, another);
         let span = Nanos::from_secs(self.rng.between(1, 600));
         let attempt = self.attempt(sim, None, span, false);
         if outside.image(false) != other {
@@ -317,7 +319,7 @@ impl Harms {
             (_, true) => outside.meet(Class::OtherOrigin),
             (_, false) => outside.meet(Class::OtherOriginClean),
         }
-        outside.machine.rename(ORIGIN, None);
+        outside.machine.identify(ORIGIN, None);
         outside.media.origin.restore(&was);
     }
 
