@@ -82,8 +82,8 @@ impl DrillStage {
     }
 
     fn pull(&mut self, names: &[Name]) -> Result<(), String> {
-        let pulled = names.iter().filter_map(|name| self.drives.remove(name));
-        pulled.map(DrillDrive::pull).collect()
+        let mut pulled = names.iter().filter_map(|name| self.drives.remove(name));
+        pulled.try_for_each(DrillDrive::pull)
     }
 
     fn give_back(&mut self, names: Vec<Name>) -> Result<(), String> {
