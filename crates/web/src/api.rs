@@ -102,8 +102,9 @@ pub fn resources() -> OpenApiRouter<App> {
 /// have a problem. All are described, as the standard requires.
 fn complete_answers(api: &mut utoipa::openapi::OpenApi) {
     let schema = Ref::from_schema_name("ProblemAnswer");
-    let problem = ContentBuilder::new().schema(Some(schema)).build();
-    let problem = ResponseBuilder::new().content("application/problem+json", problem);
+    let content = ContentBuilder::new().schema(Some(schema)).build();
+    let problem = ResponseBuilder::new().content("application/problem+json", content);
+    let problem = problem.build();
     for item in api.paths.paths.values_mut() {
         let operations = [
             &mut item.get,
@@ -122,7 +123,7 @@ fn complete_answers(api: &mut utoipa::openapi::OpenApi) {
             });
             // An operation that describes its answers has no others.
             if described.any(String::is_empty) {
-                answers.insert("default".into(), RefOr::T(problem.clone().build()));
+                answers.insert("default".into(), RefOr::T(problem.clone()));
             }
             for (status, answer) in answers {
                 if let RefOr::T(answer) = answer
