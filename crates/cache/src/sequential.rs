@@ -455,7 +455,7 @@ mod tests {
             let after = random.next().expect("it is endless") % 20;
             if request.is_empty() {
                 let rest = &mut left[reader];
-                if rest.is_empty() {
+                if rest.start == rest.end {
                     let Some(next) = chunks.next() else { continue };
                     *rest = next..next + chunk;
                 }
