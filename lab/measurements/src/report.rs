@@ -472,7 +472,7 @@ mod tests {
         let finished = finished();
         let text = serde_json::to_string(&finished).unwrap();
         assert_eq!(Finished::parse(&text).unwrap(), finished);
-        let other = text.replace("\"format\":1", "\"format\":9");
+        let other = text.replace("\"format\":2", "\"format\":9");
         assert!(Finished::parse(&other).unwrap_err().contains("format 9"));
         assert!(Finished::parse(&text[..text.len() / 2]).is_err());
     }
