@@ -41,7 +41,7 @@ use timeline::TimelineCommand;
 use workload::WorkloadCommand;
 
 #[derive(Args)]
-pub struct Campaign {
+pub struct CampaignArguments {
     /// Number of cases
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub cases: u64,
@@ -67,7 +67,7 @@ pub enum Laboratory {
     /// A case that fails alone is made smaller and printed.
     Crash {
         #[command(flatten)]
-        campaign: Campaign,
+        campaign: CampaignArguments,
         /// Short cases that are cut at every boundary of every disk operation instead
         #[arg(long)]
         boundaries: bool,
@@ -80,12 +80,12 @@ pub enum Laboratory {
     ///
     /// Exits with status 1 if an answer was wrong, or if 1000 cases or more never met
     /// one of the situations that are counted.
-    Node(Campaign),
+    Node(CampaignArguments),
     /// Kill the servers of a simulated kernel's block device, and check every answer
     ///
     /// Exits with status 1 if an answer was wrong, or if 1000 cases or more never met
     /// one of the situations that are counted.
-    Port(Campaign),
+    Port(CampaignArguments),
     /// Flip single bits in images of pools, and check the reads from each
     ///
     /// Exits with status 1 if an answer was wrong.
@@ -318,7 +318,7 @@ pub fn run(command: Laboratory) -> Result<(), CommandFailure> {
     }
 }
 
-fn request(asked: &Campaign) -> campaign::CampaignRequest {
+fn request(asked: &CampaignArguments) -> campaign::CampaignRequest {
     campaign::CampaignRequest {
         cases: asked.cases,
         seed: asked.seed,

@@ -11,7 +11,7 @@ pub const FILE_LINES_MAX: usize = 1500;
 /// Lines a function may have.
 pub const FUNCTION_LINES_MAX: usize = 70;
 /// The number of longer functions.
-const LONG_FUNCTIONS: usize = 20;
+const LONG_FUNCTIONS: usize = 19;
 
 /// Files that are too long, and a count of long functions that is not [`LONG_FUNCTIONS`].
 pub fn check(tree: &Tree) -> Vec<Finding> {
