@@ -145,6 +145,21 @@ impl Place {
         let outcome = self.run(with, test);
         cut_off(self, outcome);
     }
+
+    /// Runs `test`, and ends the life by a power cut if `crash`, else in order.
+    pub fn live(&mut self, with: &[usize], crash: bool, test: impl AsyncFnOnce(&Rig) + 'static) {
+        let life = async move |rig: Rig| {
+            test(&rig).await;
+            match crash {
+                true => rig.cut().await,
+                false => rig.end().await,
+            }
+        };
+        match crash {
+            true => self.cut(with, life),
+            false => self.done(with, life),
+        }
+    }
 }
 
 pub fn config(period_ms: u64) -> Config {

@@ -23,21 +23,13 @@ fn a_device_restored_from_an_older_image_is_not_trusted() {
         let mut place = Place::filled(1);
         let disk = place.pool[0];
         let image = place.image(disk);
-        let later = async move |rig: Rig| {
+        place.live(&[0], crash, async |rig| {
             rig.cache.warmed().await;
             for line in 0..16 {
                 rig.write(line * LINE, LINE, 2).await;
             }
             rig.volume.flush().await.unwrap();
-            match crash {
-                true => rig.cut().await,
-                false => rig.end().await,
-            }
-        };
-        match crash {
-            true => place.cut(&[0], later),
-            false => place.done(&[0], later),
-        }
+        });
         place.patch(disk, Lba::ZERO, image);
         place.done(&[0], |rig| async move {
             let found = rig.opened.devices[0].found;
@@ -92,19 +84,11 @@ fn no_two_incarnations_give_their_superblocks_one_sequence_number() {
 fn what_was_cached_of_a_volume_that_ended_quiesced_is_forgotten() {
     for crash in [false, true] {
         let mut place = Place::new(2, 1);
-        let quiesce = async move |rig: Rig| {
+        place.live(&[0], crash, async |rig| {
             rig.fill().await;
             rig.sleep(100).await;
             rig.volume.quiesce().await.unwrap();
-            match crash {
-                true => rig.cut().await,
-                false => rig.end().await,
-            }
-        };
-        match crash {
-            true => place.cut(&[0], quiesce),
-            false => place.done(&[0], quiesce),
-        }
+        });
         place.patch(place.origin, Lba::ZERO, line_of(9));
         place.done(&[0], |rig| async move {
             assert_eq!(rig.opened.quiesced, ["volume"]);
