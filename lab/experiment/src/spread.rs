@@ -10,15 +10,19 @@ const T: [f64; 10] = [
 /// Most ratios that [`needed`] counts.
 pub const NEEDED_MAX: usize = 100_000;
 
+/// The mean of `values`; not a number without any.
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
 /// The mean of `values`, and their standard deviation; `None` for fewer than two.
 fn moments(values: &[f64]) -> Option<(f64, f64)> {
     if values.len() < 2 {
         return None;
     }
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
+    let mean = mean(values);
     let squares = values.iter().map(|value| (value - mean).powi(2));
-    Some((mean, sqrt(squares.sum::<f64>() / (n - 1.0))))
+    Some((mean, sqrt(squares.sum::<f64>() / (values.len() - 1) as f64)))
 }
 
 /// The same of the logarithms of `ratios`; `None` also if one of them is no ratio.

@@ -4,7 +4,7 @@
 //! an error and not a gap, and so is a measured one that was not printed.
 
 use crate::figures::{AcceptedRange, FigureStatus, FigureVerdict, PublishedFigures, TestedDevice};
-use crate::spread::interval_of_mean;
+use crate::spread::{interval_of_mean, mean};
 use crate::visitors::VisitCurve;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -118,7 +118,7 @@ impl FigureRow {
     pub fn costed(&self, runs: &[SeedOutcome]) -> CostedFigure {
         let values = runs.iter().filter_map(|run| run.values.get(&self.figure));
         let values: Vec<f64> = values.copied().collect();
-        let ours = values.iter().sum::<f64>() / values.len() as f64;
+        let ours = mean(&values);
         let judged = self.accepted.zip(interval_of_mean(&values));
         CostedFigure {
             ours: Some(ours).filter(|ours| ours.is_finite()),
@@ -237,7 +237,7 @@ pub fn rows(
                 "{experiment} measured nothing for {name}; run more of it"
             ));
         }
-        let ours = values.iter().sum::<f64>() / values.len() as f64;
+        let ours = mean(&values);
         let error_percent = printed.error_percent(ours);
         let (accepted, interval) = (printed.accepted(), interval_of_mean(&values));
         let is_judged = !quick && values.len() as u64 >= SEEDS;
