@@ -223,22 +223,22 @@ impl ArrayModel {
     pub fn lose_unflushed(&mut self) {
         let now = self.tick();
         for sector in &mut self.sectors {
-            // No later flush can decide which of the values is there, so each counts once.
             let ended = sector.since.iter().filter(|w| w.ended.is_some());
-            let mut ended: Vec<Value> = ended.map(|w| w.value).collect();
-            ended.sort_unstable();
-            ended.dedup();
+            let mut values: Vec<Value> = ended.map(|w| w.value).collect();
+            values.sort_unstable();
+            values.dedup();
+            // No later flush can decide which of the values is there, so each counts once.
             sector.since.retain(|w| w.ended.is_none());
-            sector.since.extend(ended.iter().map(|value| ArrayWrite {
+            sector.since.extend(values.iter().map(|value| ArrayWrite {
                 value: *value,
                 ended: Some(now),
                 acked: false,
             }));
-            ended.extend(&sector.settled);
-            ended.sort_unstable();
-            ended.dedup();
-            if ended.len() > 1 {
-                (sector.settled, sector.version) = (ended, now);
+            values.extend(&sector.settled);
+            values.sort_unstable();
+            values.dedup();
+            if values.len() > 1 {
+                (sector.settled, sector.version) = (values, now);
             }
         }
         for read in &mut self.reads {
