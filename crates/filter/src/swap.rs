@@ -22,6 +22,8 @@ pub struct Swappable<D>(Rc<SwapShared<D>>);
 struct SwapShared<D> {
     geometry: Geometry,
     device: RefCell<D>,
+    /// The reason that the device below is not used.
+    closed_by: RefCell<Option<IoError>>,
     paused: Cell<bool>,
     in_flight: Cell<u32>,
     changed: Signal,
@@ -49,13 +51,17 @@ impl<D> Drop for SwapRequest<'_, D> {
 }
 
 impl<D: Device + Clone> SwapShared<D> {
-    async fn begin(&self) -> SwapRequest<'_, D> {
+    async fn begin(&self) -> IoResult<SwapRequest<'_, D>> {
         self.changed.until(|| !self.paused.get()).await;
+        if let Some(why) = &*self.closed_by.borrow() {
+            let gone = self.geometry.error(IoErrorKind::Gone, "it is not open");
+            return Err(gone.because(why.duplicate()));
+        }
         self.in_flight.set(self.in_flight.get() + 1);
-        SwapRequest {
+        Ok(SwapRequest {
             inner: self,
             device: self.device.borrow().clone(),
-        }
+        })
     }
 
     fn acknowledge(&self, result: &IoResult) {
@@ -71,6 +77,7 @@ impl<D: Device + Clone> Swappable<D> {
         Swappable(Rc::new(SwapShared {
             geometry: device.geometry().clone(),
             device: RefCell::new(device),
+            closed_by: RefCell::default(),
             paused: Cell::new(false),
             in_flight: Cell::new(0),
             changed: Signal::default(),
@@ -103,11 +110,17 @@ impl<D: Device + Clone> Swappable<D> {
             return Err(IoError::new(IoErrorKind::Invalid, what).on(is.name.to_string()));
         }
         self.0.device.replace(device);
+        self.0.closed_by.take();
         let acknowledged = self.0.acknowledged.get();
         if self.0.covered.replace(acknowledged) != acknowledged {
             self.0.has_forgotten.set(true);
         }
         Ok(())
+    }
+
+    /// Fails requests with `Gone`, and this reason, until another device is put below.
+    pub fn close(&self, why: IoError) {
+        self.0.closed_by.replace(Some(why));
     }
 
     /// Lets requests go on.
@@ -123,12 +136,14 @@ impl<D: Device + Clone> Device for Swappable<D> {
     }
 
     async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        let begun = self.0.begin().await;
-        begun.device.read(at, buf).await
+        match self.0.begin().await {
+            Ok(begun) => begun.device.read(at, buf).await,
+            Err(error) => (buf, Err(error)),
+        }
     }
 
     async fn write(&self, at: Lba, data: SharedBuf, fua: Fua) -> IoResult {
-        let begun = self.0.begin().await;
+        let begun = self.0.begin().await?;
         let result = begun.device.write(at, data, fua).await;
         if fua == Fua::No {
             self.0.acknowledge(&result);
@@ -137,14 +152,14 @@ impl<D: Device + Clone> Device for Swappable<D> {
     }
 
     async fn zero(&self, extent: Extent) -> IoResult {
-        let begun = self.0.begin().await;
+        let begun = self.0.begin().await?;
         let result = begun.device.zero(extent).await;
         self.0.acknowledge(&result);
         result
     }
 
     async fn flush(&self) -> IoResult {
-        let begun = self.0.begin().await;
+        let begun = self.0.begin().await?;
         if self.0.has_forgotten.take() {
             let what =
                 "it was lost before a flush; writes acknowledged until then may not be durable";
@@ -157,12 +172,12 @@ impl<D: Device + Clone> Device for Swappable<D> {
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {
-        let begun = self.0.begin().await;
+        let begun = self.0.begin().await?;
         begun.device.discard(extent).await
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        let begun = self.0.begin().await;
+        let begun = self.0.begin().await?;
         begun.device.extents(extent, out).await
     }
 }

@@ -2,7 +2,9 @@
 
 use super::common::{on_disks, on_exact_disk};
 use crate::Swappable;
-use block::{BoxDevice, Buf, Device, Env, Extent, Fua, IoErrorKind, IoResult, Lba, Nanos, Sectors};
+use block::{
+    BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, Sectors,
+};
 use futures_util::future::join;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -108,6 +110,21 @@ fn a_flush_does_not_cover_what_is_acknowledged_while_it_runs() {
         let (written, flushed) = join(write(&device, &env, Fua::No), flush).await;
         written.and(flushed).unwrap();
         swap(&device, &disk).await;
+        device.flush().await.expect_err("the write was not covered");
+    });
+}
+
+#[test]
+fn a_closed_device_says_why_until_another_is_below() {
+    on_swappable(async |device, disk, env| {
+        write(&device, &env, Fua::No).await.unwrap();
+        device.close(IoError::new(IoErrorKind::Invalid, "is another disk"));
+        let error = read(&device, &env).await.expect_err("closed");
+        assert_eq!(error.kind(), IoErrorKind::Gone);
+        assert!(error.to_string().ends_with("is another disk"), "{error}");
+        device.flush().await.expect_err("closed");
+        swap(&device, &disk).await;
+        read(&device, &env).await.unwrap();
         device.flush().await.expect_err("the write was not covered");
     });
 }

@@ -63,11 +63,19 @@ impl<P: Platform> Reopenable<P> {
         BoxDevice::new(self.below.clone())
     }
 
-    /// Closes the place, and opens it again.
+    /// Closes the place, and opens it again. Requests after a failure tell its reason.
     pub(crate) async fn reopen(&self, platform: &P) -> IoResult {
         let _paused = PausedPlace(&self.below);
         self.below.pause().await;
         self.hold.take();
+        let reopened = self.exchange(platform).await;
+        if let Err(why) = &reopened {
+            self.below.close(why.duplicate());
+        }
+        reopened
+    }
+
+    async fn exchange(&self, platform: &P) -> IoResult {
         let raw = raw_of(platform, &self.device, self.role).await?;
         if !self.identity.stays(&platform.identity(&raw.place).await) {
             let what = "is another device than before; give the former back";
