@@ -26,6 +26,8 @@ use std::pin::pin;
 
 /// Pause after an error of the origin: the first, and the longest.
 const BACKOFF: [Nanos; 2] = [Nanos::from_secs(1), Nanos::from_secs(60)];
+/// Longest such pause while something waits for the cleaner.
+const BACKOFF_PRESSED: Nanos = Nanos::from_secs(4);
 /// Writes in flight to the origin beside clients that read from the origin.
 const DEPTH_BESIDE: usize = 4;
 /// Writes in flight to the origin without such clients, where a disk orders them.
@@ -71,9 +73,7 @@ pub(super) async fn run<P: Device>(log: &WriteBackShared<P>) {
                 if left(&load) != before {
                     backoff = BACKOFF[0];
                 }
-                let wait = log.env.timer.sleep(backoff);
-                let closing = changed.until_some(|| log.closing.get().then_some(()));
-                select(pin!(wait), pin!(closing)).await;
+                log.back_off(backoff).await;
                 backoff = BACKOFF[1].min(backoff + backoff);
                 continue;
             }
@@ -103,6 +103,18 @@ impl<P: Device> WriteBackShared<P> {
             let standing = &self.copies.standing;
             standing.want(|wanted| wanted.may_be_dirty = false);
         }
+    }
+
+    async fn back_off(&self, pause: Nanos) {
+        let timer = &self.env.timer;
+        let waited = async {
+            timer.sleep(pause.min(BACKOFF_PRESSED)).await;
+            let rest = timer.sleep(pause - pause.min(BACKOFF_PRESSED));
+            let pressed = self.changed.until_some(|| self.is_pressed().then_some(()));
+            select(pin!(rest), pin!(pressed)).await;
+        };
+        let closing = self.changed.until_some(|| self.closing.get().then_some(()));
+        select(pin!(waited), pin!(closing)).await;
     }
 
     fn is_urgent(&self) -> bool {

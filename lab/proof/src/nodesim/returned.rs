@@ -51,8 +51,8 @@ impl ReturnedLife {
             .client
             .gate()
             .write(block * BLOCK, buf.share(), Fua::Yes);
-        // The cleaner of a log pauses for a minute at most, the reopening for half a minute.
-        let limit = Nanos::from_secs(100);
+        // The reopening pauses for half a minute at most, the cleaner for four seconds.
+        let limit = Nanos::from_secs(45);
         let written = env.timer.timeout(limit, write).await;
         let is_ok = written.expect("a write hangs").is_ok();
         if is_ok {
