@@ -63,6 +63,8 @@ pub(crate) struct Busy {
     pub(crate) pins: SlotPins,
     hits: Slab<PinnedHit>,
     writes: Slab<SlotWrite>,
+    /// Slots under a discard.
+    trims: Vec<SlotNumber>,
     tick: u32,
     /// Number of ticks to come for which a write counts as slow not long ago.
     slow: u32,
@@ -90,6 +92,7 @@ impl Busy {
             pins: SlotPins(Box::new([0; PINS])),
             hits: Slab::new(),
             writes: Slab::new(),
+            trims: Vec::new(),
             tick: 0,
             slow: 0,
         }
@@ -184,6 +187,22 @@ impl Busy {
         *self.pins.of(write.slot) -= 1;
     }
 
+    /// Pins a slot for a discard; false if an operation is in flight there.
+    pub(crate) fn begin_trim(&mut self, slot: SlotNumber) -> bool {
+        let is_at_rest = !policy::VictimVeto::pinned(&self.pins, slot);
+        if is_at_rest {
+            *self.pins.of(slot) += 1;
+            self.trims.push(slot);
+        }
+        is_at_rest
+    }
+
+    pub(crate) fn end_trim(&mut self, slot: SlotNumber) {
+        let at = self.trims.iter().position(|trimmed| *trimmed == slot);
+        self.trims.swap_remove(at.expect("its discard has begun"));
+        *self.pins.of(slot) -= 1;
+    }
+
     pub(crate) fn is_poisoned(&self, write: usize) -> bool {
         self.writes[write].poisoned
     }
@@ -227,6 +246,13 @@ impl Busy {
                 "{:?} of {:?} is valid and being written",
                 write.run,
                 write.slot
+            );
+        }
+        for slot in &self.trims {
+            pins[slot.0 as usize % PINS] += 1;
+            assert!(
+                contents.is_empty(*slot),
+                "{slot:?} is valid and being discarded"
             );
         }
         assert_eq!(*self.pins.0, pins);

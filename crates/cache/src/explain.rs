@@ -1,7 +1,7 @@
 //! Why a line of a volume is cached or not.
 
 use crate::history::Noted;
-use crate::lines::{BLOCK_SECTORS, BlockRun};
+use crate::lines::{BLOCK_SECTORS, BlockRun, split_key};
 use crate::volume::Volume;
 use crate::{DeviceId, DeviceState};
 use block::{Device, Extent, Lba, Sectors};
@@ -38,7 +38,7 @@ impl<P: Device> Volume<P> {
 
     /// The volume and the line that a key of [`crate::Decision`] stands for.
     pub fn owner(&self, key: policy::LineKey) -> (u32, u64) {
-        self.0.core.shape.owner(key)
+        split_key(key)
     }
 
     /// Sectors of a line.

@@ -91,6 +91,14 @@ impl LineShape {
         Sectors(BLOCK_SECTORS << self.shift)
     }
 
+    /// All blocks of a line.
+    pub(crate) fn whole(self) -> BlockRun {
+        BlockRun {
+            first: 0,
+            count: self.blocks(),
+        }
+    }
+
     /// Most blocks of a volume such that its lines have keys.
     pub(crate) fn blocks_max(self) -> u64 {
         1 << (LINE_BITS + self.shift)
@@ -129,11 +137,6 @@ impl LineShape {
         LineParts::of(run.first, run.count, self.shift)
     }
 
-    /// The volume and the line that a key stands for.
-    pub(crate) fn owner(self, key: LineKey) -> (u32, u64) {
-        ((key.0 >> LINE_BITS) as u32, key.0 & ((1 << LINE_BITS) - 1))
-    }
-
     /// The number of lines that `blocks` touch.
     pub(crate) fn lines(self, blocks: &Range<u64>) -> u64 {
         ((blocks.end + u64::from(self.blocks()) - 1) >> self.shift) - (blocks.start >> self.shift)
@@ -146,7 +149,7 @@ impl LineShape {
         blocks: &Range<u64>,
         key: LineKey,
     ) -> Option<BlockRun> {
-        let (owner, line) = self.owner(key);
+        let (owner, line) = split_key(key);
         let start = (line << self.shift).max(blocks.start);
         let end = ((line + 1) << self.shift).min(blocks.end);
         (owner == volume && start < end).then(|| BlockRun {

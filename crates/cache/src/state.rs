@@ -168,16 +168,12 @@ impl<P: Device> CacheState<P> {
     /// Invalidates the lines of `volume` that are `suspect`: the origin may hold other bytes than
     /// expected. Pool writes in flight no longer make them valid.
     pub(crate) fn distrust(&mut self, volume: u32, suspect: impl Fn(u64) -> bool) {
-        let whole = BlockRun {
-            first: 0,
-            count: self.shape.blocks(),
-        };
+        let whole = self.shape.whole();
         let all = 0..=split_key(LineKey(u64::MAX)).1;
         self.invalidate_resting(volume, all, |key| {
             suspect(split_key(key).1).then_some(whole)
         });
         let Self {
-            shape,
             policy,
             contents,
             busy,
@@ -185,7 +181,7 @@ impl<P: Device> CacheState<P> {
             ..
         } = self;
         policy.for_each(&mut |key, slot| {
-            let (of, line) = shape.owner(key);
+            let (of, line) = split_key(key);
             if of == volume && suspect(line) {
                 busy.poison(slot, whole);
                 if contents.invalidate(slot, whole) > 0 {

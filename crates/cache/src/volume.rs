@@ -162,7 +162,8 @@ impl<P: Device> Volume<P> {
     /// contents of its origin may have been replaced. Durable when it returns. Writes wait
     /// meanwhile, as for [`Volume::quiesce`].
     ///
-    /// Reads in flight may still return the former bytes. The lines make room as others need it.
+    /// Reads in flight may still return the former bytes. The lines make room as others need it,
+    /// and are discarded meanwhile.
     pub async fn invalidate(&self) -> IoResult {
         let held = self.0.freeze.freeze();
         let forgotten = self.forget_lines().await;
@@ -186,6 +187,7 @@ impl<P: Device> Volume<P> {
             volume.writes.set_id(id);
             volume.counters.count(Counter::Invalidations);
             cache.remember().await;
+            cache.trim_forgotten();
             Ok(())
         };
         self.0.core.env.spawn.persist(forget).await

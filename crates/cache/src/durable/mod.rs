@@ -31,6 +31,7 @@ mod readmit;
 mod store;
 mod superblocks;
 mod table;
+mod trim;
 mod volumes;
 mod warm;
 
@@ -224,6 +225,13 @@ impl PoolMetadata {
     fn knows(&self, key: policy::LineKey) -> bool {
         let (volume, _) = crate::lines::split_key(key);
         self.superblock.now().volumes.contains_key(&volume)
+    }
+
+    /// True if every superblock says that there is no volume with this id, which is never given
+    /// again.
+    fn has_forgotten(&self, id: u32) -> bool {
+        let is_gone = |held: &PoolState| !held.volumes.contains_key(&id);
+        is_gone(&self.superblock.now()) && self.superblock.proof(is_gone).is_some()
     }
 
     /// True if a line of `volume` that holds `block` may differ from the origin.

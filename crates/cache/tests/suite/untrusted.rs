@@ -82,6 +82,31 @@ fn a_power_cut_at_any_moment_of_the_first_opening_leaves_a_pool_that_opens() {
     assert!((10..199).contains(&cuts), "{cuts}");
 }
 
+#[test]
+fn lines_of_an_invalidated_volume_are_discarded_beside_new_ones() {
+    for crash in [false, true] {
+        let mut place = Place::new(11, 2);
+        place.live(&[0, 1], crash, async move |rig| {
+            rig.fill().await;
+            rig.volume.invalidate().await.unwrap();
+            rig.write(0, LINE, 7).await;
+            rig.fill().await;
+            rig.cache.check();
+            rig.sleep(1000).await;
+            assert_eq!(rig.count(Counter::LinesTrimmed), 16);
+            assert_eq!(rig.cache.lines().0, 16);
+            rig.fill().await;
+            assert_eq!(rig.count(Counter::ReadsMissed), 32 - 1);
+            rig.cache.check();
+            rig.agrees().await;
+        });
+        place.done(&[0, 1], |rig| async move {
+            rig.agrees().await;
+            rig.end().await;
+        });
+    }
+}
+
 /// The operator who adds the device waits, but no client does.
 #[test]
 fn a_device_that_becomes_unresponsive_while_it_joins_holds_up_nobody() {

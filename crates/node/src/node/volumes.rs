@@ -287,6 +287,7 @@ impl<P: Platform> Node<P> {
         let pool = self.pool(served.pool.as_str())?;
         pool.cache.forget(name.as_str());
         pool.cache.remember().await;
+        pool.cache.trim_forgotten();
         ended.map_err(|error| {
             format!("the volume is removed, but its origin may have lost writes: {error}; check it")
         })
