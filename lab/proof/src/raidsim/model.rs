@@ -33,6 +33,8 @@ struct ArraySector {
     suspect: bool,
     /// Changes whenever a write begins or ends.
     version: u64,
+    /// The version at the last loss of writes without a flush, unless power was lost since.
+    lost_at: Option<u64>,
 }
 
 impl ArraySector {
@@ -82,6 +84,7 @@ impl ArrayModel {
             may_be_lost: false,
             suspect: false,
             version: 0,
+            lost_at: None,
         };
         ArrayModel {
             sectors: vec![sector; sectors as usize],
@@ -144,7 +147,8 @@ impl ArrayModel {
                 sector.may_be_lost &= discarded;
                 sector.suspect |= sector.settled.len() > 1;
                 sector.suspect &= discarded;
-                sector.settled = vec![value];
+                sector.settled.clear();
+                sector.settled.push(value);
             } else {
                 sector.settled.push(value);
             }
@@ -210,6 +214,7 @@ impl ArrayModel {
         let now = self.tick();
         for sector in &mut self.sectors {
             sector.pending.clear();
+            sector.lost_at = None;
             sector.settled = sector.since.iter().map(|w| w.value).collect();
             // No later flush can decide which of the values is there.
             for written in &mut sector.since {
@@ -223,6 +228,10 @@ impl ArrayModel {
     pub fn lose_unflushed(&mut self) {
         let now = self.tick();
         for sector in &mut self.sectors {
+            // A second loss with no write between has nothing to add.
+            if sector.lost_at == Some(sector.version) {
+                continue;
+            }
             let ended = sector.since.iter().filter(|w| w.ended.is_some());
             let mut values: Vec<Value> = ended.map(|w| w.value).collect();
             values.sort_unstable();
@@ -240,6 +249,7 @@ impl ArrayModel {
             if values.len() > 1 {
                 (sector.settled, sector.version) = (values, now);
             }
+            sector.lost_at = Some(sector.version);
         }
         for read in &mut self.reads {
             for at in read.sectors.clone() {
