@@ -91,7 +91,6 @@ soak:
 	cargo run --release --quiet -p hotset-lab -- node --cases 50000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p proof --example node -- --write-back --seeds 20000 --threads "$$(nproc)" --json
 	cargo run --release --quiet -p hotset-lab -- flips --flips 10000
-	cargo run --release --quiet -p hotset-lab -- kill --rounds 200
 	cargo run --release --quiet -p hotset-lab -- storm --minutes 240 --threads 4 --json
 	cargo test --release --quiet -p hotset-lab --test commands storm:: -- --ignored
 	cargo test --release --quiet -p raid --lib search:: -- --ignored

@@ -18,7 +18,7 @@ mod timeline;
 mod workload;
 
 use crate::CommandFailure;
-use crate::program::{hotset, made_directory};
+use crate::program::hotset;
 use clap::{Args, Subcommand};
 use command::convert::{self, Convert};
 use formats::ALL_FORMATS;
@@ -26,8 +26,8 @@ use proof::campaign;
 use proof::nodesim::NodeCampaign;
 use proof::portsim::PortCampaign;
 use proof::writeback::WriteBackCampaign;
-use proof::{crash, kill, stack};
-use std::path::{Path, PathBuf};
+use proof::{crash, stack};
+use std::path::PathBuf;
 use writelog::Cleaning;
 
 use ablate::Ablate;
@@ -149,20 +149,6 @@ pub enum Laboratory {
             value_name = "DIRECTORY",
             default_value = "/var/tmp/hotset-stack"
         )]
-        directory: PathBuf,
-    },
-    /// Kill real daemons under load, and check every answer
-    ///
-    /// Needs fio. Exits with status 1 if an answer was wrong.
-    Kill {
-        /// Number of daemons
-        #[arg(long, value_name = "N", default_value_t = 200)]
-        rounds: u64,
-        /// Draws the load and the moments
-        #[arg(long, value_name = "S", default_value_t = 0)]
-        seed: u64,
-        /// Directory of its files, 200 MB; made if missing, and overwritten
-        #[arg(long, value_name = "DIRECTORY", default_value = "var/kill")]
         directory: PathBuf,
     },
     /// Run real daemons on devices that fail, hang and forget, kill and pause them, and check every
@@ -296,11 +282,6 @@ pub fn run(command: Laboratory) -> Result<(), CommandFailure> {
             campaign::command(&PortCampaign, &request(&campaign)).map_err(CommandFailure::Runtime)
         }
         Laboratory::Flips { flips, seed } => flip(flips, seed),
-        Laboratory::Kill {
-            rounds,
-            seed,
-            directory,
-        } => kill(rounds, seed, &directory),
         Laboratory::Storm(command) => storm::run(&command),
         Laboratory::Timeline(command) => timeline::run(&command),
         Laboratory::Live(command) => live::run(&command),
@@ -361,11 +342,4 @@ fn print(report: &impl serde::Serialize, wrong: usize, what: &str) -> Result<(),
         0 => Ok(()),
         _ => Err(CommandFailure::Runtime(format!("{wrong} {what}"))),
     }
-}
-
-fn kill(rounds: u64, seed: u64, directory: &Path) -> Result<(), CommandFailure> {
-    let (program, directory) = (hotset()?, made_directory(directory)?);
-    let kills =
-        kill::rounds(rounds, seed, &directory, &program).map_err(CommandFailure::Runtime)?;
-    print(&kills, kills.violations.len(), "answers were wrong")
 }

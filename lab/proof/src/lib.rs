@@ -1,5 +1,5 @@
-//! The proof of hotset: campaigns by seed against reference models, power cuts, kills, and
-//! mutations of the source that the campaigns must find.
+//! The proof of hotset: campaigns by seed against reference models, power cuts, a database's
+//! stack, and mutations of the source that the campaigns must find.
 //!
 //! Without the feature `machine` only the campaigns are built, so that a mutation is tried in
 //! seconds.
@@ -9,8 +9,6 @@ pub mod cachesim;
 pub mod campaign;
 mod classes;
 pub mod crash;
-#[cfg(feature = "machine")]
-pub mod kill;
 mod model;
 pub mod mutants;
 #[cfg(feature = "nodes")]

@@ -86,16 +86,6 @@ impl VolumeModel {
         }
     }
 
-    /// A volume of zeroes. Its versions are all greater than `first`, and so differ from those of
-    /// another volume.
-    #[cfg(feature = "machine")]
-    pub fn numbered_from(space: Space, first: Value) -> VolumeModel {
-        VolumeModel {
-            next: first.max(1),
-            ..VolumeModel::new(space)
-        }
-    }
-
     /// A value that was never written.
     pub fn version(&mut self) -> Value {
         self.next += 1;

@@ -4,7 +4,6 @@ mod bounded_memory;
 mod common;
 mod drill;
 mod experiments;
-mod kill;
 mod live;
 mod manual;
 mod sim;
