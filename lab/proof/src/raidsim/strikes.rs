@@ -277,6 +277,13 @@ impl ArrayChaos {
         }
         self.life.kill(unit);
         self.noticed(unit, member.role).await;
+        // Until the loss is durable, a start takes any image since the last event for the member.
+        while !self.life.array.report().committed {
+            self.life.env.timer.sleep(LOOK).await;
+            if self.life.is_over() {
+                return true;
+            }
+        }
         let kind = self.striking.below(4);
         match kind {
             0 => blank(&self.life, unit),
