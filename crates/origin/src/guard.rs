@@ -225,7 +225,11 @@ impl<D: Device> Layer for Guarded<D> {
 
     async fn flush(&self) -> IoResult {
         let mark = self.0.watch.borrow().begin_flush();
-        self.0.device.flush().await?;
+        let flushed = self.0.device.flush().await;
+        if flushed.is_err() {
+            self.0.watch.borrow_mut().fail_flush(mark);
+        }
+        flushed?;
         self.0.watch.borrow_mut().end_flush(mark);
         if self.0.keep.is_none() {
             self.0.watch.borrow_mut().narrow();

@@ -207,6 +207,16 @@ impl WriteWatch {
         }
     }
 
+    /// Ends a flush that failed: a write acknowledged before its beginning may be lost for good, so
+    /// that no later flush tells the content.
+    pub fn fail_flush(&mut self, mark: FlushMark) {
+        for loose in self.places.iter_mut().flat_map(|place| &mut place.loose) {
+            if loose.acknowledged.is_some_and(|at| at <= mark.0) {
+                loose.value = None;
+            }
+        }
+    }
+
     /// The number of each place's last write.
     pub fn touches(&self) -> Vec<u64> {
         self.places.iter().map(|place| place.touched).collect()
@@ -324,6 +334,26 @@ mod tests {
         assert_eq!(watch.record().watched[0].allowed, last);
         assert!(!watch.narrow());
         assert_eq!(write(&mut watch, 3), 1);
+    }
+
+    #[test]
+    fn a_write_before_a_failed_flush_may_be_lost_whatever_is_flushed_later() {
+        let mut watch = watch(&[80]);
+        let extent = Extent::new(Lba(80), Sectors(2));
+        let (mark, _) = watch.begin_write(extent, Left::Bytes(&[1; 1024]));
+        watch.end_write(mark, &Ok(()));
+        let failed = watch.begin_flush();
+        watch.fail_flush(failed);
+        let flush = watch.begin_flush();
+        watch.end_flush(flush);
+        watch.narrow();
+        assert_eq!(watch.record().watched[0].allowed, Allowed::Any);
+        // A read tells.
+        let unsettled = watch.unsettled();
+        watch.settle(unsettled[0], &[0; 1024]);
+        watch.narrow();
+        let former = Allowed::These(vec![hash(&[0; 1024])]);
+        assert_eq!(watch.record().watched[0].allowed, former);
     }
 
     #[test]
