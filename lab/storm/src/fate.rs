@@ -25,6 +25,17 @@ pub const CLASSES: [&str; 13] = [
     "a member comes back cut short",
 ];
 
+/// A section of a file of the configuration.
+struct Section {
+    /// The file up to the section's name.
+    before: String,
+    /// The rest of the section.
+    own: String,
+    /// The sections after it.
+    rest: String,
+    path: PathBuf,
+}
+
 /// Bytes of a piece of an image; a piece of zeroes takes no space.
 const PIECE: usize = 64 << 10;
 
@@ -178,12 +189,43 @@ impl StormWorld<'_> {
         let victim = self.standing.victim(array);
         if let Some(victim) = victim.filter(|victim| victim != other)
             && self.plan.device(other).is_some()
+            && self.are_members(array, [&victim, other])?
         {
             self.meet(CLASSES[6], &format!("{victim} and {other}"));
             self.exchange(&victim, other)?;
             self.standing.exchange(array, other);
         }
         Ok(())
+    }
+
+    /// True if the configuration has these members of an array: either may have been replaced.
+    fn are_members(&self, array: &str, devices: [&str; 2]) -> io::Result<bool> {
+        let section = self.section(array)?;
+        let members = section.iter().flat_map(|section| section.own.lines());
+        let mut members = members.filter(|line| line.starts_with("members = "));
+        Ok(members.any(|line| {
+            let is_there = |device: &str| line.contains(&format!("\"{device}\""));
+            devices.into_iter().all(is_there)
+        }))
+    }
+
+    /// The section of the configuration with this name.
+    fn section(&self, name: &str) -> io::Result<Option<Section>> {
+        let name = format!("name = \"{name}\"\n");
+        let mut texts = self.machine.texts()?.into_iter();
+        let Some((text, path)) = texts.find(|(text, _)| text.contains(&name)) else {
+            return Ok(None);
+        };
+        let start = text.find(&name).expect("it contains the name") + name.len();
+        let end = text[start..]
+            .find("\n[[")
+            .map_or(text.len(), |end| start + end);
+        Ok(Some(Section {
+            before: text[..start].to_owned(),
+            own: text[start..end].to_owned(),
+            rest: text[end..].to_owned(),
+            path,
+        }))
     }
 
     /// Exchanges the victims of two arrays, both of which do without.
@@ -215,22 +257,19 @@ impl StormWorld<'_> {
 
     /// Configures write-back again for a volume that has left it.
     fn write_back_again(&self) -> io::Result<()> {
-        let name = format!("name = \"{}\"\n", self.plan.volumes[BACK].name);
-        let mut texts = self.machine.texts()?.into_iter();
-        let Some((text, path)) = texts.find(|(text, _)| text.contains(&name)) else {
+        let Some(section) = self.section(self.plan.volumes[BACK].name)? else {
             return Ok(());
         };
-        let (before, section) = text.split_once(&name).expect("it contains the name");
-        let (own, rest) = match section.find("\n[[") {
-            Some(end) => section.split_at(end),
-            None => (section, ""),
-        };
+        let own = &section.own;
         let mode = own.lines().find(|line| line.starts_with("mode = "));
         let again = "mode = \"write-back\"";
         if let Some(mode) = mode.filter(|mode| *mode != again && own.contains("log = ")) {
             self.meet(CLASSES[9], "the configuration");
             let own = own.replace(mode, again);
-            fs::write(path, format!("{before}{name}{own}{rest}"))?;
+            let Section {
+                before, rest, path, ..
+            } = &section;
+            fs::write(path, format!("{before}{own}{rest}"))?;
         }
         Ok(())
     }

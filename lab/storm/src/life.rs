@@ -175,9 +175,17 @@ impl StormWorld<'_> {
                 let name = array["name"].as_str().unwrap_or_default();
                 why.contains("start it degraded") && self.standing.is_treated(name)
             };
-            // The volumes may be served without a nested array that waits so.
-            if let Some(array) = list(&status, "arrays").iter().find(waits) {
-                return Ok(array["name"].as_str().map(str::to_owned));
+            // The volumes may be served without a nested array that waits so. An array waits for one
+            // among its members too.
+            let waiting = list(&status, "arrays").iter().filter(waits);
+            let waiting: Vec<&str> = waiting.filter_map(|array| array["name"].as_str()).collect();
+            let is_inmost = |name: &&&str| {
+                let array = self.plan.array(name);
+                let mut members = array.iter().flat_map(|array| &array.members);
+                !members.any(|member| waiting.contains(&member.as_str()))
+            };
+            if let Some(array) = waiting.iter().find(is_inmost) {
+                return Ok(Some((*array).to_owned()));
             }
             if list(&status, "volumes").len() == volumes {
                 return Ok(None);
