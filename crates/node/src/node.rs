@@ -43,7 +43,7 @@ use crate::origins::GuardedOrigin;
 use crate::place::RawRole;
 use crate::platform::{LogWitness, Platform};
 use crate::served_volume::ServedVolume;
-use block::{Deadline, Device as _, Env, Extent, Gate, Nanos, Sectors, Signal};
+use block::{Deadline, Device as _, Env, Extent, Gate, InFlight, Nanos, Sectors, Signal};
 use cache::NewPoolDevice;
 use control::config::{Config, Name, VolumeMode};
 use control::meant;
@@ -119,6 +119,8 @@ pub struct Node<P: Platform> {
     losses: RefCell<Losses>,
     /// Notified when a volume begins to wait, or the node is stopped.
     waits: Signal,
+    /// Logs that are being opened again.
+    reopening: Rc<InFlight>,
     stopped: Cell<bool>,
 }
 
@@ -164,6 +166,7 @@ impl<P: Platform> Node<P> {
             troubles: Troubles::default(),
             losses: RefCell::default(),
             waits: Signal::default(),
+            reopening: Rc::default(),
             stopped: Cell::new(false),
         });
         let pools = node.pools.borrow().clone();

@@ -8,6 +8,7 @@
 //!     the reopened log serves ⟹ it was opened as at a start, and the origin was flushed before
 //!     a log that serves by one device is reopened ⟹ nothing is dirty, and the other device
 //!                                                    was found fit before
+//!     the node ends in order ⟹ it ends the log that was reopened
 
 use super::refusal::{Refusal, refusal};
 use super::write_back::LogDevice;
@@ -218,6 +219,11 @@ impl<P: Platform> Node<P> {
         };
         let volume = config.volumes.iter().find(|v| v.name.value == *name);
         let volume = volume.ok_or("it is not in the configuration")?;
+        // The end of the node waits for this, and ends the log that serves then.
+        let _reopening = self.reopening.enter();
+        if self.stopped.get() {
+            return Err("the daemon is stopping".into());
+        }
         let timer = self.env().timer;
         let ending = async {
             let held = served.volume.hold().await;

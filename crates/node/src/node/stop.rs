@@ -84,7 +84,8 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Waits a limited time for the change that is being made; no other begins. Draining a log
+    /// Waits a limited time for the change that is being made, and for logs that are being opened
+    /// again; no other begins. Draining a log
     /// would take too long, so it is cancelled and goes on at the next start.
     async fn change_ended(&self) {
         for detaching in self.detaching.borrow().values() {
@@ -95,6 +96,9 @@ impl<P: Platform> Node<P> {
         while self.queue.is_busy() && timer.now() < end {
             timer.sleep(TICK).await;
         }
+        let _ = timer
+            .timeout(end - timer.now(), self.reopening.idle())
+            .await;
     }
 
     /// Makes a volume durable and ends it. Returns the reason if writes may be lost.

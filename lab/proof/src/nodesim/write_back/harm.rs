@@ -73,6 +73,15 @@ fn bytes(medium: &Medium, at: Lba, len: usize) -> Vec<u8> {
     bytes
 }
 
+/// The records of a log on a device, each with its block.
+fn records(medium: &Medium, log: Uuid) -> Vec<(u64, LogRecord)> {
+    let record = |block: u64| {
+        let bytes = bytes(medium, block_of(block), BLOCK_BYTES);
+        Some((block, LogRecord::decode(&bytes, log).ok()?))
+    };
+    (LOG_AREA..BLOCKS).filter_map(record).collect()
+}
+
 fn block_of(block: u64) -> Lba {
     Lba(block * BLOCK_SECTORS)
 }
@@ -173,11 +182,7 @@ impl Harms {
     /// write that a power cut tore, or that the device acknowledged and lost. A sole copy shows no
     /// difference.
     fn unproved(&self, medium: &Medium, log: Uuid) -> BTreeSet<u64> {
-        let record = |block: u64| {
-            let bytes = bytes(medium, block_of(block), BLOCK_BYTES);
-            LogRecord::decode(&bytes, log).ok().map(|r| (block, r))
-        };
-        let mut records: Vec<_> = (LOG_AREA..BLOCKS).filter_map(record).collect();
+        let mut records = records(medium, log);
         let newest = records.iter().map(|(_, record)| record.incarnation).max();
         records.retain(|(_, record)| Some(record.incarnation) == newest);
         let proved = |(_, r): &(u64, LogRecord)| r.fence.max(r.durable_to).max(r.complete_to);
@@ -185,6 +190,22 @@ impl Harms {
         let last = records.iter().filter(|(_, r)| r.number >= proved);
         last.flat_map(|(block, r)| *block..block + u64::from(r.blocks()))
             .collect()
+    }
+
+    /// Number of the volume's blocks that the log writes back, at the most.
+    fn logged_blocks(&self) -> usize {
+        let Some(known) = self.outside.known() else {
+            return 0;
+        };
+        let media = self.outside.media.logs.iter();
+        let records: Vec<_> = media.flat_map(|log| records(log, known.log)).collect();
+        let written_back = records.iter().map(|(_, r)| r.written_back_to).max();
+        let left = records
+            .iter()
+            .filter(|(_, r)| Some(r.number) >= written_back);
+        let extents = left.flat_map(|(_, record)| &record.extents);
+        let blocks = extents.flat_map(|e| e.block..e.block + u64::from(e.count));
+        blocks.collect::<BTreeSet<_>>().len()
     }
 
     /// Damages a used block of a current copy. A copy that is to be `alone` gets no damage in a
@@ -299,7 +320,7 @@ impl Harms {
     fn other_origin(&mut self, sim: &mut SimHost) {
         let outside = self.outside.clone();
         let dirty = outside.is_dirty() && !outside.was_cut.get();
-        let few_dirty = outside.dirty_blocks() <= SECTORS / BLOCK_SECTORS / 4;
+        let few_dirty = self.logged_blocks() <= (SECTORS / BLOCK_SECTORS / 4) as usize;
         let comparable = few_dirty && !outside.was_cut.get() && !outside.was_zeroed.get();
         let was = outside.media.origin.save();
         let other = self.noise((SECTORS * SECTOR_BYTES) as usize);

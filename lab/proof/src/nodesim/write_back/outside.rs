@@ -103,21 +103,6 @@ impl WriteBackOutside {
         judged.is_ok_and(|earlier| earlier.missing_since.is_some())
     }
 
-    /// Number of blocks of the origin that surely lack an acknowledged write.
-    pub(super) fn dirty_blocks(&self) -> u64 {
-        let history = self.history.borrow();
-        let values = values(&self.image(false));
-        let is_stale = |sector: usize| {
-            let allowed = history.may_read(sector);
-            let known = |value| allowed.contains(&value);
-            !known(ANYTHING) && !values[sector].is_some_and(known)
-        };
-        let block = BLOCK_SECTORS as usize;
-        let blocks = (0..values.len()).step_by(block);
-        let dirty = blocks.filter(|first| (*first..first + block).any(is_stale));
-        dirty.count() as u64
-    }
-
     /// Checks that the origin alone is an earlier state, or that each of its sectors is, also after
     /// a power cut of its own. A journal is replayed first.
     pub(super) fn judge(&self) {
