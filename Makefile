@@ -21,7 +21,7 @@ PACKAGES_TEST := fio nginx-light libnbd-bin mandoc zsh fish bsdutils nbdkit qemu
 PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
-SHELL_SCRIPTS := tools/install tools/deb tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/san.sh vm/guest/init $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
+SHELL_SCRIPTS := tools/install tools/deb tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
 .PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb test-deb notices book
 
@@ -102,6 +102,7 @@ soak:
 	GONE_S=60 vm/soak/hotset-nvme-tcp
 	GONE_S=60 vm/soak/hotset-iscsi
 	vm/soak/ublk-file-systems
+	$(MAKE) deb && vm/soak/hotset-root
 	HOTSET_ROUNDS=100 cargo test --release --quiet -p hotset --test commands volume_is_a_file_system
 
 # A target is its directory and its name.
