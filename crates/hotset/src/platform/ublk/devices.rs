@@ -180,3 +180,18 @@ pub fn in_use(id: u32) -> io::Result<bool> {
 fn file(id: u32) -> PathBuf {
     PathBuf::from(NAMES).join(block_device(id))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{NAME, NAMES};
+
+    /// udev compares properties before it imports a file in the same rule, which then never matches.
+    #[test]
+    fn the_rules_import_the_name_before_they_ask_for_it() {
+        let rules = include_str!("../../../../../contrib/60-hotset.rules").replace("\\\n", "");
+        let asks = format!("ENV{{{}}}==", NAME.trim_end_matches('='));
+        let line = |what: &str| rules.lines().position(|rule| rule.contains(what));
+        let import = line(&format!("IMPORT{{file}}=\"{NAMES}/%k\"")).expect("it imports");
+        assert!(line(&asks).expect("it asks for the name") > import);
+    }
+}
