@@ -16,6 +16,10 @@ pub trait Executor {
     fn now(&self) -> Nanos;
     /// Wakes `waker` once at `at`, unless cancelled by the key returned.
     fn set_timer(&self, at: Nanos, waker: Waker) -> TimerKey;
+    /// As [`Executor::set_timer`], but as late as `latest` if the executor has no other work.
+    fn set_idle_timer(&self, at: Nanos, _latest: Nanos, waker: Waker) -> TimerKey {
+        self.set_timer(at, waker)
+    }
     /// Forgets a timer that may not have fired.
     fn cancel_timer(&self, key: TimerKey);
 }
@@ -91,6 +95,7 @@ impl Timer {
         Sleep {
             executor: self.0.clone(),
             at,
+            latest: at,
             key: None,
         }
     }
@@ -98,6 +103,15 @@ impl Timer {
     /// Sleeps for `span`.
     pub fn sleep(&self, span: Nanos) -> Sleep {
         self.until(self.now() + span)
+    }
+
+    /// Sleeps for `span`, or up to `most` while the executor has no other work. For looks at state
+    /// that only other work changes: an idle process is not woken for them.
+    pub fn idle_sleep(&self, span: Nanos, most: Nanos) -> Sleep {
+        let now = self.now();
+        let mut sleep = self.until(now + span);
+        sleep.latest = now + most.max(span);
+        sleep
     }
 
     /// Runs `work` until `span` has passed; `None` if `work` did not end by then and is dropped.
@@ -127,6 +141,8 @@ pub(crate) async fn first_of<T>(
 pub struct Sleep {
     executor: Rc<dyn Executor>,
     at: Nanos,
+    /// Time of the wake if there is no other work until then.
+    latest: Nanos,
     key: Option<TimerKey>,
 }
 
@@ -143,6 +159,7 @@ impl Sleep {
             false => self.executor.now(),
         };
         self.at = from + span;
+        self.latest = self.at;
     }
 }
 
@@ -156,7 +173,11 @@ impl Future for Sleep {
         if self.executor.now() >= self.at {
             return Poll::Ready(());
         }
-        self.key = Some(self.executor.set_timer(self.at, cx.waker().clone()));
+        let waker = cx.waker().clone();
+        self.key = Some(match self.latest > self.at {
+            true => self.executor.set_idle_timer(self.at, self.latest, waker),
+            false => self.executor.set_timer(self.at, waker),
+        });
         Poll::Pending
     }
 }

@@ -62,6 +62,9 @@ const TRIM_STEP: Sectors = Sectors(1 << 21);
 const TRIM_MAX: Nanos = Nanos::from_secs(10);
 /// Interval at which profiles get the time.
 const PROFILE_TICK: Nanos = Nanos::from_secs(1);
+/// Interval of a node's looks while its shard has no other work. What they look at changes by work
+/// of the shard alone, which hastens the next look.
+pub(crate) const IDLE_PERIOD: Nanos = Nanos::from_secs(10);
 
 /// A served volume.
 pub struct NodeVolume<P: Platform> {
@@ -330,7 +333,7 @@ impl<P: Platform> Node<P> {
     async fn tick_policies(node: Rc<Self>) {
         let timer = node.env().timer;
         while !node.stopped.get() {
-            timer.sleep(PROFILE_TICK).await;
+            timer.idle_sleep(PROFILE_TICK, IDLE_PERIOD).await;
             node.look_at_jobs();
             Node::look_at_wear(&node);
             let now = timer.now();

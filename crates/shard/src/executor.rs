@@ -52,6 +52,9 @@ pub(crate) struct ShardCore<D: Driver> {
     pub(crate) tasks: Tasks<D>,
     ready: Ready,
     timers: RefCell<Timers>,
+    /// True from the first event that is work, until the shard has none left. Only then may looks
+    /// at its state wait.
+    is_busy: Cell<bool>,
     /// The time of this turn, once the clock was read.
     now: Cell<Option<Nanos>>,
     main_ended: Cell<bool>,
@@ -89,6 +92,7 @@ impl<D: Driver> Shard<D> {
             tasks: Tasks::new(home.clone()),
             ready: Ready::default(),
             timers: RefCell::default(),
+            is_busy: Cell::new(true),
             now: Cell::new(None),
             main_ended: Cell::new(false),
             closing: Cell::new(false),
@@ -111,6 +115,25 @@ impl<D: Driver> Shard<D> {
 }
 
 impl<D: Driver> ShardCore<D> {
+    /// Wakes the tasks of the timers that are due.
+    fn fire_timers(&self) {
+        if self.is_busy.get() {
+            self.timers.borrow_mut().hasten(Nanos::MAX);
+        }
+        if self.timers.borrow_mut().next() == Nanos::MAX {
+            return;
+        }
+        let now = self.now();
+        loop {
+            let due = self.timers.borrow_mut().pop_due(now);
+            let Some(timer) = due else { break };
+            if !timer.is_idle {
+                self.is_busy.set(true);
+            }
+            timer.waker.wake();
+        }
+    }
+
     pub(crate) fn perform(&self, target: TargetId, op: DriverOp) -> Perform<'_, D> {
         Perform::new(self, target, op)
     }
@@ -137,6 +160,11 @@ impl<D: Driver> Executor for ShardCore<D> {
         self.timers.borrow_mut().set(at, waker)
     }
 
+    fn set_idle_timer(&self, at: Nanos, latest: Nanos, waker: Waker) -> TimerKey {
+        let latest = if self.is_busy.get() { at } else { latest };
+        self.timers.borrow_mut().set_idle(at, latest, waker)
+    }
+
     fn cancel_timer(&self, key: TimerKey) {
         self.timers.borrow_mut().cancel(key);
     }
@@ -148,24 +176,21 @@ impl<D: Driver> ShardTurn for Shard<D> {
         let _running = RunningShard::enter(&core.home, &core.ready);
         core.home.wake();
         core.now.set(None);
+        if !self.done.is_empty() {
+            core.is_busy.set(true);
+        }
         for completion in self.done.drain(..) {
             let waiter = core.ops.complete(completion);
             core.tasks.wake(waiter, &core.ready);
         }
         while let Some(message) = core.home.receive() {
+            core.is_busy.set(true);
             match message {
                 MeshMessage::Poll(slot) => core.ready.borrow_mut().push_back(slot),
                 MeshMessage::Run(work) => work(&Local(core.clone())),
             }
         }
-        if core.timers.borrow_mut().next() != Nanos::MAX {
-            let now = core.now();
-            loop {
-                let due = core.timers.borrow_mut().pop_due(now);
-                let Some(waker) = due else { break };
-                waker.wake();
-            }
-        }
+        core.fire_timers();
         for _ in 0..POLLS_PER_TURN {
             let next = core.ready.borrow_mut().pop_front();
             let Some(slot) = next else { break };
@@ -175,6 +200,7 @@ impl<D: Driver> ShardTurn for Shard<D> {
             }
         }
         if core.ready.borrow().is_empty() && core.home.sleep() {
+            core.is_busy.set(false);
             TurnProgress::Idle(core.timers.borrow_mut().next())
         } else {
             TurnProgress::Ready

@@ -147,6 +147,44 @@ fn the_clock_is_read_once_a_turn() {
 }
 
 #[test]
+fn an_idle_shard_looks_seldom_and_one_with_work_in_time() {
+    let looks = Rc::new(RefCell::new(Vec::new()));
+    let seen = looks.clone();
+    let mut rig = Rig::boot(1, |local| async move {
+        let disk = local.disk(TargetId(0)).unwrap();
+        let env = local.env();
+        env.spawn.spawn(async move {
+            let timer = local.env().timer;
+            loop {
+                timer.idle_sleep(Nanos(10), Nanos(100)).await;
+                seen.borrow_mut().push(timer.now().0);
+            }
+        });
+        let buf = env.pool.get(512).await;
+        let (_, result) = disk.read(Lba(0), buf).await;
+        result.unwrap();
+        env.timer.sleep(Nanos(40)).await;
+        never().await;
+    });
+    // The start is work, after which the shard is idle.
+    for at in [10, 110] {
+        assert_eq!(rig.run(), TurnProgress::Idle(Nanos(at)));
+        rig.turn.park(Nanos(at));
+    }
+    assert_eq!(rig.run(), TurnProgress::Idle(Nanos(210)));
+    // So is a completion, and so is a timer of another kind at 190.
+    rig.bench.borrow_mut().now = Nanos(150);
+    rig.bench.borrow_mut().finish(0, 0);
+    assert_eq!(rig.deliver(), TurnProgress::Idle(Nanos(160)));
+    for at in [160, 190, 200, 300] {
+        assert_eq!(rig.run(), TurnProgress::Idle(Nanos(at)));
+        rig.turn.park(Nanos(at));
+    }
+    rig.run();
+    assert_eq!(*looks.borrow(), [10, 110, 150, 160, 190, 200, 300]);
+}
+
+#[test]
 fn a_full_target_makes_requests_wait_in_order() {
     let order = Rc::new(RefCell::new(Vec::new()));
     let seen = order.clone();

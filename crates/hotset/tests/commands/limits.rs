@@ -1,6 +1,10 @@
-//! A pool without room for a request refuses the request, while the daemon serves on.
+//! A pool without room for a request refuses the request, while the daemon serves on. And an idle
+//! daemon sleeps.
 
-use crate::common::{Place, refused, run};
+use crate::common::client::Client;
+use crate::common::{Daemon, Place, refused, run};
+use std::fs;
+use std::time::Duration;
 
 /// The most devices of a pool.
 const DEVICES_MAX: usize = 16;
@@ -27,5 +31,35 @@ fn a_pool_device_too_many_is_refused() {
     // The device was released, and can be used once there is room.
     run(&mut place.command("pool remove-device fast more-7"));
     run(&mut place.command(&format!("pool add-device fast {last}")));
+    daemon.stop();
+}
+
+/// Number of times that the threads of a daemon have waited and were woken.
+fn wakes(daemon: &Daemon<'_>) -> u64 {
+    let threads = format!("/proc/{}/task", daemon.process.0.id());
+    let threads = fs::read_dir(threads).unwrap();
+    let of_thread = |thread: fs::DirEntry| {
+        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        let mut lines = status.lines();
+        let count = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        count.map_or(0, |count| count.trim().parse().unwrap())
+    };
+    threads.map(|thread| of_thread(thread.unwrap())).sum()
+}
+
+#[test]
+fn an_idle_daemon_with_a_client_wakes_less_than_once_a_second() {
+    const SECONDS: u64 = 20;
+    let place = Place::usual();
+    let daemon = place.serve();
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    client.write(0, &[1; 4096], true).unwrap();
+    // The pool's metadata follows the write within a few periods.
+    std::thread::sleep(Duration::from_secs(10));
+    let before = wakes(&daemon);
+    std::thread::sleep(Duration::from_secs(SECONDS));
+    let woken = wakes(&daemon).saturating_sub(before);
+    assert!(woken < SECONDS, "{woken} wakes in {SECONDS} s");
+    assert!(client.read(0, 4096).unwrap() == [1; 4096]);
     daemon.stop();
 }

@@ -106,7 +106,12 @@ impl<P> Admission<P> {
     /// True if the peer has closed its end unseen, since the reader waits for room.
     pub(super) fn is_closed_unseen(&self) -> bool {
         let closed = self.peer_closed.borrow();
-        self.waits.get() && closed.as_ref().is_some_and(|closed| closed())
+        self.is_waiting() && closed.as_ref().is_some_and(|closed| closed())
+    }
+
+    /// True if the reader waits for room.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waits.get()
     }
 
     /// Gives the connection its place, and buffers of `fixed` bytes.

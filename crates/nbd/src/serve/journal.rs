@@ -48,12 +48,13 @@ impl ConnectionJournal {
         }
     }
 
-    /// Ends the periods that are over, and logs the number of lines left out in each.
-    pub(super) fn sum_up(&self) {
+    /// Ends the periods that are over, and logs the number of lines left out in each. Returns
+    /// whether lines are counted that will be logged later.
+    pub(super) fn sum_up(&self) -> bool {
         let said = |topic: usize, more: u64| {
             let (what, period) = (TOPICS[topic], Limiter::PERIOD);
             (self.log)(&format!("{more} more {what} in the last {period}"));
         };
-        self.limiter.borrow_mut().sum_up(self.timer.now(), said);
+        self.limiter.borrow_mut().sum_up(self.timer.now(), said)
     }
 }

@@ -17,6 +17,8 @@ use std::rc::{Rc, Weak};
 
 /// Interval of the checks for peers that have closed their ends unseen.
 const PEERS_PERIOD: Nanos = Nanos::from_secs(1);
+/// As [`PEERS_PERIOD`], while no request holds up a reader and the shard has no other work.
+const PEERS_IDLE_PERIOD: Nanos = Nanos::from_secs(10);
 
 /// Counts of a server; see [`NbdServer::stats`].
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
@@ -275,14 +277,19 @@ async fn watch_stalls<D: Device>(server: Weak<NbdServer<D>>, env: Env) {
 /// Gives back the places of peers that have gone: readers held up by requests do not see that. Also
 /// logs the counts of lines left out.
 async fn watch_peers<D: Device>(server: Weak<NbdServer<D>>, env: Env) {
+    let mut longest = PEERS_PERIOD;
     loop {
-        env.timer.sleep(PEERS_PERIOD).await;
+        env.timer.idle_sleep(PEERS_PERIOD, longest).await;
         let Some(server) = server.upgrade() else {
             return;
         };
-        server.journal.sum_up();
-        for link in server.links.borrow().iter() {
-            link.leave_if_closed();
-        }
+        let has_counts = server.journal.sum_up();
+        let links = server.links.borrow();
+        links.iter().for_each(|link| link.leave_if_closed());
+        let is_held_up = links.iter().any(|link| link.admission.is_waiting());
+        longest = match has_counts || is_held_up {
+            true => PEERS_PERIOD,
+            false => PEERS_IDLE_PERIOD,
+        };
     }
 }

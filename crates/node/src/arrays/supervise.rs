@@ -7,6 +7,7 @@ use super::create::refuse_used;
 use super::running::Exchange;
 use super::{OpenDevices, RunningArray};
 use crate::event::NodeEvent;
+use crate::node::IDLE_PERIOD;
 use crate::place::{OpenedPlace, RawRole};
 use crate::platform::Platform;
 use block::{BoxDevice, Device as _, IoErrorKind, IoResult, Nanos};
@@ -35,6 +36,19 @@ fn later(now: Nanos, pause: Nanos, most: Nanos) -> (Nanos, Nanos) {
     (now + pause, pause)
 }
 
+/// True if the array has lost members.
+fn has_lost_members(report: &raid::ArrayCondition) -> bool {
+    report.members.iter().any(|member| member.state.is_failed())
+}
+
+impl RunningArray {
+    /// True if the supervision of the array waits for nothing.
+    fn lacks_nothing(&self) -> bool {
+        let is_whole = !has_lost_members(&self.array().report());
+        is_whole && !self.is_troubled() && self.exchange.borrow().is_none()
+    }
+}
+
 impl<P: Platform> OpenDevices<P> {
     /// Supervises all arrays, until they are stopped.
     pub(crate) async fn supervise(self: Rc<OpenDevices<P>>) {
@@ -50,7 +64,7 @@ impl<P: Platform> OpenDevices<P> {
                     env.spawn.spawn(devices.supervise_one(running));
                 }
             }
-            env.timer.sleep(PERIOD).await;
+            env.timer.idle_sleep(PERIOD, IDLE_PERIOD).await;
         }
     }
 
@@ -63,7 +77,12 @@ impl<P: Platform> OpenDevices<P> {
             self.restore(&running, &mut pauses).await;
             self.follow_exchange(&running).await;
             self.scrub_if_due(&running).await;
-            timer.sleep(PERIOD).await;
+            // A lost member comes back from outside, which is no work of the shard.
+            let longest = match running.lacks_nothing() {
+                true => IDLE_PERIOD,
+                false => PERIOD,
+            };
+            timer.idle_sleep(PERIOD, longest).await;
         }
     }
 
@@ -71,8 +90,7 @@ impl<P: Platform> OpenDevices<P> {
     async fn rediscover(&self, running: &Rc<RunningArray>, pauses: &mut Pauses) {
         let now = self.env().timer.now();
         let report = running.array().report();
-        let lost = |m: &raid::MemberReport| m.state.is_failed();
-        if report.down.is_some() || !report.members.iter().any(lost) {
+        if report.down.is_some() || !has_lost_members(&report) {
             return;
         }
         for name in self.members_of(running) {

@@ -12,7 +12,7 @@
 
 use super::refusal::{Refusal, refusal};
 use super::write_back::LogDevice;
-use super::{Node, NodeVolume};
+use super::{IDLE_PERIOD, Node, NodeVolume};
 use crate::event::NodeEvent;
 use crate::log::{FoundLog, OpenLog};
 use crate::place::RawRole;
@@ -49,8 +49,9 @@ impl<P: Platform> Node<P> {
         let timer = node.env().timer;
         let mut pauses: BTreeMap<Name, (Nanos, Nanos)> = BTreeMap::new();
         let (mut under_way, mut busy) = (FuturesUnordered::new(), BTreeSet::new());
+        let mut longest = PERIOD;
         while !node.stopped.get() {
-            let tick = timer.sleep(PERIOD);
+            let tick = timer.idle_sleep(PERIOD, longest);
             under_way.push(tick.map(|()| None).boxed_local());
             while let Some(Some(name)) = under_way.next().await {
                 busy.remove(&name);
@@ -67,6 +68,10 @@ impl<P: Platform> Node<P> {
             pauses.retain(|name, (next, _)| {
                 lost.iter().any(|(lost, ..)| lost == name) || now < *next + PAUSE_MAX
             });
+            longest = match lost.is_empty() && busy.is_empty() {
+                true => IDLE_PERIOD,
+                false => PERIOD,
+            };
             for (name, served, lost) in lost {
                 let (next, pause) = pauses.entry(name.clone()).or_insert((now, PERIOD));
                 if *next > now {

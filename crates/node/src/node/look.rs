@@ -4,7 +4,7 @@
 //! Not here: the beginning of each trouble (`troubles`).
 
 use super::troubles::{Losses, OriginRequests, Said, TroubleList};
-use super::{Node, NodePool, NodeVolume};
+use super::{IDLE_PERIOD, Node, NodePool, NodeVolume};
 use crate::event::NodeEvent;
 use crate::log::journal_of;
 use crate::place::RawRole;
@@ -29,11 +29,17 @@ impl<P: Platform> Node<P> {
     /// Reports losses until the node is stopped.
     pub(super) async fn report_losses(node: Rc<Self>) {
         let timer = node.env().timer;
+        let mut longest = PERIOD;
         while !node.stopped.get() {
-            timer.sleep(PERIOD).await;
+            timer.idle_sleep(PERIOD, longest).await;
             node.report_origins();
             // Each trouble counts from this look, even if no report follows.
-            node.look_at_troubles();
+            let troubles = node.look_at_troubles();
+            // Troubles are looked at by the second, and so are requests that may never end.
+            longest = match troubles.is_empty() && node.origins_rest() {
+                true => IDLE_PERIOD,
+                false => PERIOD,
+            };
             node.try_returns();
             node.look_for_losses();
             for (device, opened) in node.devices.open.borrow().iter() {
@@ -109,6 +115,13 @@ impl<P: Platform> Node<P> {
                 self.platform.event(NodeEvent::LogLost { volume });
             }
         }
+    }
+
+    /// True if no origin has a request in flight.
+    fn origins_rest(&self) -> bool {
+        let open = self.devices.open.borrow();
+        let mut origins = open.values().filter(|o| o.role == RawRole::Origin);
+        origins.all(|opened| opened.leaf.meter().in_flight() == 0)
     }
 
     /// Reports the origins that fail since the last look, and those that work again.
