@@ -1,7 +1,7 @@
 //! The test program's control of the world while its shards run.
 
 use crate::fault::Domain;
-use block::{Nanos, TargetId};
+use block::{Nanos, Sectors, TargetId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};
@@ -16,6 +16,7 @@ pub(crate) enum WorldCommand {
     Release(TargetId),
     Break(TargetId),
     Forget(TargetId),
+    Grow(TargetId, Sectors),
     Pause(Nanos),
 }
 
@@ -68,6 +69,11 @@ impl WorldControl {
     /// loss.
     pub fn forget(&self, disk: TargetId) {
         self.send(WorldCommand::Forget(disk));
+    }
+
+    /// Gives a disk `sectors` from now on. Its present users have the former size.
+    pub fn grow(&self, disk: TargetId, sectors: Sectors) {
+        self.send(WorldCommand::Grow(disk, sectors));
     }
 
     /// Stops all shards for `span`, while the clock runs: a signal, a freezer or a suspended

@@ -8,7 +8,7 @@ use crate::operation::is_disk_op;
 use crate::plan::PlannedAction;
 use crate::trace_hash::TraceEvent;
 use crate::world::{SimTarget, SimWorld};
-use block::{IoErrorKind, Nanos, TargetId};
+use block::{IoErrorKind, Nanos, Sectors, TargetId};
 
 impl SimWorld {
     /// Carries out the commands of the test program.
@@ -24,6 +24,7 @@ impl SimWorld {
                 WorldCommand::Release(target) => self.release(target),
                 WorldCommand::Break(target) => self.break_stream(target),
                 WorldCommand::Forget(disk) => self.forget(disk),
+                WorldCommand::Grow(disk, sectors) => self.grow(disk, sectors),
                 WorldCommand::Pause(span) => self.pause(span),
             }
         }
@@ -119,6 +120,13 @@ impl SimWorld {
         if let Some(unit) = self.disk_index(target) {
             let survival = self.agenda.survival;
             self.disks[unit].forget(survival, &mut self.ledger);
+        }
+    }
+
+    fn grow(&mut self, target: TargetId, sectors: Sectors) {
+        if let Some(unit) = self.disk_index(target) {
+            let block = self.disks[unit].geometry.block;
+            self.disks[unit].reshape(sectors, block);
         }
     }
 

@@ -42,6 +42,7 @@ struct SimPlace {
     held: Cell<Option<usize>>,
     /// Number of openings.
     openings: Cell<u64>,
+    sectors: Cell<Sectors>,
 }
 
 impl SimPlace {
@@ -79,7 +80,9 @@ impl SimMachine {
         let mut places = BTreeMap::new();
         for device in &config.devices {
             let Some(path) = &device.path else { continue };
-            let first = world.add_disk(spec(device)?)?;
+            let spec = spec(device)?;
+            let sectors = Cell::new(spec.geometry.sectors);
+            let first = world.add_disk(spec)?;
             let mut turns = vec![first];
             for _ in 1..TURNS {
                 turns.extend(world.add_again(first));
@@ -91,6 +94,7 @@ impl SimMachine {
                 unresponsive: Cell::new(false),
                 held: Cell::new(None),
                 openings: Cell::new(0),
+                sectors,
             };
             places.insert(path.value.display().to_string(), place);
         }
@@ -177,6 +181,14 @@ impl SimMachine {
     /// is killed and found again.
     pub fn forget(&self, path: &str) {
         self.control.forget(self.place(path).target());
+    }
+
+    /// Gives the disk behind `path` this size from now on. Its holder has the former one.
+    pub fn grow(&self, path: &str, sectors: Sectors) {
+        let place = self.place(path);
+        place.sectors.set(sectors);
+        let turns = place.turns.iter();
+        turns.for_each(|turn| self.control.grow(*turn, sectors));
     }
 
     /// Gives the disk behind `path` an identity, or the path again if `identity` is `None`.
@@ -397,6 +409,11 @@ impl Platform for SimPlatform {
 
     async fn place(&self, device: &config::Device) -> control::place::BasePlace {
         control::place::BasePlace::said(device)
+    }
+
+    async fn size(&self, place: &str) -> Option<u64> {
+        let place = self.machine.places.get(place)?;
+        (!place.away.get()).then(|| place.sectors.get().bytes())
     }
 
     fn host(&self) -> String {

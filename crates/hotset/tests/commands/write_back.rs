@@ -423,6 +423,54 @@ fn a_reload_begins_and_ends_write_back_too() {
     daemon.stop();
 }
 
+#[test]
+fn a_write_back_volume_grows_with_its_origin_while_the_daemon_runs() {
+    let place = Place::new();
+    for name in ["origin", "pool", "log0", "log1"] {
+        place.file(name, 24);
+    }
+    let [export, path] = [
+        "nbd = \"nbd+unix:///?socket=$/slow\"",
+        "path = \"$/origin\"",
+    ];
+    place.config(&THROUGH.replace(export, path));
+    let daemon = place.serve();
+    run(&mut place.command(ON));
+    let origin = fs::File::options().write(true).open(place.path("origin"));
+    let origin = origin.unwrap();
+    let before = origin.metadata().unwrap().len();
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    let bytes = noise(1, 1 << 20);
+    client.write(0, &bytes, false).unwrap();
+    assert!(volume(&daemon)["write_back"]["dirty_bytes"].as_u64() > Some(0));
+    // What cannot be is refused before the log is drained, and clients stay.
+    let grow = || place.command("volume grow vol");
+    refused(&mut grow(), 1, &["has not grown"]);
+    origin.set_len(before + (1 << 20) + 512).unwrap();
+    refused(&mut grow(), 1, &["a multiple of 4 KiB"]);
+    assert!(client.read(0, 1 << 20).unwrap() == bytes);
+    origin.set_len(before + (1 << 20)).unwrap();
+    run(&mut grow());
+    let now = volume(&daemon);
+    assert_eq!(now["size_bytes"], before + (1 << 20), "{now}");
+    assert_eq!(now["mode"], "write-back", "{now}");
+    assert_eq!(now["write_back"]["copies"], 2, "{now}");
+    assert_eq!(mode(&place), "write-back");
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    let added = noise(2, 4096);
+    client.write(before, &added, true).unwrap();
+    assert!(client.read(0, 1 << 20).unwrap() == bytes);
+    // The log has the grown volume's data after a crash too.
+    daemon.process.kill();
+    let daemon = place.serve();
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    assert!(client.read(before, 4096).unwrap() == added);
+    drop(client);
+    daemon.stop();
+    let served = fs::read(place.path("origin")).unwrap();
+    assert!(served[..1 << 20] == bytes && served[before as usize..][..4096] == added);
+}
+
 /// The kind and the command of the change that follows so many others.
 fn next(place: &Place, before: u32) -> (usize, String) {
     if mode(place) != "write-back" {

@@ -173,20 +173,27 @@ impl<P: Platform> Node<P> {
             }
             Err(why) => why,
         };
-        let Err(other) = self.switch(&before, &[], None).await else {
-            return Err(why);
+        Err(self.begin_log_again(&before, why).await)
+    }
+
+    /// Begins the log of `volume` as it was, after a change for which it was given up, and which
+    /// failed for the reason `why`. Returns the refusal of the change.
+    pub(super) async fn begin_log_again(&self, volume: &config::Volume, why: Refusal) -> Refusal {
+        let Err(other) = self.switch(volume, &[], None).await else {
+            return why;
         };
+        let name = &volume.name.value;
         let value = VolumeMode::Cached(CacheMode::WriteThrough);
-        let line = before.mode.line;
+        let line = volume.mode.line;
         self.note(&Change::SetMode {
             volume: name.clone(),
             mode: At { value, line },
-            off: before.off,
+            off: volume.off.clone(),
         });
-        Err(format!(
+        format!(
             "{why} The log as it was cannot be begun either ({other}), so that volume {name} is \
              write-through now; `hotset volume set-mode {name} write-back` begins it."
-        ))
+        )
     }
 
     /// Blanks a device that has left the log of a volume, if it answers and still has its copy.

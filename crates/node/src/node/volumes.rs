@@ -2,7 +2,7 @@
 
 use super::again::OPEN_MAX;
 use super::refusal::{Refusal, refusal};
-use super::write_back::{LogDevices, looked_at, release};
+use super::write_back::{LogDevices, as_it_was, looked_at, release};
 use super::{Node, NodePool, NodeVolume};
 use crate::arrays::DeviceSource;
 use crate::event::NodeEvent;
@@ -20,6 +20,7 @@ use cache::{CacheMode, VolumeConfig};
 use control::config::{self, Config, Name, VolumeMode};
 use control::plan::Change;
 use futures_util::future::join_all;
+use layout::BLOCK_BYTES;
 use origin::OriginRecord;
 use std::cmp::Ordering;
 
@@ -309,7 +310,8 @@ impl<P: Platform> Node<P> {
     }
 
     /// Serves a volume with the present size of its origin. Clients connect again, as after a
-    /// restart. Its lines stay in the pool, if the origin's content still proves its identity.
+    /// restart. Its lines stay in the pool, if the origin's content still proves its identity. A log
+    /// is drained and given up while clients are served, and begun again with the new size.
     pub(super) async fn grow(&self, name: &str) -> Result<(), Refusal> {
         let (name, served) = self.served(name)?;
         let config = self.devices.config();
@@ -320,25 +322,47 @@ impl<P: Platform> Node<P> {
             return Err(format!("volume {name} {why}"));
         }
         let now = self.grown(&name, &served).await?;
-        // A volume that cannot be flushed keeps its clients.
-        served.volume.flush().await.map_err(refusal)?;
-        let ended = self.take_down(&name).await?;
+        let had_log = served.volume.log().is_some();
+        self.detach(&name).await?;
+        let flushed = Deadline::new(&self.env().timer, self.stop.get());
+        let flushed = flushed.bound(served.volume.flush()).await;
+        let flushed = match flushed {
+            None => {
+                let why = as_it_was(&name, "its origin does not answer");
+                return Err(match had_log {
+                    true => self.begin_log_again(volume, why).await,
+                    false => why,
+                });
+            }
+            // The volume keeps its clients. A log is begun only on an origin that is opened again.
+            Some(Err(error)) if !had_log => return Err(refusal(error)),
+            Some(flushed) => flushed,
+        };
+        let ended = flushed.and(self.take_down(&name).await?);
         if ended.is_ok() {
             self.keep_lines(&name, &served, now).await;
         }
         drop(served);
-        if let Err(why) = self.open_volume(volume, &origin).await {
+        let opened = self.open_volume(volume, &origin).await;
+        if let Err(why) = &opened {
             self.wait_again(volume, why.clone());
-            return Err(format!(
-                "volume {name} is not served, and tried again: {why}"
-            ));
         }
-        ended.map_err(|error| format!("volume {name} is served, but may have lost writes: {error}"))
+        let lost = |error| format!("may have lost writes: {error}");
+        match (opened, ended.map_err(lost)) {
+            (Ok(()), Ok(())) => Ok(()),
+            (Ok(()), Err(lost)) => Err(format!("volume {name} is served, but {lost}")),
+            (Err(why), Ok(())) => Err(format!(
+                "volume {name} is not served, and tried again: {why}"
+            )),
+            (Err(why), Err(lost)) => Err(format!(
+                "volume {name} is not served, and tried again: {why}. It {lost}"
+            )),
+        }
     }
 
     /// The present size of a volume's origin; `Err` if it has not grown.
     async fn grown(&self, name: &Name, served: &NodeVolume<P>) -> Result<Sectors, Refusal> {
-        let before = served.volume.geometry().sectors.bytes();
+        let before = served.volume.cached().geometry().sectors.bytes();
         let (place, is_file, of_export) = {
             let open = self.devices.open.borrow();
             let opened = open.get(&served.origin).ok_or("its origin is not open")?;
@@ -357,6 +381,12 @@ impl<P: Platform> Node<P> {
         })?;
         let [was, is] = [before, now].map(config::ByteCount);
         match now.cmp(&before) {
+            Ordering::Greater if served.volume.log().is_some() && now % BLOCK_BYTES as u64 > 0 => {
+                Err(format!(
+                    "volume {name} cannot grow to {is}: write-back needs a size that is a multiple \
+                     of 4 KiB; make its origin a little larger"
+                ))
+            }
             Ordering::Greater => Ok(Sectors(now / block::SECTOR_BYTES)),
             Ordering::Equal => Err(format!("volume {name} has not grown: its origin has {is}")),
             Ordering::Less => Err(format!(
@@ -461,11 +491,6 @@ fn stays_as_it_is<P: Platform>(
     origin: &DeviceSource,
     config: &Config,
 ) -> Option<&'static str> {
-    if served.volume.log().is_some() {
-        return Some(
-            "has a log: turn it off by `hotset volume off`, grow it, and turn it on again",
-        );
-    }
     if served.volume.cached().is_quiesced() {
         return Some("is quiesced; resume it first");
     }

@@ -1,5 +1,5 @@
-//! Pool devices that are late, origins that fail, and memory that does not suffice, on a node in
-//! virtual time.
+//! Pool devices that are late, origins that fail or grow, and memory that does not suffice, on a node
+//! in virtual time.
 
 use block::{Env, Geometry, IoResult, Nanos, Sectors};
 use control::protocol::{ControlRequest, NamedOrNew, Reply};
@@ -198,6 +198,128 @@ fn a_log_that_takes_long_to_open_again_delays_no_other() {
             }
             bench.sleep(2).await;
             assert_eq!(bench.said("volume data: its log was opened again"), 1);
+        });
+    }
+}
+
+/// Size of a grown origin, and the place of a line that only that has.
+const GROWN: Sectors = Sectors::from_mib(64);
+const ADDED: u64 = 40 << 20;
+
+/// A volume with a log, before and after it has grown.
+impl Bench {
+    async fn grow(&self) -> Result<(), String> {
+        let volume = "data".to_owned();
+        let asked = self.node.ask(ControlRequest::GrowVolume { volume });
+        asked.await.map(drop)
+    }
+
+    async fn put(&self, at: u64, byte: u8) {
+        let client = self.direct.client("data").expect("it is served");
+        let mut buf = self.env.pool.get(4096).await;
+        buf.fill(byte);
+        let written = client.gate().write(at, buf.share(), block::Fua::No);
+        written.await.expect("a write");
+    }
+
+    async fn get(&self, at: u64) -> u8 {
+        let client = self.direct.client("data").expect("it is served");
+        let buf = client.gate().read(at, 4096).await.expect("a read");
+        assert!(buf.iter().all(|byte| *byte == buf[0]));
+        buf[0]
+    }
+
+    /// Size of the volume in MiB, the copies of its log, and its dirty bytes.
+    async fn shape(&self) -> (u64, u64, u64) {
+        let status = self.node.status().await.expect("a status");
+        let Some(volume) = status.volumes.first() else {
+            return (0, 0, 0);
+        };
+        let log = volume.write_back.as_ref();
+        let (copies, dirty) = log.map_or((0, 0), |log| (log.copies as u64, log.dirty_bytes));
+        (volume.size_bytes >> 20, copies, dirty)
+    }
+}
+
+/// Runs `test` on a volume with a log and dirty data, the origin of which has grown.
+fn run_grown(test: impl AsyncFnOnce(&Bench) + 'static) {
+    let config = format!("{POOL}{}", logged("data"));
+    run_on(&config, &[], async |bench: &Bench| {
+        bench.put(0, 1).await;
+        bench.put(LINE, 2).await;
+        assert!(bench.grow().await.unwrap_err().contains("has not grown"));
+        bench.machine.grow("/data-disk", GROWN);
+        test(bench).await;
+    });
+}
+
+#[test]
+fn a_volume_with_a_log_grows_and_has_its_log_again() {
+    run_grown(async |bench: &Bench| {
+        let (size, copies, dirty) = bench.shape().await;
+        assert_eq!((size, copies), (32, 2));
+        assert!(dirty > 0);
+        // A log counts in blocks of 4 KiB.
+        bench.machine.grow("/data-disk", GROWN + Sectors(1));
+        let refused = bench.grow().await.unwrap_err();
+        assert!(refused.contains("a multiple of 4 KiB"), "{refused}");
+        assert!(!bench.client.is_withdrawn());
+        bench.machine.grow("/data-disk", GROWN);
+        bench.grow().await.expect("it has grown");
+        assert!(bench.client.is_withdrawn());
+        assert_eq!(bench.shape().await, (64, 2, 0));
+        bench.put(ADDED, 3).await;
+        bench.put(0, 4).await;
+        let bytes = [bench.get(0).await, bench.get(LINE).await];
+        assert_eq!((bytes, bench.get(ADDED).await), ([4, 2], 3));
+        assert!(bench.shape().await.2 > 0);
+        // The log of the grown volume survives its next start.
+        bench.node.stop().await.expect("it stops");
+    });
+}
+
+#[test]
+fn a_volume_whose_log_cannot_be_drained_does_not_grow_and_keeps_its_log() {
+    run_grown(async |bench: &Bench| {
+        bench.machine.silence("/data-disk");
+        let refused = bench.grow().await.unwrap_err();
+        assert!(refused.contains("volume data: unchanged"), "{refused}");
+        assert!(!bench.client.is_withdrawn());
+        let (size, copies, dirty) = bench.shape().await;
+        assert_eq!((size, copies), (32, 2));
+        assert!(dirty > 0);
+        bench.machine.unsilence("/data-disk");
+        bench.sleep(60).await;
+        bench.put(2 * LINE, 3).await;
+        bench.grow().await.expect("it can be drained");
+        assert_eq!(bench.shape().await, (64, 2, 0));
+        assert_eq!([bench.get(0).await, bench.get(2 * LINE).await], [1, 3]);
+    });
+}
+
+#[test]
+fn a_grown_volume_waits_for_devices_that_go_once_its_log_is_drained() {
+    for gone in [&["/data-log0", "/data-log1"][..], &["/data-disk"]] {
+        run_grown(async move |bench: &Bench| {
+            let machine = bench.machine.clone();
+            let timer = bench.env.timer.clone();
+            bench.env.spawn.spawn(async move {
+                while machine.is_held("/data-log0") {
+                    timer.sleep(Nanos::from_micros(10)).await;
+                }
+                gone.iter().for_each(|path| machine.pull(path));
+            });
+            let refused = bench.grow().await.unwrap_err();
+            let waits = "volume data is not served, and tried again: ";
+            assert!(refused.contains(waits), "{refused}");
+            let status = bench.node.status().await.expect("a status");
+            assert_eq!(status.waiting.len(), 1);
+            gone.iter().for_each(|path| bench.machine.give_back(path));
+            bench.sleep(30).await;
+            assert_eq!(bench.shape().await, (64, 2, 0));
+            assert_eq!([bench.get(0).await, bench.get(LINE).await], [1, 2]);
+            bench.put(ADDED, 3).await;
+            assert_eq!(bench.get(ADDED).await, 3);
         });
     }
 }
