@@ -15,6 +15,7 @@ mod definition;
 mod log;
 mod platform;
 mod serve;
+mod signals;
 
 use clap::{CommandFactory, FromArgMatches};
 use clap_complete::CompleteEnv;

@@ -12,6 +12,7 @@ pub mod virtio;
 mod wear;
 
 use crate::configuration::read_again;
+use crate::signals::SignalRequest;
 use block::{BoxDevice, Deadline, Extent, IoError, IoErrorKind, IoResult, Nanos, TargetId, plain};
 use claim::{Behind, ExportClaim, OPEN_MAX};
 use control::address::NbdUri;
@@ -375,6 +376,11 @@ impl Platform for UringPlatform {
 
     fn room(&self, promised: u64) -> Option<control::memory::MemoryRoom> {
         control::memory::room(promised)
+    }
+
+    fn is_ending(&self) -> bool {
+        let asked = self.local.get::<SignalRequest>();
+        asked.is_some_and(|asked| asked.is_for_end())
     }
 
     fn process(&self) -> UserProcess {

@@ -7,18 +7,15 @@ use crate::platform::nbd::{BoundSocket, NbdSockets};
 use crate::platform::ublk::UblkFrontend;
 use crate::platform::virtio::VirtioFrontend;
 use crate::platform::{UringPlatform, claim, steering};
-use block::{Address, Host, IoError, Nanos, ShardId, Signal, TargetId, Timer};
+use crate::signals::{self, SignalRequest};
+use block::{Address, Host, IoError, Nanos, ShardId, TargetId, Timer};
 use control::config::Config;
 use node::{Controlled, Frontends, Node, Platform as _, Priority};
 use sd_notify::NotifyState;
-use shard::{Local, Mesh, Shard};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
-use std::cell::Cell;
+use shard::{Mesh, Shard};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 use uring::{Options, Uring, UringDriver};
 
 /// Everything runs on this shard.
@@ -61,9 +58,11 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
     .map_err(CommandFailure::runtime)?;
     let sockets = Sockets::open(&host, &config)?;
     let mesh = Mesh::new(1);
-    listen_to_signals(mesh.clone()).map_err(|cause| match uring::without_descriptor(&cause) {
-        Some(refused) => CommandFailure::runtime(refused.on("signals")),
-        None => CommandFailure::of("signals cannot be waited for", cause),
+    signals::listen(HOME, mesh.clone()).map_err(|cause| {
+        match uring::without_descriptor(&cause) {
+            Some(refused) => CommandFailure::runtime(refused.on("signals")),
+            None => CommandFailure::of("signals cannot be waited for", cause),
+        }
     })?;
     // The files opened since the host was made may have taken all descriptors.
     Uring::check().map_err(CommandFailure::runtime)?;
@@ -136,73 +135,6 @@ fn with_umask<T>(mask: libc::mode_t, work: impl FnOnce() -> T) -> T {
     // SAFETY: as above.
     unsafe { libc::umask(before) };
     output
-}
-
-/// Requests by signals.
-#[derive(Default)]
-struct SignalRequest {
-    end: Cell<bool>,
-    reload: Cell<bool>,
-    changed: Signal,
-}
-
-impl SignalRequest {
-    fn ask(&self, what: &Cell<bool>) {
-        what.set(true);
-        self.changed.notify();
-    }
-
-    async fn for_end(&self) {
-        self.changed
-            .until_some(|| self.end.get().then_some(()))
-            .await;
-    }
-
-    /// Returns when a reload was asked for, once for all requests meanwhile.
-    async fn for_reload(&self) {
-        let reload = || self.reload.replace(false).then_some(());
-        self.changed.until_some(reload).await;
-    }
-}
-
-/// A signal that comes so soon after the first asks for the same.
-const SECOND_SIGNAL: Duration = Duration::from_secs(1);
-
-/// Ends the daemon at the first SIGTERM or SIGINT, and the process at one that comes
-/// [`SECOND_SIGNAL`] later or after that. SIGHUP makes the daemon read its configuration again.
-fn listen_to_signals(mesh: Mesh<UringDriver>) -> std::io::Result<()> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let wait = move || {
-        let mut asked: Option<Instant> = None;
-        for signal in signals.forever() {
-            if signal != SIGHUP
-                && let Some(first) = asked
-            {
-                // A service manager and a terminal may both send the first.
-                if first.elapsed() < SECOND_SIGNAL {
-                    continue;
-                }
-                log::line(
-                    Priority::Warning,
-                    "ended by a second signal, with requests in flight",
-                );
-                log::flush();
-                std::process::exit(1);
-            }
-            if signal != SIGHUP {
-                asked = Some(Instant::now());
-            }
-            mesh.post(HOME, move |local: &Local<UringDriver>| {
-                let asked = local.get::<SignalRequest>().expect("put at boot");
-                match signal {
-                    SIGHUP => asked.ask(&asked.reload),
-                    _ => asked.ask(&asked.end),
-                }
-            });
-        }
-    };
-    let thread = std::thread::Builder::new().name("signals".into());
-    thread.spawn(wait).map(drop)
 }
 
 /// The daemon's life on its shard.

@@ -99,6 +99,11 @@ pub trait Platform: Clone + 'static {
     /// The place of `device`, by its name alone if the place cannot be found within a moment.
     async fn place(&self, device: &config::Device) -> BasePlace;
 
+    /// True once the node is to end, so that its start waits for nothing more.
+    fn is_ending(&self) -> bool {
+        false
+    }
+
     /// The present size in bytes of a file or block device at `place`; `None` if unknown.
     async fn size(&self, _place: &str) -> Option<u64> {
         None

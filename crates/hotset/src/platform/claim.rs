@@ -13,24 +13,31 @@
 //! A loop device has a lock of its own, and its file has another: the bytes that the device shows
 //! are locked too ([`Behind`]), so that the file is not a second device.
 
+use crate::log;
 use block::{IoError, IoErrorKind, IoResult, Nanos, Timer};
 use control::address::NbdUri;
 use control::place::BasePlace;
-use node::{CLAIM_ATTEMPTS, CLAIM_PAUSE};
+use node::{CLAIM_ATTEMPTS, CLAIM_PAUSE, Priority};
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// Number of attempts at a claim after which the wait is logged: two seconds.
+const SILENT_ATTEMPTS: u32 = 40;
 /// Time limit of opening a file or block device.
 pub const OPEN_MAX: Nanos = Nanos::from_secs(10);
 
-/// Repeats `claim`, a limited number of times, while another is `Busy` with the place. Blocks the
-/// thread meanwhile.
+/// Repeats `claim`, a limited number of times, while another is `Busy` with the place, and logs a
+/// line if that takes long. Blocks the thread meanwhile.
 pub fn wait<T>(mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
-    for _ in 1..CLAIM_ATTEMPTS {
+    for attempt in 1..CLAIM_ATTEMPTS {
         match claim() {
-            Err(error) if error.kind() == IoErrorKind::Busy => {}
+            Err(error) if error.kind() == IoErrorKind::Busy => {
+                if attempt == SILENT_ATTEMPTS {
+                    log::line(Priority::Notice, &format!("{error}. Waiting for its end."));
+                }
+            }
             other => return other,
         }
         std::thread::sleep(std::time::Duration::from_nanos(CLAIM_PAUSE.0));
@@ -42,7 +49,10 @@ pub fn wait<T>(mut claim: impl FnMut() -> IoResult<T>) -> IoResult<T> {
 /// to end.
 pub fn stays_listened(path: &Path) -> bool {
     let free = wait(|| match uring::is_listened(path) {
-        true => Err(IoError::new(IoErrorKind::Busy, "is listened on")),
+        true => {
+            let error = IoError::new(IoErrorKind::Busy, "is listened on");
+            Err(error.on(path.display().to_string()))
+        }
         false => Ok(()),
     });
     free.is_err()

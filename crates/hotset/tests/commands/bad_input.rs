@@ -250,7 +250,8 @@ fn what_is_in_use_is_named_with_its_user() {
         check
     };
     refused(&mut check(), 2, &["cannot be listened on, for", &me]);
-    refused(&mut serve(), 1, &["is in use by", &me]);
+    let waits = "Waiting for its end.";
+    refused(&mut serve(), 1, &["is in use by", &me, waits]);
     place.config(USUAL);
     let held = UnixListener::bind(place.path("nbd")).unwrap();
     refused(&mut serve(), 2, &["the socket", "is in use by", &me]);

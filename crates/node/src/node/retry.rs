@@ -36,10 +36,11 @@ impl<P: Platform> Node<P> {
         }
         self.waits.notify();
         self.try_waiting();
-        self.attempts_ended(START_OTHERS_MAX).await;
+        let is_ending = || self.platform.is_ending();
+        self.attempts_ended(START_OTHERS_MAX, is_ending).await;
         if self.volumes_served() == 0 {
-            self.attempts_ended(Nanos(START_MAX.0 - START_OTHERS_MAX.0))
-                .await;
+            let rest = Nanos(START_MAX.0 - START_OTHERS_MAX.0);
+            self.attempts_ended(rest, is_ending).await;
         }
         for (name, waiting) in self.waiting.borrow_mut().iter_mut() {
             if waiting.trying && waiting.why.is_empty() {
@@ -172,14 +173,15 @@ impl<P: Platform> Node<P> {
         self.waiting
             .borrow_mut()
             .retain(|_, waiting| waiting.trying);
-        self.attempts_ended(self.grace.get()).await;
+        self.attempts_ended(self.grace.get(), || false).await;
     }
 
-    async fn attempts_ended(&self, most: Nanos) {
+    /// Waits for the running attempts, for at most `most` and not once `is_over`.
+    async fn attempts_ended(&self, most: Nanos, is_over: impl Fn() -> bool) {
         let timer = self.env().timer;
         let end = timer.now() + most;
         let trying = || self.waiting.borrow().values().any(|waiting| waiting.trying);
-        while trying() && timer.now() < end {
+        while trying() && timer.now() < end && !is_over() {
             timer.sleep(TICK).await;
         }
     }
