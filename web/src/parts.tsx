@@ -142,11 +142,16 @@ export function Failure() {
   return failure.value && <Refusal found={failure.value} dismiss={() => (failure.value = null)} />;
 }
 
-/** A table that scrolls by itself on a narrow screen. */
+/** A table. On a phone each row is a card, in which a cell has the name of its column. */
 export function Table(props: { head: string[]; label: string; children: ComponentChildren }) {
+  const name = (table: HTMLTableElement | null) => {
+    for (const row of table?.tBodies[0]?.rows ?? []) {
+      [...row.cells].forEach((cell, column) => cell.setAttribute("data-head", props.head[column] ?? ""));
+    }
+  };
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={props.label}>
-      <table>
+      <table ref={name}>
         <thead>
           <tr>
             {props.head.map((name) => (

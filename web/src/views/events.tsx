@@ -31,7 +31,7 @@ function Rows(props: { events: Event[] }) {
         <tr key={i} class={event.severity}>
           <td>{new Date(event.at * 1000).toLocaleString()}</td>
           <th scope="row">{event.subject}</th>
-          <td>{event.text}</td>
+          <td class="about">{event.text}</td>
         </tr>
       ))}
     </Table>

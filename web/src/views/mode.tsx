@@ -116,7 +116,6 @@ export function ModeCard(props: { volume: Volume }) {
   };
   return (
     <Card title="Mode">
-      {state && <ReplaceLog volume={volume} devices={state.devices} />}
       <div class="choices">
         {MODES.map(([value, meaning]) => (
           <label class="choice" key={value}>
@@ -144,6 +143,7 @@ export function ModeCard(props: { volume: Volume }) {
         </p>
       )}
       <Action id="set-mode" label={busy.value ? "Working…" : "Set the mode"} disabled={!ready || busy.value} run={apply} />
+      {state && <ReplaceLog volume={volume} devices={state.devices} />}
     </Card>
   );
 }

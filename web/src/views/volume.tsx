@@ -72,7 +72,7 @@ function Reasons(props: { reasons: Explained["reasons"] }) {
         <tr key={reason.name}>
           <th scope="row">{reason.name}</th>
           <td>{figure(reason.count, 0)}</td>
-          <td>{reason.help}</td>
+          <td class="about">{reason.help}</td>
         </tr>
       ))}
     </Table>
@@ -116,7 +116,7 @@ function Why(props: { volume: string; size: number }) {
               <td>{line.device ?? "–"}</td>
               <td>{line.decision}</td>
               <td>{line.decided_s === null ? "–" : span(line.decided_s)}</td>
-              <td>{line.why}</td>
+              <td class="about">{line.why}</td>
             </tr>
           ))}
         </Table>
