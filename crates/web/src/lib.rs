@@ -69,6 +69,8 @@ pub struct Options {
     pub prices: Option<PriceBook>,
     /// A URL of http or https that troubles are posted to.
     pub webhook: Option<String>,
+    /// The certificates of the only authorities of that URL's server to trust, in PEM.
+    pub webhook_ca: Option<PathBuf>,
     /// The address for mail on troubles, and the program that sends it.
     pub mail: Option<(String, PathBuf)>,
 }
@@ -96,7 +98,8 @@ pub fn run(options: Options) -> Result<(), String> {
         wrong.iter().for_each(|why| serve::warn(why));
         let notifier = notify::Notifier::default();
         if let Some(url) = &options.webhook {
-            notifier.begin(notify::Webhook::new(url)?, &options.state)?;
+            let webhook = notify::Webhook::new(url, options.webhook_ca.as_deref())?;
+            notifier.begin(webhook, &options.state)?;
         }
         if let Some((to, program)) = options.mail {
             notifier.begin(notify::Mail::new(&to, program)?, &options.state)?;

@@ -32,6 +32,9 @@ pub struct WebCommand {
         hide_env_values = true
     )]
     webhook: Option<String>,
+    /// Certificates of the authorities to trust in place of this machine's, for a webhook of https
+    #[arg(long, value_name = "FILE", requires = "webhook")]
+    webhook_ca: Option<PathBuf>,
     /// Mail each trouble that begins or ends to this address
     #[arg(long, value_name = "ADDRESS", env = "HOTSET_MAIL_TO")]
     mail_to: Option<String>,
@@ -49,6 +52,7 @@ pub fn run(command: WebCommand) -> Result<(), CommandFailure> {
         tls: command.tls_certificate.zip(command.tls_key),
         prices: prices.map(super::advise::price_book).transpose()?,
         webhook: command.webhook,
+        webhook_ca: command.webhook_ca,
         mail: command.mail_to.map(|to| (to, command.sendmail)),
     };
     web::run(options).map_err(CommandFailure::Runtime)

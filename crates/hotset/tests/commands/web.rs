@@ -1,13 +1,14 @@
 //! The web server as its clients see it: metrics, the API, and the rights of clients.
 
 use crate::common::site::{Site, web, web_on};
-use crate::common::{Place, copy_out, refused, tool};
+use crate::common::{Place, copy_out, refused, run, tool};
 use serde_json::json;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::process::Stdio;
 
 #[test]
@@ -338,6 +339,47 @@ fn whether_the_daemon_answers_is_shown_to_all_and_its_troubles_are_announced() {
     crate::common::until("the daemon to be away", || {
         site.send("GET", "/healthz", &[], "").status == 503
     });
+}
+
+#[test]
+fn a_webhook_of_which_the_certificate_is_refused_is_named_once() {
+    let place = Place::usual();
+    let daemon = place.serve();
+    let made = [(); 2].map(|()| {
+        let names = vec!["127.0.0.1".to_owned()];
+        rcgen::generate_simple_self_signed(names).unwrap()
+    });
+    fs::write(place.path("cert.pem"), made[0].cert.pem()).unwrap();
+    fs::write(place.path("key.pem"), made[0].signing_key.serialize_pem()).unwrap();
+    fs::write(place.path("ca.pem"), made[1].cert.pem()).unwrap();
+    let mut server = testbed::tools::bound(Path::new("openssl"));
+    server.args(["s_server", "-accept", "127.0.0.1:0", "-cert"]);
+    server.arg(place.path("cert.pem")).arg("-key");
+    server.arg(place.path("key.pem")).stdout(Stdio::piped());
+    let mut server = server.stdin(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let address = lines.find_map(|line| Some(line.unwrap().strip_prefix("ACCEPT ")?.to_owned()));
+    let url = format!("https://{}/hook?S3CRET", address.unwrap());
+    let _server = crate::common::Process(server);
+    run(&mut place.command("pool remove-device fast pool"));
+    let said = place.path("said");
+    let mut command = web(&place);
+    command.args(["--webhook", &url, "--webhook-ca"]);
+    command.arg(place.path("ca.pem")).stdout(Stdio::null());
+    let child = command.stderr(fs::File::create(&said).unwrap()).spawn();
+    let _site = crate::common::Process(child.unwrap());
+    let said = || fs::read_to_string(&said).unwrap();
+    crate::common::until("a line about the certificate", || said().contains('\n'));
+    // Two more attempts follow within this time.
+    std::thread::sleep(std::time::Duration::from_secs(4));
+    let said = said();
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(
+        said.contains("the certificate of 127.0.0.1 is refused: no authority"),
+        "{said}"
+    );
+    assert!(!said.contains("S3CRET"), "{said}");
+    daemon.stop();
 }
 
 #[test]

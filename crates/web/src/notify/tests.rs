@@ -1,7 +1,7 @@
 //! Announcements: each once, by its channel.
 
 use super::*;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -152,6 +152,28 @@ fn what_waits_is_bounded() {
     assert_eq!(listed(&many.collect::<Vec<_>>()).len(), TROUBLES_MAX);
 }
 
+/// Takes one request, answers it with `status`, and returns its head and body.
+fn answer(stream: impl Read + Write, status: &str) -> std::io::Result<(String, String)> {
+    let mut stream = BufReader::new(stream);
+    let (mut head, mut len) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let from = head.len();
+        if stream.read_line(&mut head)? == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some(n) = head[from..].strip_prefix("content-length: ") {
+            len = n.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; len];
+    stream.read_exact(&mut body)?;
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\nLocation: /other\r\n\r\n"
+    );
+    stream.get_mut().write_all(answer.as_bytes())?;
+    Ok((head, String::from_utf8(body).unwrap()))
+}
+
 /// A server that answers each request with `status`, and the requests that it has received.
 fn server(status: &'static str) -> (String, Receiver<(String, String)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -159,30 +181,69 @@ fn server(status: &'static str) -> (String, Receiver<(String, String)>) {
     let (heard, requests) = channel();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let mut stream = BufReader::new(stream.unwrap());
-            let (mut head, mut len) = (String::new(), 0);
-            while !head.ends_with("\r\n\r\n") {
-                let from = head.len();
-                stream.read_line(&mut head).unwrap();
-                if let Some(n) = head[from..].strip_prefix("content-length: ") {
-                    len = n.trim().parse().unwrap();
-                }
-            }
-            let mut body = vec![0; len];
-            stream.read_exact(&mut body).unwrap();
-            let answer = format!(
-                "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\nLocation: /other\r\n\r\n"
-            );
-            stream.get_mut().write_all(answer.as_bytes()).unwrap();
-            if heard
-                .send((head, String::from_utf8(body).unwrap()))
-                .is_err()
-            {
+            let request = answer(stream.unwrap(), status).unwrap();
+            if heard.send(request).is_err() {
                 return;
             }
         }
     });
     (url, requests)
+}
+
+/// Certificates of servers by one authority, and the authority's file.
+struct Authority {
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+    file: tempfile::NamedTempFile,
+}
+
+impl Authority {
+    fn new() -> Authority {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new([]).unwrap();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        file.write_all(pem.as_bytes()).unwrap();
+        let issuer = rcgen::Issuer::new(params, key);
+        Authority { issuer, file }
+    }
+
+    /// A server with a certificate for `name` that is valid in `years`.
+    fn server(
+        &self,
+        name: &str,
+        years: std::ops::Range<i32>,
+    ) -> (String, Receiver<(String, String)>) {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(years.start, 1, 1);
+        params.not_after = rcgen::date_time_ymd(years.end, 1, 1);
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let secret = rustls::pki_types::PrivatePkcs8KeyDer::from(key.serialize_der());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], secret.into());
+        let config = Arc::new(config.unwrap());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("https://{}/hook?key=secret", listener.local_addr().unwrap());
+        let (heard, requests) = channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let session = rustls::ServerConnection::new(config.clone()).unwrap();
+                let mut stream = rustls::StreamOwned::new(session, stream.unwrap());
+                // A client that refuses the certificate sends no request.
+                if let Ok(request) = answer(&mut stream, "204 No Content") {
+                    stream.conn.send_close_notify();
+                    let _ = stream.flush();
+                    let _ = heard.send(request);
+                }
+            }
+        });
+        (url, requests)
+    }
 }
 
 fn notice() -> Notice {
@@ -194,7 +255,10 @@ fn notice() -> Notice {
 #[test]
 fn a_webhook_gets_json_and_a_refusal_or_a_redirect_is_a_failure() {
     let (url, requests) = server("204 No Content");
-    Webhook::new(&url).unwrap().deliver(&notice()).unwrap();
+    Webhook::new(&url, None)
+        .unwrap()
+        .deliver(&notice())
+        .unwrap();
     let (head, body) = requests.recv_timeout(PATIENCE).unwrap();
     assert!(
         head.starts_with("POST /hook?key=secret HTTP/1.1\r\n"),
@@ -209,11 +273,51 @@ fn a_webhook_gets_json_and_a_refusal_or_a_redirect_is_a_failure() {
     assert!(body["text"].as_str().unwrap().contains("mend it"), "{body}");
     for status in ["500 Oh", "302 Found", "404 Not Found"] {
         let (url, requests) = server(status);
-        let why = Webhook::new(&url).unwrap().deliver(&notice()).unwrap_err();
+        let why = Webhook::new(&url, None)
+            .unwrap()
+            .deliver(&notice())
+            .unwrap_err();
         assert!(why.contains(&status[..3]), "{why}");
         assert!(!why.contains("secret"), "{why}");
         requests.recv_timeout(PATIENCE).unwrap();
         assert!(requests.try_recv().is_err(), "it was followed");
+    }
+}
+
+#[test]
+fn a_webhook_of_https_is_posted_to_if_its_certificate_is_good() {
+    let (ours, other) = (Authority::new(), Authority::new());
+    let ca = Some(ours.file.path());
+    let (url, requests) = ours.server("127.0.0.1", 2000..2100);
+    let webhook = Webhook::new(&url, ca).unwrap();
+    for _ in 0..2 {
+        webhook.deliver(&notice()).unwrap();
+        let (head, body) = requests.recv_timeout(PATIENCE).unwrap();
+        assert!(head.starts_with("POST /hook?key=secret "), "{head}");
+        assert!(body.contains("array-degraded"), "{body}");
+    }
+    let refusals = [
+        (other.server("127.0.0.1", 2000..2100), "--webhook-ca"),
+        (ours.server("127.0.0.1", 2000..2001), "expired; renew it"),
+        (ours.server("127.0.0.1", 2090..2100), "not valid yet"),
+        (ours.server("127.0.0.2", 2000..2100), "another name"),
+    ];
+    for ((url, requests), cause) in refusals {
+        let webhook = Webhook::new(&url, ca).unwrap();
+        let why = webhook.deliver(&notice()).unwrap_err();
+        assert!(why.contains("certificate of 127.0.0.1"), "{why}");
+        assert!(why.contains(cause) && !why.contains("secret"), "{why}");
+        assert!(requests.try_recv().is_err(), "it was sent");
+    }
+    // A server without TLS is distinguished.
+    let (url, _requests) = server("204 No Content");
+    let url = url.replace("http:", "https:");
+    let why = Webhook::new(&url, ca).unwrap().deliver(&notice());
+    let why = why.unwrap_err();
+    assert!(why.starts_with("no TLS with 127.0.0.1: "), "{why}");
+    for file in ["/dev/null", "/nonexistent/ca.pem"] {
+        let why = Webhook::new(&url, Some(Path::new(file))).err().unwrap();
+        assert!(why.contains(file) && why.contains("PEM"), "{why}");
     }
 }
 
@@ -227,7 +331,7 @@ fn addresses_that_are_none_are_refused_with_a_remedy() {
         "http://",
         "https:///x",
     ] {
-        let why = Webhook::new(url)
+        let why = Webhook::new(url, None)
             .err()
             .unwrap_or_else(|| panic!("{url:?} was taken"));
         assert!(why.contains("https://example.com/hook"), "{why}");

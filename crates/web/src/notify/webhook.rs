@@ -7,9 +7,10 @@ use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig, RootCertStore};
 use std::error::Error;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -39,12 +40,13 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// The address `url`, which is of `http` or `https`.
-    pub fn new(url: &str) -> Result<Webhook, String> {
+    /// The address `url`, which is of `http` or `https`. The file `ca` has the certificates of the
+    /// only authorities to trust, in PEM; without it, those that this machine trusts.
+    pub fn new(url: &str, ca: Option<&Path>) -> Result<Webhook, String> {
         let uri: Uri = url.parse().map_err(|_| WRONG)?;
         let tls = match uri.scheme_str() {
             Some("http") => None,
-            Some("https") => Some(connector()?),
+            Some("https") => Some(connector(ca)?),
             _ => return Err(WRONG.into()),
         };
         let authority = uri.authority().filter(|one| !one.host().is_empty());
@@ -71,7 +73,9 @@ impl Webhook {
             None => self.exchange(stream, body).await,
             Some(tls) => {
                 let name = ServerName::try_from(bare.to_owned())?;
-                self.exchange(tls.connect(name, stream).await?, body).await
+                let stream = tls.connect(name, stream).await;
+                let stream = stream.map_err(|error| without_tls(bare, &error))?;
+                self.exchange(stream, body).await
             }
         }
     }
@@ -124,13 +128,46 @@ impl NoticeChannel for Webhook {
     }
 }
 
-/// TLS to servers that this machine trusts.
-fn connector() -> Result<TlsConnector, String> {
+/// The reason why there is no TLS with `host`.
+fn without_tls(host: &str, error: &io::Error) -> String {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    let Some(rustls::Error::InvalidCertificate(why)) = cause else {
+        return format!("no TLS with {host}: {error}");
+    };
+    let why = match why {
+        // Another authority of the same name has signed a certificate of which the signature is bad.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "no authority that is trusted here has signed it; name its authority by --webhook-ca"
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "it has expired; renew it"
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet; compare the clocks of both machines"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another name; give the URL with a name that it has"
+        }
+        other => return format!("the certificate of {host} is refused ({other}); renew it"),
+    };
+    format!("the certificate of {host} is refused: {why}")
+}
+
+/// TLS to servers with certificates of the authorities in `ca`, or of those that this machine
+/// trusts.
+fn connector(ca: Option<&Path>) -> Result<TlsConnector, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let config = config.map_err(|error| error.to_string())?;
-    let config = config.with_root_certificates(authorities()?);
+    let authorities = match ca {
+        Some(file) => authorities_of(file).ok_or_else(|| {
+            let file = file.display();
+            format!("{file} has no certificate that can be used; give a file in PEM")
+        }),
+        None => authorities(),
+    };
+    let config = config.with_root_certificates(authorities?);
     Ok(TlsConnector::from(Arc::new(config.with_no_client_auth())))
 }
 
@@ -141,15 +178,18 @@ fn authorities() -> Result<RootCertStore, String> {
         || AUTHORITIES.map(PathBuf::from).to_vec(),
         |file| vec![file],
     );
-    let read = |file: &PathBuf| {
-        let found = CertificateDer::pem_file_iter(file).ok()?;
-        let mut roots = RootCertStore::empty();
-        let (taken, _) = roots.add_parsable_certificates(found.filter_map(Result::ok));
-        (taken > 0).then_some(roots)
-    };
-    files.iter().find_map(read).ok_or_else(|| {
+    let mut files = files.iter();
+    files.find_map(|file| authorities_of(file)).ok_or_else(|| {
         "no certificates of authorities are found, which a webhook of https needs; install \
-         ca-certificates, or name a file in PEM in SSL_CERT_FILE"
+         ca-certificates, or name a file in PEM by --webhook-ca"
             .to_owned()
     })
+}
+
+/// The certificates in a file; `None` if it has none.
+fn authorities_of(file: &Path) -> Option<RootCertStore> {
+    let found = CertificateDer::pem_file_iter(file).ok()?;
+    let mut roots = RootCertStore::empty();
+    let (taken, _) = roots.add_parsable_certificates(found.filter_map(Result::ok));
+    (taken > 0).then_some(roots)
 }
