@@ -2,12 +2,12 @@
 
 use super::report::{Class, Report};
 use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
-use crate::stamp::{self, ANYTHING, Value};
+use crate::stamp::{self, Value};
 use crate::writeback::{VolumeHistory, replay_journal};
 use block::{Lba, Nanos, Pool, SECTOR_BYTES, Sectors};
 use control::check::check_alone;
 use control::config::Config;
-use layout::{BLOCK_BYTES, BLOCK_SECTORS, LOG_WITNESS_BYTES, LogSuperblock};
+use layout::{BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock};
 use shard::Local;
 use sim::{FaultPlan, Medium, MediumImage, RunBudget, RunOutcome, SimDriver, SimHost, SimWorld};
 use simnode::{SimMachine, run_alone};
