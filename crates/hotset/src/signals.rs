@@ -1,14 +1,13 @@
 //! The signals of the daemon, as requests to its shard.
 
 use crate::log;
-use block::{ShardId, Signal};
+use block::{Driver, ShardId, Signal};
 use node::Priority;
 use shard::{Local, Mesh};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::cell::Cell;
 use std::time::{Duration, Instant};
-use uring::UringDriver;
 
 /// Requests by signals.
 #[derive(Default)]
@@ -47,7 +46,7 @@ const SECOND_SIGNAL: Duration = Duration::from_secs(1);
 /// Ends the daemon, whose shard is `home`, at the first SIGTERM or SIGINT, and the process at one
 /// that comes [`SECOND_SIGNAL`] later or after that. SIGHUP makes the daemon read its configuration
 /// again.
-pub fn listen(home: ShardId, mesh: Mesh<UringDriver>) -> std::io::Result<()> {
+pub fn listen<D: Driver>(home: ShardId, mesh: Mesh<D>) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let wait = move || {
         let mut asked: Option<Instant> = None;
@@ -69,7 +68,7 @@ pub fn listen(home: ShardId, mesh: Mesh<UringDriver>) -> std::io::Result<()> {
             if signal != SIGHUP {
                 asked = Some(Instant::now());
             }
-            mesh.post(home, move |local: &Local<UringDriver>| {
+            mesh.post(home, move |local: &Local<D>| {
                 let asked = local.get::<SignalRequest>().expect("put at boot");
                 match signal {
                     SIGHUP => asked.ask(&asked.reload),

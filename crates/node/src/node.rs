@@ -62,8 +62,8 @@ const TRIM_STEP: Sectors = Sectors(1 << 21);
 const TRIM_MAX: Nanos = Nanos::from_secs(10);
 /// Interval at which profiles get the time.
 const PROFILE_TICK: Nanos = Nanos::from_secs(1);
-/// Interval of a node's looks while its shard has no other work. What they look at changes by work
-/// of the shard alone, which hastens the next look.
+/// Interval of a node's looks while its shard has no other work. Work of the shard alone changes what is
+/// looked at, and hastens the next look.
 pub(crate) const IDLE_PERIOD: Nanos = Nanos::from_secs(10);
 
 /// A served volume.

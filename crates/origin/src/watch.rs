@@ -208,7 +208,7 @@ impl WriteWatch {
     }
 
     /// Ends a flush that failed: a write acknowledged before its beginning may be lost for good, so
-    /// that no later flush tells the content.
+    /// that no later flush shows the content.
     pub fn fail_flush(&mut self, mark: FlushMark) {
         for loose in self.places.iter_mut().flat_map(|place| &mut place.loose) {
             if loose.acknowledged.is_some_and(|at| at <= mark.0) {
@@ -348,7 +348,7 @@ mod tests {
         watch.end_flush(flush);
         watch.narrow();
         assert_eq!(watch.record().watched[0].allowed, Allowed::Any);
-        // A read tells.
+        // A read decides.
         let unsettled = watch.unsettled();
         watch.settle(unsettled[0], &[0; 1024]);
         watch.narrow();

@@ -31,7 +31,7 @@ struct Section {
     before: String,
     /// The rest of the section.
     own: String,
-    /// The sections after it.
+    /// The sections after that.
     rest: String,
     path: PathBuf,
 }

@@ -71,7 +71,7 @@ pub fn clock() -> Nanos {
 
 /// User and system time of this process.
 pub fn cpu_time() -> Nanos {
-    // SAFETY: all zeroes is a valid `rusage`, and it is writable.
+    // SAFETY: all zeroes is a valid, writable `rusage`.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -82,7 +82,7 @@ pub fn cpu_time() -> Nanos {
     Nanos(u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Resident memory of this process; 0 where the system does not report it.
+/// Resident memory of this process; 0 where the system reports none.
 pub fn resident_bytes() -> u64 {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = text

@@ -19,7 +19,7 @@ use uring::{AsideWorker, Uring, UringDriver};
 /// A socket that is listened on, before it is served.
 #[derive(Clone)]
 pub struct BoundSocket {
-    /// The address, as the configuration names it.
+    /// The address in the words of the configuration.
     place: String,
     target: TargetId,
     tls: Option<Tls>,

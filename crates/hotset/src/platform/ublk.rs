@@ -152,7 +152,7 @@ impl UblkFrontend {
 }
 
 impl UblkShared {
-    /// Makes the device, again and again until it is there or no longer wanted.
+    /// Makes the device, again and again until there is one or none is wanted.
     async fn attach(self: Rc<Self>, plan: DevicePlan, entry: Entry) {
         let timer = self.platform.local().env().timer;
         let mut said = String::new();

@@ -8,7 +8,7 @@
 //!     the reopened log serves ⟹ it was opened as at a start, and the origin was flushed before
 //!     a log that serves by one device is reopened ⟹ nothing is dirty, and the other device
 //!                                                    was found fit before
-//!     the node ends in order ⟹ it ends the log that was reopened
+//!     the node ends in order ⟹ so does a log that was reopened
 
 use super::refusal::{Refusal, refusal};
 use super::write_back::LogDevice;

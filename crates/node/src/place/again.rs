@@ -63,7 +63,7 @@ impl<P: Platform> Reopenable<P> {
         BoxDevice::new(self.below.clone())
     }
 
-    /// Closes the place, and opens it again. Requests after a failure tell its reason.
+    /// Closes the place, and opens the same place again. Requests after a failure report the reason.
     pub(crate) async fn reopen(&self, platform: &P) -> IoResult {
         let _paused = PausedPlace(&self.below);
         self.below.pause().await;

@@ -185,7 +185,7 @@ fn file(id: u32) -> PathBuf {
 mod tests {
     use super::{NAME, NAMES};
 
-    /// udev compares properties before it imports a file in the same rule, which then never matches.
+    /// udev compares properties before the import of the same rule, which then never matches.
     #[test]
     fn the_rules_import_the_name_before_they_ask_for_it() {
         let rules = include_str!("../../../../../contrib/60-hotset.rules").replace("\\\n", "");

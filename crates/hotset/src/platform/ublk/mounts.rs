@@ -16,7 +16,7 @@ pub struct Mount {
     pub at: PathBuf,
     /// The kind of its file system.
     pub kind: String,
-    /// The source, as the file system calls it.
+    /// The name of the source in the file system.
     pub source: String,
     /// The options of the file system.
     pub options: String,
