@@ -31,7 +31,7 @@ function Rows(props: { events: Event[] }) {
         <tr key={i} class={event.severity}>
           <td>{new Date(event.at * 1000).toLocaleString()}</td>
           <th scope="row">{event.subject}</th>
-          <td class="about">{event.text}</td>
+          <td>{event.text}</td>
         </tr>
       ))}
     </Table>

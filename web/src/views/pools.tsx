@@ -163,7 +163,7 @@ export function Pools() {
             <tr key={open.name}>
               <th scope="row">{open.name}</th>
               <td>{open.role}</td>
-              <td>{open.place}</td>
+              <td class="place">{open.place}</td>
               <td>{bytes(open.size_bytes)}</td>
               <td>{figure(open.read.iops, 0)}</td>
               <td>{latency(open.read.latency_us_mean)}</td>

@@ -35,8 +35,10 @@ impl<P: Platform> Node<P> {
             self.waiting.borrow_mut().insert(name, waiting);
         }
         self.waits.notify();
-        self.try_waiting();
         let is_ending = || self.platform.is_ending();
+        if !is_ending() {
+            self.try_waiting();
+        }
         self.attempts_ended(START_OTHERS_MAX, is_ending).await;
         if self.volumes_served() == 0 {
             let rest = Nanos(START_MAX.0 - START_OTHERS_MAX.0);
