@@ -49,8 +49,9 @@ impl StormWorld<'_> {
         };
         let event = one(rng, &EVENTS);
         // The log guards the writes that a write-back origin forgets: only one of the two may be at
-        // fault.
-        let guarded = volume != Some(BACK) || !self.standing.log_may_fail();
+        // fault. A log without a copy leaves later writes to the origin.
+        let has_log = self.standing.log_is_whole() && !self.standing.log_may_fail();
+        let guarded = volume != Some(BACK) || has_log;
         if event == EVENTS[2] && !guarded {
             return;
         }
