@@ -106,15 +106,18 @@ impl<P: Device> WriteBackShared<P> {
     }
 
     async fn back_off(&self, pause: Nanos) {
-        let timer = &self.env.timer;
-        let waited = async {
-            timer.sleep(pause.min(BACKOFF_PRESSED)).await;
-            let rest = timer.sleep(pause - pause.min(BACKOFF_PRESSED));
-            let pressed = self.changed.until_some(|| self.is_pressed().then_some(()));
-            select(pin!(rest), pin!(pressed)).await;
-        };
+        let first = pause.min(BACKOFF_PRESSED);
+        let wait = self.env.timer.sleep(first);
         let closing = self.changed.until_some(|| self.closing.get().then_some(()));
-        select(pin!(waited), pin!(closing)).await;
+        select(pin!(wait), pin!(closing)).await;
+        self.pause(pause - first).await;
+    }
+
+    /// Sleeps for `span`, unless work presses.
+    async fn pause(&self, span: Nanos) {
+        let rest = self.env.timer.sleep(span);
+        let pressed = self.changed.until_some(|| self.is_pressed().then_some(()));
+        select(pin!(rest), pin!(pressed)).await;
     }
 
     fn is_urgent(&self) -> bool {
@@ -271,9 +274,7 @@ impl<P: Device> WriteBackShared<P> {
     /// Leaves the origin to clients that read from it, unless other work presses.
     async fn give_way(&self, took: Nanos) {
         if self.gives_way() {
-            let rest = self.env.timer.sleep(rest(took, self.fullness()));
-            let pressed = self.changed.until_some(|| self.is_pressed().then_some(()));
-            select(pin!(rest), pin!(pressed)).await;
+            self.pause(rest(took, self.fullness())).await;
         }
     }
 
