@@ -4,7 +4,7 @@
 //! not ended. Its latency counts from the due time. A device that falls behind shows the delay,
 //! instead of slowing the load down.
 
-use block::{Device, Env, Fua, Gate, IoResult, Nanos, SharedBuf};
+use block::{Boundary, Device, Env, Fua, Gate, IoResult, Nanos, SharedBuf};
 use futures_util::future::join_all;
 use hdrhistogram::Histogram;
 use std::cell::{Cell, RefCell};

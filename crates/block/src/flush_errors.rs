@@ -3,19 +3,22 @@
 //! A device that lost acknowledged writes reports that to one flush only, from any caller; a second
 //! flush succeeds, for the rest is durable. So a layer that flushes for itself, or for many,
 //! records each failure here, and each of its own callers gets the failure once. (Linux keeps an
-//! `errseq_t` a file for the same reason.)
+//! `errseq_t` a file for the same reason.) Observers may be on several shards; the layer that flushes
+//! records a failure before it answers any of them.
 //!
 //! Invariant: a failure was recorded after an observer last got one, or began ⟹ the next flush of
 //! that observer to end fails.
 
 use crate::error::{IoError, IoResult};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Failures of flushes in the order of their discovery.
 #[derive(Default)]
 pub struct FlushErrors {
-    count: Cell<u64>,
-    last: RefCell<Option<IoError>>,
+    count: AtomicU64,
+    last: Mutex<Option<IoError>>,
 }
 
 /// The number of failures that an observer has had.
@@ -25,19 +28,19 @@ pub struct SeenFailures(u64);
 impl FlushErrors {
     /// A flush has failed: writes acknowledged before may be lost.
     pub fn record(&self, error: &IoError) {
-        self.count.set(self.count.get() + 1);
-        *self.last.borrow_mut() = Some(error.duplicate());
+        *self.last.lock().expect("no panic under this lock") = Some(error.duplicate());
+        self.count.fetch_add(1, AcqRel);
     }
 
     /// An observer that has had all so far.
     pub fn sample(&self) -> SeenFailures {
-        SeenFailures(self.count.get())
+        SeenFailures(self.count.load(Acquire))
     }
 
     /// An observer that had the newest failure gets it once more: a write lost with it had not been
     /// acknowledged yet.
     pub fn report_again(&self, observer: &Cell<SeenFailures>) {
-        let before = SeenFailures(self.count.get().saturating_sub(1));
+        let before = SeenFailures(self.sample().0.saturating_sub(1));
         observer.set(observer.get().min(before));
     }
 
@@ -55,7 +58,7 @@ impl FlushErrors {
             return result;
         }
         observer.set(observer.get().max(self.sample()));
-        let last = self.last.borrow();
+        let last = self.last.lock().expect("no panic under this lock");
         Err(last.as_ref().expect("there was one").duplicate())
     }
 }

@@ -1,5 +1,8 @@
 //! The frontend boundary of a device: bytes outside, logical blocks inside.
 //!
+//! A frontend serves any [`Boundary`]: a gate of its own shard, or one that stands for the gate of
+//! another shard.
+//!
 //! Invariants:
 //!     two requests inside overlap ⟹ both are reads      (`RangeLock`)
 //!     a request that is not on whole blocks becomes a read, a merge and a
@@ -15,14 +18,54 @@
 //! requests and bounds them, for only the frontend knows its memory.
 
 use crate::buf::{Buf, SharedBuf};
-use crate::device::{Content, Device};
+use crate::device::{Content, Device, Geometry};
 use crate::env::{Env, Persist};
 use crate::error::{IoError, IoErrorKind, IoResult};
+use crate::flush_errors::FlushErrors;
 use crate::pool::BUF_BYTES_MAX;
 use crate::range_lock::{Access, Acquire, Guard, RangeLock};
 use crate::units::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
+
+/// A device from its clients' view, in bytes. Requests of any overlap and alignment are kept apart.
+///
+/// A change is carried through once polled. Requests are at most [`Gate::BYTES_MAX`] bytes long but
+/// for `zero`, `discard` and `extents`, and not empty.
+///
+/// Errors: `Invalid` for an empty request or one past the end, and those of the device.
+#[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
+pub trait Boundary: 'static {
+    /// The shape of the device.
+    fn geometry(&self) -> &Geometry;
+
+    /// The size in bytes.
+    fn bytes(&self) -> u64 {
+        self.geometry().sectors.bytes()
+    }
+
+    /// The failed flushes of the device: each is recorded here before its caller has the answer.
+    fn flush_errors(&self) -> &Arc<FlushErrors>;
+
+    /// The `len` bytes at `offset`.
+    async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf>;
+
+    /// Writes `data` at `offset`.
+    async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult;
+
+    /// Makes `len` bytes at `offset` read as zeroes.
+    async fn zero(&self, offset: u64, len: u64) -> IoResult;
+
+    /// Marks `len` bytes at `offset` as not needed. Parts of blocks are kept.
+    async fn discard(&self, offset: u64, len: u64) -> IoResult;
+
+    /// Makes every write acknowledged before this call durable, on whichever shard it was.
+    async fn flush(&self) -> IoResult;
+
+    /// Appends the content of the bytes at `offset`, in runs of whole blocks that cover them.
+    async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult;
+}
 
 /// A device from its clients' view; clones are the same boundary.
 pub struct Gate<D>(Rc<GateShared<D>>);
@@ -37,6 +80,7 @@ struct GateShared<D> {
     device: D,
     lock: RangeLock,
     env: Env,
+    flush_errors: Arc<FlushErrors>,
 }
 
 /// The whole blocks that hold a range of bytes.
@@ -73,47 +117,13 @@ impl<D: Device> Gate<D> {
             device,
             lock: RangeLock::new(),
             env,
+            flush_errors: Arc::default(),
         }))
     }
 
     /// The device inside.
     pub fn device(&self) -> &D {
         &self.0.device
-    }
-
-    /// The size in bytes.
-    pub fn bytes(&self) -> u64 {
-        self.0.bytes()
-    }
-
-    /// The `len` bytes at `offset`.
-    #[inline]
-    pub fn read(&self, offset: u64, len: usize) -> impl Future<Output = IoResult<SharedBuf>> {
-        self.0.read(offset, len)
-    }
-
-    /// Writes `data` at `offset`. Carried through once polled.
-    pub async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
-        self.persist(async move |gate| gate.write(offset, data, fua).await)
-            .await
-    }
-
-    /// Makes `len` bytes at `offset` read as zeroes. Carried through once polled.
-    pub async fn zero(&self, offset: u64, len: u64) -> IoResult {
-        self.persist(async move |gate| gate.zero(offset, len).await)
-            .await
-    }
-
-    /// Marks `len` bytes at `offset` as not needed. Parts of blocks are kept. Carried through once
-    /// polled.
-    pub async fn discard(&self, offset: u64, len: u64) -> IoResult {
-        self.persist(async move |gate| gate.discard(offset, len).await)
-            .await
-    }
-
-    /// Makes every write acknowledged before this call durable.
-    pub async fn flush(&self) -> IoResult {
-        self.0.device.flush().await
     }
 
     /// Waits until every request begun before has ended, abandoned ones too.
@@ -129,18 +139,6 @@ impl<D: Device> Gate<D> {
         self.0.lock.lock(whole, Access::Shared)
     }
 
-    /// The content of the bytes at `offset`, in runs of whole blocks that cover them.
-    pub async fn extents(
-        &self,
-        offset: u64,
-        len: u64,
-        out: &mut Vec<(Extent, Content)>,
-    ) -> IoResult {
-        self.0.bounds(offset, len)?;
-        let blocks = self.0.outer_blocks(offset, len);
-        self.0.device.extents(blocks, out).await
-    }
-
     fn persist(
         &self,
         work: impl AsyncFnOnce(&GateShared<D>) -> IoResult + 'static,
@@ -148,6 +146,47 @@ impl<D: Device> Gate<D> {
         let inner = self.0.clone();
         let spawn = &self.0.env.spawn;
         spawn.persist(async move { work(&inner).await })
+    }
+}
+
+impl<D: Device> Boundary for Gate<D> {
+    fn geometry(&self) -> &Geometry {
+        self.0.device.geometry()
+    }
+
+    fn flush_errors(&self) -> &Arc<FlushErrors> {
+        &self.0.flush_errors
+    }
+
+    #[inline]
+    fn read(&self, offset: u64, len: usize) -> impl Future<Output = IoResult<SharedBuf>> {
+        self.0.read(offset, len)
+    }
+
+    async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
+        self.persist(async move |gate| gate.write(offset, data, fua).await)
+            .await
+    }
+
+    async fn zero(&self, offset: u64, len: u64) -> IoResult {
+        self.persist(async move |gate| gate.zero(offset, len).await)
+            .await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> IoResult {
+        self.persist(async move |gate| gate.discard(offset, len).await)
+            .await
+    }
+
+    async fn flush(&self) -> IoResult {
+        let result = self.0.device.flush().await;
+        result.inspect_err(|error| self.0.flush_errors.record(error))
+    }
+
+    async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.0.bounds(offset, len)?;
+        let blocks = self.0.outer_blocks(offset, len);
+        self.0.device.extents(blocks, out).await
     }
 }
 

@@ -48,7 +48,7 @@ pub use durable::{Durable, Proof, StateImage, Version};
 pub use env::{Env, Executor, Persist, Sleep, Spawn, Timer, TimerKey};
 pub use error::{IoError, IoErrorKind, IoResult};
 pub use flush_errors::{FlushErrors, SeenFailures};
-pub use gate::Gate;
+pub use gate::{Boundary, Gate};
 pub use in_flight::{Entered, InFlight};
 pub use intent::Intent;
 pub use layer::Layer;

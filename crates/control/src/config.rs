@@ -5,7 +5,7 @@
 
 use crate::address::{NbdUri, TcpAddress};
 use crate::files::ConfigurationFiles;
-pub use crate::parameter::{ByteCount, Name, PolicyName, VolumeMode};
+pub use crate::parameter::{ByteCount, Name, PolicyName, SHARDS_MAX, ShardCount, VolumeMode};
 use crate::problem::ConfigurationProblem;
 pub use crate::schema::{At, ParameterRow, ParameterValue};
 use crate::schema::{LineEnds, SectionReader, sections};
@@ -29,6 +29,8 @@ sections! {
             "NBD connections at one time; half of them are set aside, an equal part for each listener. One more is closed. Without it 100, or what `buffers` is enough for.";
         requests: u32 = 128,
             "Requests of one NBD connection in flight; more wait.";
+        shards: ShardCount = 1,
+            "Threads that serve NBD connections, each on a core: a number, or `auto` for one a processor. The first also has caches, devices, ublk and guests; each further one takes buffers of its own, `buffers` divided by the number.";
         state: PathBuf = "/var/lib/hotset",
             "A directory on a disk that is neither an origin nor a pool's, where a small file for each pool records which of its devices may be trusted. Made if missing.";
         grace: Duration = "10s",

@@ -38,11 +38,15 @@ pub struct MemoryRoom {
 /// Memory of the buffers.
 pub fn buffers(config: &Config) -> Need {
     let buffers = &config.daemon.buffers;
+    let shards = u64::from(config.daemon.shards.value.count());
     Need {
         line: buffers.line,
         what: format!("`buffers` of {}", buffers.value),
         remedy: "lower `buffers`",
-        bytes: buffers.value.0,
+        bytes: buffers
+            .value
+            .0
+            .saturating_add(buffers.value.0 / shards * (shards - 1)),
     }
 }
 

@@ -127,6 +127,55 @@ impl Parameter for u32 {
     }
 }
 
+/// Number of shards of a daemon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShardCount {
+    /// One for each processor that the process may use, [`SHARDS_MAX`] at most.
+    Auto,
+    /// So many.
+    Given(u32),
+}
+
+/// The most shards of a daemon.
+pub const SHARDS_MAX: u32 = 64;
+
+impl ShardCount {
+    /// The number on this machine.
+    pub fn count(self) -> u32 {
+        match self {
+            ShardCount::Given(count) => count,
+            ShardCount::Auto => {
+                let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
+                u32::try_from(processors).map_or(SHARDS_MAX, |n| n.min(SHARDS_MAX))
+            }
+        }
+    }
+}
+
+impl Parameter for ShardCount {
+    fn form() -> String {
+        format!("`auto`, or a number from 1 to {SHARDS_MAX}")
+    }
+    fn read(value: &DeValue<'_>) -> Result<ShardCount, Option<String>> {
+        if let Some(text) = value.as_str() {
+            let wrong = || Some(format!("{text:?} is no number of shards"));
+            return (text == "auto")
+                .then_some(ShardCount::Auto)
+                .ok_or_else(wrong);
+        }
+        match u32::read(value)? {
+            count @ 1..=SHARDS_MAX => Ok(ShardCount::Given(count)),
+            count => Err(Some(format!("{count} is not from 1 to {SHARDS_MAX}"))),
+        }
+    }
+    fn written(&self) -> String {
+        match self {
+            ShardCount::Auto => quoted("auto"),
+            ShardCount::Given(count) => count.to_string(),
+        }
+    }
+}
+
 /// A number of bytes: an integer, or text with a binary unit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ByteCount(pub u64);

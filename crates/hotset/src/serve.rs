@@ -10,7 +10,7 @@ use crate::platform::{UringPlatform, claim, steering};
 use crate::signals::{self, SignalRequest};
 use block::{Address, Host, IoError, Nanos, ShardId, TargetId, Timer};
 use control::config::Config;
-use node::{Controlled, Frontends, Node, Platform as _, Priority};
+use node::{Controlled, Frontends, Node, Platform as _, Priority, end_fronts, run_front};
 use sd_notify::NotifyState;
 use shard::{Mesh, Shard};
 use std::path::Path;
@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use uring::{Options, Uring, UringDriver};
 
-/// Everything runs on this shard.
+/// The shard of volumes and devices; further ones serve NBD connections.
 const HOME: ShardId = ShardId(0);
 
 /// Lets this process open as many files as its administrator allows; the limit that is in
@@ -50,14 +50,18 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
     for warning in crate::configuration::warnings(&config) {
         log::line(Priority::Warning, &warning);
     }
+    let buffers = config.daemon.buffers.value.0;
+    let shards = config.daemon.shards.value.count();
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let mut host = Uring::new(Options {
-        pool_bytes: usize::try_from(config.daemon.buffers.value.0).unwrap_or(usize::MAX),
+        pool_bytes: bytes(buffers),
+        further_pool_bytes: Some(bytes(buffers / u64::from(shards))),
         waits: |text| log::line(Priority::Warning, text),
         ..Options::default()
     })
     .map_err(CommandFailure::runtime)?;
     let sockets = Sockets::open(&host, &config)?;
-    let mesh = Mesh::new(1);
+    let mesh = Mesh::new(shards);
     signals::listen(HOME, mesh.clone()).map_err(|cause| {
         match uring::without_descriptor(&cause) {
             Some(refused) => CommandFailure::runtime(refused.on("signals")),
@@ -69,21 +73,25 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
     let outcome = Arc::new(Mutex::new(true));
     let ended_with = outcome.clone();
     let opened = host.clone();
-    host.run(1, move |id, driver| {
+    host.run(shards, move |id, driver| {
+        let depth = shard::Config::default();
+        if id != HOME {
+            return Shard::boot(id, driver, mesh.clone(), depth, run_front);
+        }
         let (host, config, sockets, ended_with) = (
             opened.clone(),
             config.clone(),
             sockets.clone(),
             ended_with.clone(),
         );
-        let depth = shard::Config::default();
         Shard::boot(id, driver, mesh.clone(), depth, move |local| {
             local.put(Rc::new(SignalRequest::default()));
             async move {
                 let (state, file) = (&config.daemon.state.value, config.files.main());
-                let platform = UringPlatform::new(host.clone(), local, state);
+                let platform = UringPlatform::new(host.clone(), local.clone(), state);
                 let platform = platform.configured_by(file, &config.daemon.control.value);
                 let ended = run(config, cold, platform, host, sockets).await;
+                end_fronts(&local);
                 // Said before devices are waited for that do not answer.
                 if let Err(why) = &ended {
                     log::line(Priority::Error, why);

@@ -24,15 +24,17 @@ mod link;
 mod quota;
 mod replies;
 mod server;
+mod stats;
 mod work;
 mod workers;
 
 pub use journal::Log;
 pub use limits::{CONNECTIONS_MAX, ServerLimits, connections_for};
-pub use server::{ExportOptions, NbdServer, NbdStats, Tls};
+pub use server::{ExportClients, ExportOptions, NbdServer, Tls, WithdrawnExport};
+pub use stats::{NbdCounters, NbdStats};
 
 use crate::until_stopped::until_stopped;
-use block::{Device, Listener, Nanos, Stream};
+use block::{Boundary, Listener, Nanos, Stream};
 use journal::ConnectionTopic;
 use link::{LinkSource, ServerLink};
 use std::cell::{Cell, RefCell};
@@ -57,13 +59,21 @@ impl Listening {
         })
     }
 
+    /// The TLS that clients are offered now.
+    pub fn tls(&self) -> Option<Tls> {
+        self.tls.borrow().clone()
+    }
+
     /// Offers `tls` to later clients.
     pub fn renew(&self, tls: Option<Tls>) {
         *self.tls.borrow_mut() = tls;
     }
 }
 
-impl<D: Device> NbdServer<D> {
+/// A source of streams that another shard accepts.
+pub struct StreamSource(Rc<LinkSource>);
+
+impl<G: Boundary> NbdServer<G> {
     /// Serves the connections of `listener` until the server is shut down, whatever fails.
     pub async fn serve<L: Listener>(self: &Rc<Self>, listener: L) {
         let listening = Listening::new(self.tls.clone());
@@ -81,7 +91,7 @@ impl<D: Device> NbdServer<D> {
             match accepted {
                 Ok(stream) => {
                     pause = ACCEPT_PAUSE;
-                    let tls = listening.tls.borrow().clone();
+                    let tls = listening.tls();
                     self.admit_with(stream, tls, &source);
                 }
                 Err(error) => {
@@ -111,13 +121,29 @@ impl<D: Device> NbdServer<D> {
         self.admit_with(stream, self.tls.clone(), &source);
     }
 
+    /// Returns a source of streams that another shard accepts; its share of the places ends when
+    /// it is dropped and its streams have ended.
+    pub fn source(&self) -> StreamSource {
+        StreamSource(self.sources.open())
+    }
+
+    /// Serves a stream that another shard has accepted, in a task of its own.
+    pub fn admit_of<S: Stream>(
+        self: &Rc<Self>,
+        source: &StreamSource,
+        stream: S,
+        tls: Option<Tls>,
+    ) {
+        self.admit_with(stream, tls, &source.0);
+    }
+
     fn admit_with<S: Stream>(
         self: &Rc<Self>,
         stream: S,
         tls: Option<Tls>,
         source: &Rc<LinkSource>,
     ) {
-        self.count(|s| s.accepted += 1);
+        self.count(|s| s.accepted.add(1));
         let link = Rc::new(ServerLink::new(&self.limits, &self.credits));
         let (handshake, surplus) = source.begin(&link);
         if let Some(oldest) = surplus {
@@ -126,16 +152,18 @@ impl<D: Device> NbdServer<D> {
         let source = source.clone();
         let entry = connection::ConnectionEntry { source, handshake };
         self.links.borrow_mut().push(link.clone());
+        self.publish();
         let server = self.clone();
         self.env.spawn.spawn(async move {
             let ending = connection::run(&server, &link, Rc::new(stream), tls, entry).await;
             if let Some(why) = ending {
-                server.count(|s| s.failed += 1);
+                server.count(|s| s.failed.add(1));
                 let line = format!("an NBD connection was closed: {why}");
                 server.journal.say(ConnectionTopic::Closed, &line);
             }
             link.admission.end();
             server.links.borrow_mut().retain(|l| !Rc::ptr_eq(l, &link));
+            server.publish();
             server.ended.notify();
         });
     }

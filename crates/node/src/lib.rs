@@ -29,7 +29,7 @@ mod witness;
 
 pub use arrays::{Before, DeviceSource, Lease, OpenDevices};
 pub use event::{NodeEvent, Priority};
-pub use frontend::nbd::NbdFrontend;
+pub use frontend::nbd::{NbdFrontend, ServedListener, end_fronts, run_front};
 pub use frontend::{Frontend, VolumeAbout};
 pub use leaf::Leaf;
 pub use node::{Controlled, Frontends, Node, left_out};

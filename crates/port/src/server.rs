@@ -1,8 +1,8 @@
 //! The tasks of a port, and their end.
 
 use block::{
-    Answer, Device, Env, Extent, Gate, IoError, IoErrorKind, IoResult, Nanos, Port, Request,
-    Semaphore, Signal, Tag,
+    Answer, Boundary, Device, Env, Extent, Gate, IoError, IoErrorKind, IoResult, Nanos, Port,
+    Request, Semaphore, Signal, Tag,
 };
 use std::cell::Cell;
 use std::rc::Rc;

@@ -11,11 +11,13 @@
 mod alone;
 mod disk;
 mod executor;
+mod lane;
 mod local;
 mod mesh;
 mod ops;
 mod perform;
 mod queue;
+mod remote;
 mod stream;
 mod task;
 #[cfg(test)]
@@ -25,7 +27,9 @@ mod timers;
 pub use alone::run_alone;
 pub use disk::ShardDisk;
 pub use executor::{Config, Shard};
+pub use lane::{LaneAsker, LaneEnd, LaneServer, lane};
 pub use local::Local;
 pub use mesh::Mesh;
 pub use queue::ShardPort;
+pub use remote::{GateAsker, GateEnd, GateLane, GatePass, GateTable, RemoteGate, gate_lane};
 pub use stream::{Listen, ShardSocket, StreamConnector};

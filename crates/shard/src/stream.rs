@@ -60,6 +60,13 @@ impl<D: Driver> ShardSocket<D> {
     pub(crate) fn new(core: Rc<ShardCore<D>>, target: TargetId) -> ShardSocket<D> {
         ShardSocket(OwnedTarget::new(core, target))
     }
+
+    /// Gives up the stream, which stays open, for [`Local::stream`](crate::Local::stream) on
+    /// another shard. No operation may be in flight.
+    pub fn release(self) -> TargetId {
+        self.0.closed.set(true);
+        self.0.target
+    }
 }
 
 impl<D: Driver> Stream for ShardSocket<D> {

@@ -2,9 +2,9 @@
 
 use crate::{Config, Local, Mesh, Shard};
 use block::{
-    Address, Completion, Connector, Device, Driver, DriverOp, Fua, Gate, Geometry, IoError,
-    IoErrorKind, Lba, Nanos, Payload, Pool, Sectors, ShardId, ShardTurn, Stream, TargetId, Token,
-    TurnProgress, Unpark,
+    Address, Boundary, Completion, Connector, Device, Driver, DriverOp, Fua, Gate, Geometry,
+    IoError, IoErrorKind, Lba, Nanos, Payload, Pool, Sectors, ShardId, ShardTurn, Stream, TargetId,
+    Token, TurnProgress, Unpark,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

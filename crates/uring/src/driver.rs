@@ -98,10 +98,14 @@ pub(crate) fn waker() -> IoResult<Waker> {
 }
 
 impl UringDriver {
-    pub(crate) fn new(host: Arc<RingShared>, modes: &[CompletionMode]) -> IoResult<UringDriver> {
+    pub(crate) fn new(
+        host: Arc<RingShared>,
+        pool_bytes: usize,
+        modes: &[CompletionMode],
+    ) -> IoResult<UringDriver> {
         let options = &host.options;
         let ring = KernelRing::new(options.entries, modes)?;
-        let pool = Pool::new(options.pool_bytes);
+        let pool = Pool::new(pool_bytes);
         let arena = RegisteredArena::register(&pool, options.registered, &ring.io.submitter());
         let disks = DiskTable::new(&ring, options.registered, options.entries);
         let waker = Arc::new(waker()?);

@@ -143,9 +143,18 @@ impl Uring {
         self.shared.close(target);
     }
 
-    /// A driver for the calling thread, for a caller with a loop of its own.
+    /// A driver for the calling thread, for a caller with a loop of its own: that of a first shard.
     pub fn driver(&self) -> IoResult<UringDriver> {
-        UringDriver::new(self.shared.clone(), &CompletionMode::ALL)
+        self.driver_of(ShardId(0))
+    }
+
+    fn driver_of(&self, shard: ShardId) -> IoResult<UringDriver> {
+        let options = &self.shared.options;
+        let pool_bytes = match shard {
+            ShardId(0) => options.pool_bytes,
+            _ => options.further_pool_bytes.unwrap_or(options.pool_bytes),
+        };
+        UringDriver::new(self.shared.clone(), pool_bytes, &CompletionMode::ALL)
     }
 
     /// Has shards that end wait for their devices until `limit` from now, and a second at least.
@@ -196,7 +205,9 @@ impl Host for Uring {
         };
         let live = move |id: u32| {
             let _guard = guard();
-            let driver = host.driver().unwrap_or_else(|e| panic!("shard {id}: {e}"));
+            let driver = host
+                .driver_of(ShardId(id))
+                .unwrap_or_else(|e| panic!("shard {id}: {e}"));
             drive(boot(ShardId(id), driver), stop);
         };
         thread::scope(|scope| {

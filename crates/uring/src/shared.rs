@@ -16,6 +16,8 @@ pub struct Options {
     pub entries: u32,
     /// Buffer memory of a shard; rounded up to 4 MiB.
     pub pool_bytes: usize,
+    /// Buffer memory of each shard but the first, if that differs.
+    pub further_pool_bytes: Option<usize>,
     /// Registers memory and disks with the rings, for speed. Where the kernel refuses, a shard does
     /// without (see [`crate::UringDriver::memory_is_registered`]).
     pub registered: bool,
@@ -28,6 +30,7 @@ impl Default for Options {
         Options {
             entries: 1024,
             pool_bytes: 64 << 20,
+            further_pool_bytes: None,
             registered: true,
             waits: |_| (),
         }

@@ -40,7 +40,7 @@ fn every_mode_of_ring_conforms() {
         let (_dir, host, disk) = host_and_disk(4 << 20, mode != CompletionMode::Interrupting);
         let tcp = Address::Tcp("127.0.0.1:0".into());
         let listener = Some(host.listen(&tcp).unwrap());
-        let driver = UringDriver::new(host.shared.clone(), &[mode]).unwrap();
+        let driver = UringDriver::new(host.shared.clone(), 64 << 20, &[mode]).unwrap();
         conformance::run(conformance::driver(driver, DriverRig { disk, listener }, 3));
     }
 }

@@ -28,7 +28,7 @@ use crate::visitors::{
     ServedRequest, VisitCurve, VisitTally, VisitedSite, VisitorConnection, VisitorLoad, visit,
 };
 use crate::wire::Team;
-use block::{IoResult, Nanos, Sectors};
+use block::{Boundary, IoResult, Nanos, Sectors};
 use control::config::Config;
 use control::status::NamedCounters;
 use drives::catalogue::link::GIGABIT;

@@ -14,7 +14,7 @@
 use crate::rig::Volume;
 use crate::site::PAGE_BYTES;
 use crate::turnstile::{QueueOrder, TurnRequest, Turnstile};
-use block::{Fua, IoResult, SharedBuf};
+use block::{Boundary, Fua, IoResult, SharedBuf};
 use futures_channel::oneshot;
 use policy::{HashIndex, LineKey, Lru, Policy, PolicyRequest, Unpinned};
 use rustc_hash::FxHashMap;

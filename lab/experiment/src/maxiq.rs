@@ -23,7 +23,7 @@ use crate::site::PAGE_BYTES;
 use crate::verdict::SeedOutcome;
 use crate::visitors::{VisitCurve, VisitTally, VisitorLoad, visit};
 use crate::wire::Team;
-use block::{Nanos, Sectors};
+use block::{Boundary, Nanos, Sectors};
 use control::config::Config;
 use drives::catalogue::link::GIGABIT;
 use sim::SimWorld;

@@ -5,7 +5,7 @@
 use crate::queries::QueryReads;
 use crate::rig::Volume;
 use crate::visitors::{VisitCurve, VisitTally};
-use block::{Env, Fua, IoError, IoResult, Nanos, SharedBuf};
+use block::{Boundary, Env, Fua, IoError, IoResult, Nanos, SharedBuf};
 use std::cell::RefCell;
 use std::ops::AddAssign;
 

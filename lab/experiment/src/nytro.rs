@@ -17,7 +17,7 @@ use crate::record::record;
 use crate::rig::{self, Disks, NodeRig, OwnModel, Volume};
 use crate::verdict::{ResultTable, SeedOutcome};
 use crate::visitors::VisitCurve;
-use block::{Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
+use block::{Boundary, Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
 use control::config::Config;
 use control::protocol::ControlRequest;
 use drives::catalogue::Drive;

@@ -8,7 +8,7 @@
 //! Left out: hits in the database's own memory, parallel scans, and sorts on disk.
 
 use crate::rig::Volume;
-use block::{Env, IoResult, Nanos};
+use block::{Boundary, Env, IoResult, Nanos};
 use sim::SimRng;
 use std::ops::AddAssign;
 

@@ -33,7 +33,7 @@ use crate::slowed::Slowed;
 use crate::turnstile::QueueOrder;
 use crate::verdict::{SeedOutcome, Values};
 use crate::visitors::VisitCurve;
-use block::{Nanos, Sectors};
+use block::{Boundary, Nanos, Sectors};
 use claims::claims;
 use control::config::Config;
 use drives::catalogue::hdd::SAS10K_146;

@@ -1,4 +1,4 @@
-//! The contract of [`Gate`] over every device: bytes at any offset, and
+//! The contract of [`Boundary`], such as a [`Gate`] over any device: bytes at any offset, and
 //! overlapping requests as if one after another.
 
 use super::join::{Boxed, join_all};
@@ -6,7 +6,7 @@ use super::linear::{LinearEvent, explains};
 use super::rng::{SuiteRng, mix};
 use super::{SuiteCase, check};
 use crate::{
-    BUF_BYTES_MAX, BoxDevice, Content, Device, Env, Extent, Fua, Gate, IoErrorKind, IoResult,
+    BUF_BYTES_MAX, Boundary, BoxDevice, Device, Env, Fua, Gate, IoErrorKind, IoResult,
     SECTOR_BYTES, SharedBuf,
 };
 use std::cell::{Cell, RefCell};
@@ -23,46 +23,11 @@ const WINDOW: usize = 256 << 10;
 /// The device needs at least 2 MiB. Its bytes are overwritten.
 pub async fn gate<D: Device>(device: D, env: &Env, seed: u64) {
     let block = device.geometry().block.bytes();
-    bytes(&Gate::new(device, env.clone()), block, env, seed).await;
+    boundary(&Gate::new(device, env.clone()), block, env, seed).await;
 }
 
-/// The surface under test, which the suite's own tests break.
-pub(super) trait ByteSurface {
-    fn bytes(&self) -> u64;
-    async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf>;
-    async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult;
-    async fn zero(&self, offset: u64, len: u64) -> IoResult;
-    async fn discard(&self, offset: u64, len: u64) -> IoResult;
-    async fn flush(&self) -> IoResult;
-    async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult;
-}
-
-impl<D: Device> ByteSurface for Gate<D> {
-    fn bytes(&self) -> u64 {
-        self.bytes()
-    }
-    async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
-        self.read(offset, len).await
-    }
-    async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
-        self.write(offset, data, fua).await
-    }
-    async fn zero(&self, offset: u64, len: u64) -> IoResult {
-        self.zero(offset, len).await
-    }
-    async fn discard(&self, offset: u64, len: u64) -> IoResult {
-        self.discard(offset, len).await
-    }
-    async fn flush(&self) -> IoResult {
-        self.flush().await
-    }
-    async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.extents(offset, len, out).await
-    }
-}
-
-/// The suite over any such surface, in front of blocks of `block` bytes.
-pub(super) async fn bytes<G: ByteSurface>(gate: &G, block: u64, env: &Env, seed: u64) {
+/// Runs the suite over any boundary, in front of blocks of `block` bytes.
+pub async fn boundary<G: Boundary>(gate: &G, block: u64, env: &Env, seed: u64) {
     let suite = GateSuite {
         gate,
         env,
@@ -88,7 +53,7 @@ struct GateSuite<'a, G> {
     fills: Cell<u64>,
 }
 
-impl<G: ByteSurface> GateSuite<'_, G> {
+impl<G: Boundary> GateSuite<'_, G> {
     /// One request after another against a model of the window at `base`.
     async fn mixed(&self, base: u64) {
         self.case.enter("mixed requests");

@@ -31,7 +31,7 @@ mod tests;
 
 pub use device::device;
 pub use driver::{DriverRig, driver, run};
-pub use gate::gate;
+pub use gate::{boundary, gate};
 pub use host::host;
 pub use port::{PortClients, port};
 pub use stream::stream;

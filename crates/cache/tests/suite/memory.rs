@@ -1,6 +1,8 @@
 //! Clients that use all of their memory, and a pool device that never answers.
 
-use block::{BoxDevice, Device, Fua, Gate, Geometry, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors};
+use block::{
+    Boundary, BoxDevice, Device, Fua, Gate, Geometry, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors,
+};
 use cache::{Cache, Config, NewPoolDevice, VolumeConfig};
 use futures_util::future::join_all;
 use sim::{

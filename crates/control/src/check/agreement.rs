@@ -13,6 +13,8 @@ use std::collections::{HashMap, HashSet};
 
 /// The least memory for data in flight.
 const BUFFERS_BYTES_MIN: u64 = 32 << 20;
+/// Least `buffers` for each shard: for a few NBD connections beside other frontends.
+const SHARD_BUFFERS_BYTES_MIN: u64 = 8 << 20;
 /// The most volumes of a daemon.
 const DAEMON_VOLUMES_MAX: usize = 16_384;
 
@@ -56,6 +58,15 @@ fn daemon(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
             what,
             "give at least 32MiB",
         ));
+    }
+    let shards = daemon.shards.value.count();
+    if buffers.value.0 / u64::from(shards) < SHARD_BUFFERS_BYTES_MIN {
+        let what = format!(
+            "`buffers` of {} are too few for {shards} shards",
+            buffers.value
+        );
+        let remedy = "give at least 8 MiB for each, or fewer `shards`";
+        problems.push(ConfigurationProblem::new(daemon.shards.line, what, remedy));
     }
     let most = nbd::serve::connections_for(buffers.value.0 / 2);
     if let Some(connections) = &daemon.connections
@@ -300,7 +311,7 @@ unix = "/nonexistent/socket"
     }
 
     /// Changes of one line of [`GOOD`], each with a part of its problem.
-    const DISAGREEMENTS: [(&str, &str, &str); 19] = [
+    const DISAGREEMENTS: [(&str, &str, &str); 20] = [
         (
             "origin = \"hdd\"",
             "origin = \"ssd\"",
@@ -387,6 +398,11 @@ unix = "/nonexistent/socket"
             "[[listen]]",
             "[daemon]\nbuffers = \"1MiB\"\nconnections = 0\n[[listen]]",
             "buffers",
+        ),
+        (
+            "[[listen]]",
+            "[daemon]\nbuffers = \"32MiB\"\nshards = 5\n[[listen]]",
+            "too few for 5 shards",
         ),
     ];
 

@@ -1,4 +1,4 @@
-//! NBD on this machine: the sockets for clients.
+//! NBD on this machine: the sockets for clients, on the home shard.
 //!
 //! Invariant: a socket is listened on ⟺ the configuration that runs has it.
 
@@ -8,9 +8,11 @@ use control::config::{At, Config, Listen};
 use control::status::Status;
 use control::users;
 use nbd::protocol::server_handshake::TlsPolicy;
-use nbd::serve::{Listening, Tls};
+use nbd::serve::Tls;
 use nbd::tls::{Acceptor, TlsIdentity, TlsStep};
-use node::{Frontend, Later, NbdFrontend, Platform as _, ServedVolume, VolumeAbout};
+use node::{
+    Frontend, Later, NbdFrontend, Platform as _, ServedListener, ServedVolume, VolumeAbout,
+};
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -91,7 +93,7 @@ struct OpenSocket {
     place: String,
     bound: Address,
     shown: Shown,
-    listening: Rc<Listening>,
+    listener: ServedListener,
 }
 
 impl OpenSocket {
@@ -109,7 +111,7 @@ impl OpenSocket {
 pub struct NbdSockets {
     platform: UringPlatform,
     host: Uring,
-    server: NbdFrontend<ServedVolume<UringDriver>>,
+    server: NbdFrontend<UringDriver>,
     open: RefCell<Vec<OpenSocket>>,
     shakes_aside: Cell<bool>,
 }
@@ -141,30 +143,26 @@ impl NbdSockets {
             return Ok(());
         }
         let thread = AsideWorker::new("tls")?;
-        self.server
-            .server
-            .shake_hands_by(Rc::new(move |step: TlsStep| {
+        self.server.shake_hands_by(move || {
+            let thread = thread.clone();
+            Rc::new(move |step: TlsStep| {
                 let thread = thread.clone();
                 Box::pin(async move { thread.run(move || step.run()).await })
-            }));
+            })
+        });
         self.shakes_aside.set(true);
         Ok(())
     }
 
     /// Serves the clients of `socket`.
     pub fn serve(&self, socket: BoundSocket) {
-        let listening = Listening::new(socket.tls);
         let listener = self.platform.local().listener(socket.target);
-        let (server, shown) = (self.server.server.clone(), listening.clone());
-        let spawn = self.platform.local().env().spawn;
-        spawn.spawn(async move {
-            server.serve_with(listener, shown).await;
-        });
+        let listener = self.server.serve(listener, socket.tls);
         self.open.borrow_mut().push(OpenSocket {
             place: socket.place,
             bound: socket.bound,
             shown: socket.shown,
-            listening,
+            listener,
         });
     }
 
@@ -215,7 +213,7 @@ impl Frontend<ServedVolume<UringDriver>> for NbdSockets {
     fn close(&self, place: &str) {
         let mut all = self.open.borrow_mut();
         if let Some(at) = all.iter().position(|open| open.place == place) {
-            self.server.server.close(&all.remove(at).listening);
+            self.server.close_listener(&all.remove(at).listener);
         }
     }
 
@@ -232,13 +230,13 @@ impl Frontend<ServedVolume<UringDriver>> for NbdSockets {
         if tls.is_some() {
             self.shake_hands_aside()?;
         }
-        open.listening.renew(tls);
+        open.listener.renew(tls);
         open.shown = shown;
         Ok(true)
     }
 
     fn addresses(&self, name: &str) -> Vec<String> {
-        if !self.server.server.offers(name) {
+        if !self.server.offers(name) {
             return Vec::new();
         }
         let open = self.open.borrow();

@@ -15,15 +15,15 @@ use crate::protocol::session::{NbdSession, RequestRefusal, SessionCommand, paylo
 use crate::protocol::wire::REQUEST_BYTES;
 use crate::tls::TLS_BYTES;
 use crate::until_stopped::until_stopped;
-use block::{Buf, Device, Fua, IoResult, Nanos, PAGE_BYTES, Pool, Stream};
+use block::{Boundary, Buf, Fua, IoResult, Nanos, PAGE_BYTES, Pool, Stream};
 use std::rc::Rc;
 
 /// Reason for a connection's end, if worth a line in the log.
 type Ending = Option<String>;
 
 /// Serves a stream to its end.
-pub(super) async fn run<D: Device, S: Stream>(
-    server: &Rc<NbdServer<D>>,
+pub(super) async fn run<G: Boundary, S: Stream>(
+    server: &Rc<NbdServer<G>>,
     link: &Rc<ServerLink>,
     stream: Rc<S>,
     tls: Option<Tls>,
@@ -45,8 +45,8 @@ pub(super) async fn run<D: Device, S: Stream>(
 }
 
 /// The handshake, up to TLS, and then the rest over TLS.
-async fn negotiate<D: Device, S: Stream>(
-    server: &Rc<NbdServer<D>>,
+async fn negotiate<G: Boundary, S: Stream>(
+    server: &Rc<NbdServer<G>>,
     link: &Rc<ServerLink>,
     stream: Rc<S>,
     tls: Option<Tls>,
@@ -108,8 +108,8 @@ async fn negotiate<D: Device, S: Stream>(
 }
 
 /// A part of the handshake, all of which has begun at `begun`.
-async fn timed<D: Device, T>(
-    server: &NbdServer<D>,
+async fn timed<G: Boundary, T>(
+    server: &NbdServer<G>,
     begun: Nanos,
     work: impl Future<Output = Result<T, Ending>>,
 ) -> Result<T, Ending> {
@@ -126,7 +126,7 @@ async fn timed<D: Device, T>(
 }
 
 /// An export, the session agreed for it, and a place to use it.
-type Chosen<D> = (Rc<Export<D>>, NbdSession, Place);
+type Chosen<G> = (Rc<Export<G>>, NbdSession, Place);
 
 /// The listener of a connection, and its handshake: needed until the handshake has ended.
 pub(super) struct ConnectionEntry {
@@ -136,14 +136,14 @@ pub(super) struct ConnectionEntry {
 }
 
 /// Negotiates until an export is chosen, or `None`: TLS begins.
-async fn shake<D: Device, S: Stream>(
-    server: &NbdServer<D>,
+async fn shake<G: Boundary, S: Stream>(
+    server: &NbdServer<G>,
     handshake: &mut ServerHandshake,
     stream: &S,
     inbox: &mut ReceivedBytes,
     out: &mut Vec<u8>,
     source: &Rc<LinkSource>,
-) -> Result<Option<Chosen<D>>, Ending> {
+) -> Result<Option<Chosen<G>>, Ending> {
     let pool = &server.env.pool;
     loop {
         send(stream, pool, out).await.map_err(|_| None)?;
@@ -197,12 +197,12 @@ async fn send(stream: &impl Stream, pool: &Pool, out: &mut Vec<u8>) -> IoResult 
     Ok(())
 }
 
-async fn transmit<D: Device, S: Stream>(
-    server: &Rc<NbdServer<D>>,
+async fn transmit<G: Boundary, S: Stream>(
+    server: &Rc<NbdServer<G>>,
     link: &Rc<ServerLink>,
     stream: Rc<S>,
     mut inbox: ReceivedBytes,
-    (export, session, place): Chosen<D>,
+    (export, session, place): Chosen<G>,
     entry: ConnectionEntry,
     fixed: usize,
 ) -> Ending {
@@ -210,6 +210,7 @@ async fn transmit<D: Device, S: Stream>(
     link.admission
         .enter(place, fixed, Box::new(move || peer.peer_closed()));
     drop(entry);
+    server.publish();
     inbox.widen().await;
     let _attached = AttachedConnection::new(&export, link);
     link.life.serves(export.withdrawn.clone());
@@ -238,13 +239,13 @@ async fn transmit<D: Device, S: Stream>(
 }
 
 /// A connection that counts among those of its export until dropped.
-struct AttachedConnection<D> {
-    export: Rc<Export<D>>,
+struct AttachedConnection<G> {
+    export: Rc<Export<G>>,
     link: Rc<ServerLink>,
 }
 
-impl<D> AttachedConnection<D> {
-    fn new(export: &Rc<Export<D>>, link: &Rc<ServerLink>) -> AttachedConnection<D> {
+impl<G> AttachedConnection<G> {
+    fn new(export: &Rc<Export<G>>, link: &Rc<ServerLink>) -> AttachedConnection<G> {
         export.connections.set(export.connections.get() + 1);
         export.flushes.enter(&link.client);
         AttachedConnection {
@@ -254,7 +255,7 @@ impl<D> AttachedConnection<D> {
     }
 }
 
-impl<D> Drop for AttachedConnection<D> {
+impl<G> Drop for AttachedConnection<G> {
     fn drop(&mut self) {
         self.export.flushes.leave(&self.link.client);
         self.export
@@ -279,17 +280,17 @@ async fn sender<S: Stream>(link: Rc<ServerLink>, stream: Rc<S>, pool: Pool) {
 }
 
 /// Reads requests and hands them to the workers.
-struct RequestReader<D: Device, S> {
-    server: Rc<NbdServer<D>>,
+struct RequestReader<G: Boundary, S> {
+    server: Rc<NbdServer<G>>,
     link: Rc<ServerLink>,
     stream: Rc<S>,
     inbox: ReceivedBytes,
-    export: Rc<Export<D>>,
+    export: Rc<Export<G>>,
     session: NbdSession,
     gather: Gather<REQUEST_BYTES>,
 }
 
-impl<D: Device, S: Stream> RequestReader<D, S> {
+impl<G: Boundary, S: Stream> RequestReader<G, S> {
     async fn requests(&mut self) -> Ending {
         loop {
             let wire = self.inbox.parse(|input| self.gather.take(input));
@@ -435,7 +436,7 @@ impl<D: Device, S: Stream> RequestReader<D, S> {
     /// Skips the payload, if there is one, and answers with an error. A client may not look for an
     /// answer before the end of its own request.
     async fn refuse(&mut self, request: &WireRequest, refusal: RequestRefusal) -> IoResult {
-        self.server.count(|s| s.errors += 1);
+        self.server.count(|s| s.errors.add(1));
         self.skip_payload(request).await?;
         let admitted = self.link.admit(|_| 0).await;
         let pool = &self.server.env.pool;

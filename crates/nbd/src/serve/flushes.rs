@@ -11,18 +11,19 @@
 //!         failure too, for one of them may be the same client
 
 use block::{FlushErrors, IoResult, SeenFailures};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Clients that left without a failure and are remembered; further ones are not.
 const ABSENT_MAX: usize = 1 << 16;
 
-/// The failed flushes of one export.
-#[derive(Default)]
+/// The failed flushes of one export, on all shards that serve it.
 pub(super) struct Flushes {
-    errors: FlushErrors,
+    errors: Arc<FlushErrors>,
     /// Failures seen by clients that left with unflushed writes.
-    absent: RefCell<Vec<FlushAbsence>>,
-    departures: Cell<u64>,
+    absent: Mutex<Vec<FlushAbsence>>,
+    departures: AtomicU64,
 }
 
 struct FlushAbsence {
@@ -58,9 +59,22 @@ impl FlushClient {
 }
 
 impl Flushes {
+    /// The flushes of a device that records its own failures in `errors`.
+    pub(super) fn new(errors: Arc<FlushErrors>) -> Flushes {
+        Flushes {
+            errors,
+            absent: Mutex::default(),
+            departures: AtomicU64::new(0),
+        }
+    }
+
+    fn absent(&self) -> MutexGuard<'_, Vec<FlushAbsence>> {
+        self.absent.lock().expect("no panic under this lock")
+    }
+
     /// A client has come.
     pub(super) fn enter(&self, client: &FlushClient) {
-        let mut absent = self.absent.borrow_mut();
+        let mut absent = self.absent();
         let unseen = absent.iter().position(|a| a.seen < self.errors.sample());
         let seen = match unseen {
             Some(at) => absent.swap_remove(at).seen,
@@ -75,18 +89,14 @@ impl Flushes {
         client: &FlushClient,
         flush: impl Future<Output = IoResult>,
     ) -> IoResult {
-        let (covered, left) = (client.acknowledged.get(), self.departures.get());
+        let (covered, left) = (client.acknowledged.get(), self.departures.load(Acquire));
         let before = client.seen.get();
-        let flush = async {
-            let result = flush.await;
-            result.inspect_err(|error| self.errors.record(error))
-        };
         let result = self.errors.report_to(&client.seen, flush).await;
         if result.is_ok() {
             client.flushed.set(client.flushed.get().max(covered));
             client.unconfirmed.set(None);
             let now = self.errors.sample();
-            let mut absent = self.absent.borrow_mut();
+            let mut absent = self.absent();
             absent.retain(|a| a.departure >= left || a.seen < now);
         } else if client.unconfirmed.get().is_none() {
             client.unconfirmed.set(Some(before));
@@ -100,8 +110,8 @@ impl Flushes {
         let Some(seen) = client.unconfirmed.get().or_else(unflushed) else {
             return;
         };
-        let departure = self.departures.replace(self.departures.get() + 1);
-        let mut absent = self.absent.borrow_mut();
+        let mut absent = self.absent();
+        let departure = self.departures.fetch_add(1, AcqRel);
         if absent.len() < ABSENT_MAX {
             absent.push(FlushAbsence { seen, departure });
         }
@@ -116,6 +126,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     fn flush(flushes: &Flushes, client: &FlushClient, result: IoResult) -> IoResult {
+        let result = result.inspect_err(|error| flushes.errors.record(error));
         let work = flushes.flush(client, std::future::ready(result));
         match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => result,
@@ -135,7 +146,7 @@ mod tests {
 
     #[test]
     fn every_client_gets_a_failure_once() {
-        let flushes = Flushes::default();
+        let flushes = Flushes::new(Arc::default());
         let (a, b) = (client(&flushes), client(&flushes));
         flush(&flushes, &a, lost()).unwrap_err();
         flush(&flushes, &a, Ok(())).unwrap();
@@ -148,7 +159,7 @@ mod tests {
     #[test]
     fn a_client_that_left_with_unflushed_writes_gets_the_failure_when_it_is_back() {
         for others_flush_first in [false, true] {
-            let flushes = Flushes::default();
+            let flushes = Flushes::new(Arc::default());
             let (a, b) = (client(&flushes), client(&flushes));
             a.acknowledged();
             a.ends_in_order();
@@ -167,7 +178,7 @@ mod tests {
     #[test]
     fn a_failure_that_may_not_have_reached_its_client_is_reported_again() {
         for in_order in [false, true] {
-            let flushes = Flushes::default();
+            let flushes = Flushes::new(Arc::default());
             let a = client(&flushes);
             flush(&flushes, &a, lost()).unwrap_err();
             if in_order {

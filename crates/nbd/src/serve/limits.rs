@@ -65,7 +65,8 @@ pub const fn connections_for(memory_bytes: u64) -> u32 {
 }
 
 impl ServerLimits {
-    pub(super) fn check(&self, pool_bytes: usize) -> IoResult {
+    /// Refuses limits that do not fit a pool of `pool_bytes`, or each other, naming the remedy.
+    pub fn check(&self, pool_bytes: usize) -> IoResult {
         let wrong = |what: String| Err(IoError::new(IoErrorKind::Invalid, what));
         if self.connections_max == 0 || self.handshakes_max == 0 || self.requests_max == 0 {
             return wrong("an NBD server needs a connection, a handshake and a request".into());

@@ -6,65 +6,38 @@ use super::journal::{ConnectionJournal, ConnectionTopic, Log};
 use super::limits::ServerLimits;
 use super::link::{LinkSource, ServerLink};
 use super::quota::StreamSources;
+use super::stats::{NbdCounters, NbdStats};
 use crate::protocol::export::{BlockSizes, ExportFeatures, ExportInfo};
 use crate::protocol::server_handshake::TlsPolicy;
 use crate::tls::{Acceptor, Worker};
 use block::Signal;
-use block::{Device, Env, Gate, IoError, IoErrorKind, IoResult, Nanos, SECTOR_BYTES};
+use block::{Boundary, Env, IoError, IoErrorKind, IoResult, Nanos, SECTOR_BYTES};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 /// Interval of the checks for peers that have closed their ends unseen.
 const PEERS_PERIOD: Nanos = Nanos::from_secs(1);
 /// As [`PEERS_PERIOD`], while no request holds up a reader and the shard has no other work.
 const PEERS_IDLE_PERIOD: Nanos = Nanos::from_secs(10);
 
-/// Counts of a server; see [`NbdServer::stats`].
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct NbdStats {
-    /// Connections that have a place.
-    pub connections: u32,
-    /// Handshakes under way.
-    pub handshakes: u32,
-    /// Connections accepted, refused ones included.
-    pub accepted: u64,
-    /// Connections closed after their handshake because there were too many.
-    pub refused: u64,
-    /// Connections ended for a violation, a stall or a failed handshake.
-    pub failed: u64,
-    /// READ requests that succeeded.
-    pub reads: u64,
-    /// WRITE requests that succeeded.
-    pub writes: u64,
-    /// FLUSH requests that succeeded.
-    pub flushes: u64,
-    /// Other requests that succeeded.
-    pub others: u64,
-    /// Requests answered with an error.
-    pub errors: u64,
-    /// Bytes read.
-    pub read_bytes: u64,
-    /// Bytes written.
-    pub written_bytes: u64,
-}
-
 /// TLS of a server, for clients that ask for it or for all.
 pub type Tls = (Acceptor, TlsPolicy);
 
-pub(super) struct Export<D> {
-    pub(super) gate: Gate<D>,
-    pub(super) flushes: Flushes,
+pub(super) struct Export<G> {
+    pub(super) gate: G,
+    pub(super) flushes: Arc<Flushes>,
     pub(super) connections: Cell<u32>,
     pub(super) withdrawn: Rc<Cell<bool>>,
 }
 
 /// Exports, beside how clients see them; equal in length and order.
-pub(super) struct Exports<D> {
+pub(super) struct Exports<G> {
     pub(super) infos: Vec<ExportInfo>,
     /// The names of `infos`: each report looks up every volume.
     names: HashSet<String>,
-    pub(super) exports: Vec<Rc<Export<D>>>,
+    pub(super) exports: Vec<Rc<Export<G>>>,
 }
 
 /// Options of an export, as shown to clients.
@@ -76,14 +49,22 @@ pub struct ExportOptions {
     pub read_only: bool,
 }
 
-/// A server of exports of one device type.
-pub struct NbdServer<D: Device> {
+/// The clients of an export, for servers of the same device on several shards: a failed flush is
+/// reported to each client, whichever shard serves it next.
+#[derive(Clone)]
+pub struct ExportClients(Arc<Flushes>);
+
+/// An export that no client can choose any more, and that may have connections.
+pub struct WithdrawnExport<G>(Rc<Export<G>>);
+
+/// A server of exports of one kind of boundary.
+pub struct NbdServer<G: Boundary> {
     pub(super) env: Env,
     pub(super) limits: ServerLimits,
     pub(super) tls: Option<Tls>,
     /// Does the steps of TLS handshakes.
     pub(super) worker: RefCell<Option<Worker>>,
-    pub(super) exports: RefCell<Exports<D>>,
+    pub(super) exports: RefCell<Exports<G>>,
     pub(super) sources: Rc<StreamSources<ServerLink>>,
     /// The listener of streams that come by no other.
     pub(super) side_source: RefCell<Weak<LinkSource>>,
@@ -94,11 +75,11 @@ pub struct NbdServer<D: Device> {
     pub(super) stop: Signal,
     /// A connection has ended.
     pub(super) ended: Signal,
-    pub(super) stats: RefCell<NbdStats>,
+    pub(super) counters: Arc<NbdCounters>,
     pub(super) journal: ConnectionJournal,
 }
 
-impl<D: Device> NbdServer<D> {
+impl<G: Boundary> NbdServer<G> {
     /// A server without exports, with TLS for clients that ask or for all.
     ///
     /// `Err(Invalid)`: the limits do not fit the memory, or each other.
@@ -107,7 +88,18 @@ impl<D: Device> NbdServer<D> {
         limits: ServerLimits,
         tls: Option<Tls>,
         log: Log,
-    ) -> IoResult<Rc<NbdServer<D>>> {
+    ) -> IoResult<Rc<NbdServer<G>>> {
+        NbdServer::counted(env, limits, tls, log, Arc::default())
+    }
+
+    /// A server as [`NbdServer::new`] makes it, which counts in `counters`, that are all zero.
+    pub fn counted(
+        env: Env,
+        limits: ServerLimits,
+        tls: Option<Tls>,
+        log: Log,
+        counters: Arc<NbdCounters>,
+    ) -> IoResult<Rc<NbdServer<G>>> {
         limits.check(env.pool.total_bytes())?;
         let server = Rc::new(NbdServer {
             limits,
@@ -125,7 +117,7 @@ impl<D: Device> NbdServer<D> {
             stopping: Cell::new(false),
             stop: Signal::default(),
             ended: Signal::default(),
-            stats: RefCell::default(),
+            counters,
             journal: ConnectionJournal::new(log, env.timer.clone()),
             env,
         });
@@ -143,8 +135,20 @@ impl<D: Device> NbdServer<D> {
     /// Offers the device behind `gate` under `name`; the empty name is the default export.
     ///
     /// `Err(Invalid)`: NBD cannot carry a string. `Err(Busy)`: the name is taken.
-    pub fn add(&self, name: &str, gate: Gate<D>, options: &ExportOptions) -> IoResult {
-        let geometry = gate.device().geometry();
+    pub fn add(&self, name: &str, gate: G, options: &ExportOptions) -> IoResult {
+        let clients = ExportClients(Arc::new(Flushes::new(gate.flush_errors().clone())));
+        self.add_beside(name, gate, options, clients)
+    }
+
+    /// Offers a device as [`NbdServer::add`] does, whose `clients` another shard's server has too.
+    pub fn add_beside(
+        &self,
+        name: &str,
+        gate: G,
+        options: &ExportOptions,
+        clients: ExportClients,
+    ) -> IoResult {
+        let geometry = gate.geometry();
         let features = ExportFeatures {
             read_only: options.read_only,
             rotational: geometry.rotational,
@@ -174,11 +178,18 @@ impl<D: Device> NbdServer<D> {
         exports.names.insert(name.to_owned());
         exports.exports.push(Rc::new(Export {
             gate,
-            flushes: Flushes::default(),
+            flushes: clients.0,
             connections: Cell::new(0),
             withdrawn: Rc::default(),
         }));
         Ok(())
+    }
+
+    /// The clients of the export `name`, if there is one.
+    pub fn clients(&self, name: &str) -> Option<ExportClients> {
+        let exports = self.exports.borrow();
+        let at = exports.infos.iter().position(|e| e.name() == name)?;
+        Some(ExportClients(exports.exports[at].flushes.clone()))
     }
 
     /// True if there is an export of this name.
@@ -191,6 +202,13 @@ impl<D: Device> NbdServer<D> {
     ///
     /// `Err(Invalid)`: there is no such export.
     pub async fn remove(&self, name: &str, grace: Nanos) -> IoResult {
+        let withdrawn = self.withdraw(name)?;
+        self.wait_for(withdrawn, grace).await;
+        Ok(())
+    }
+
+    /// Begins what [`NbdServer::remove`] does: the name is free at once.
+    pub fn withdraw(&self, name: &str) -> IoResult<WithdrawnExport<G>> {
         let export = {
             let mut exports = self.exports.borrow_mut();
             let Some(i) = exports.infos.iter().position(|e| e.name() == name) else {
@@ -203,13 +221,18 @@ impl<D: Device> NbdServer<D> {
         };
         export.withdrawn.set(true);
         self.stop.notify();
+        Ok(WithdrawnExport(export))
+    }
+
+    /// Waits for the connections of a withdrawn export, and cuts off those that do not end within
+    /// `grace`.
+    pub async fn wait_for(&self, withdrawn: WithdrawnExport<G>, grace: Nanos) {
         self.drain(
             grace,
-            || export.connections.get() == 0,
+            || withdrawn.0.connections.get() == 0,
             |link| link.life.is_withdrawn(),
         )
         .await;
-        Ok(())
     }
 
     /// Ends the server: listeners return, connections finish the requests in flight and close;
@@ -240,24 +263,37 @@ impl<D: Device> NbdServer<D> {
         NbdStats {
             connections: self.sources.taken(),
             handshakes: self.sources.handshakes() as u32,
-            ..*self.stats.borrow()
+            ..self.counters.stats()
         }
+    }
+
+    /// The counts, for other shards.
+    pub fn counters(&self) -> Arc<NbdCounters> {
+        self.counters.clone()
+    }
+
+    /// Brings the counts of connections and handshakes up to date for other shards.
+    pub(super) fn publish(&self) {
+        self.counters.connections.set(self.sources.taken().into());
+        self.counters
+            .handshakes
+            .set(self.sources.handshakes() as u64);
     }
 
     /// Counts and logs a connection refused for lack of a place.
     pub(super) fn refuse(&self) {
-        self.count(|s| s.refused += 1);
+        self.count(|s| s.refused.add(1));
         let line = "an NBD connection was refused: the limit on connections is reached";
         self.journal.say(ConnectionTopic::Refused, line);
     }
 
-    pub(super) fn count(&self, change: impl FnOnce(&mut NbdStats)) {
-        change(&mut self.stats.borrow_mut());
+    pub(super) fn count(&self, change: impl FnOnce(&NbdCounters)) {
+        change(&self.counters);
     }
 }
 
 /// Ends connections in which the peer leaves a request or a reply half done.
-async fn watch_stalls<D: Device>(server: Weak<NbdServer<D>>, env: Env) {
+async fn watch_stalls<G: Boundary>(server: Weak<NbdServer<G>>, env: Env) {
     loop {
         let Some(span) = server.upgrade().map(|s| s.limits.stall_timeout) else {
             return;
@@ -276,7 +312,7 @@ async fn watch_stalls<D: Device>(server: Weak<NbdServer<D>>, env: Env) {
 
 /// Gives back the places of peers that have gone: readers held up by requests do not see that. Also
 /// logs the counts of lines left out.
-async fn watch_peers<D: Device>(server: Weak<NbdServer<D>>, env: Env) {
+async fn watch_peers<G: Boundary>(server: Weak<NbdServer<G>>, env: Env) {
     let mut longest = PEERS_PERIOD;
     loop {
         env.timer.idle_sleep(PEERS_PERIOD, longest).await;

@@ -11,7 +11,7 @@ use crate::protocol::reply;
 use crate::protocol::session::{NbdSession, SessionCommand};
 use crate::protocol::wire::{chunk, state};
 use block::{
-    BUF_BYTES_MAX, Content, Device, Extent, Fua, Gate, IoError, IoErrorKind, IoResult, PAGE_BYTES,
+    BUF_BYTES_MAX, Boundary, Content, Extent, Fua, IoError, IoErrorKind, IoResult, PAGE_BYTES,
     Pool, SharedBuf,
 };
 use std::cell::{Cell, RefCell};
@@ -37,10 +37,10 @@ pub(super) fn charge(offset: u64, len: u32) -> u32 {
 }
 
 /// The worker `number` of a connection: carries out jobs until there are no more.
-pub(super) async fn worker<D: Device>(
-    server: Rc<NbdServer<D>>,
+pub(super) async fn worker<G: Boundary>(
+    server: Rc<NbdServer<G>>,
     link: Rc<ServerLink>,
-    export: Rc<Export<D>>,
+    export: Rc<Export<G>>,
     session: NbdSession,
     number: u32,
 ) {
@@ -66,15 +66,15 @@ pub(super) async fn worker<D: Device>(
     }
 }
 
-struct RequestWorker<'a, D: Device> {
-    server: &'a NbdServer<D>,
+struct RequestWorker<'a, G: Boundary> {
+    server: &'a NbdServer<G>,
     link: &'a ServerLink,
-    gate: &'a Gate<D>,
+    gate: &'a G,
     flushes: &'a Flushes,
     session: &'a NbdSession,
 }
 
-impl<D: Device> RequestWorker<'_, D> {
+impl<G: Boundary> RequestWorker<'_, G> {
     /// Carries out any request but a read of one piece.
     async fn perform(&self, job: WorkerJob) {
         let (cookie, charge, piece) = (job.cookie, job.charge, job.piece);
@@ -98,18 +98,18 @@ impl<D: Device> RequestWorker<'_, D> {
                 }
                 result.map(|()| {
                     self.server.count(|s| {
-                        s.writes += 1;
-                        s.written_bytes += n;
+                        s.writes.add(1);
+                        s.written_bytes.add(n);
                     });
                 })
             }
             SessionCommand::Flush => {
                 let result = self.flush().await;
-                result.map(|()| self.server.count(|s| s.flushes += 1))
+                result.map(|()| self.server.count(|s| s.flushes.add(1)))
             }
             SessionCommand::BlockStatus { offset, len, one } => {
                 match self.block_status(cookie, offset, len, one).await {
-                    Ok(()) => return self.server.count(|s| s.others += 1),
+                    Ok(()) => return self.server.count(|s| s.others.add(1)),
                     Err(error) => Err(error),
                 }
             }
@@ -118,7 +118,7 @@ impl<D: Device> RequestWorker<'_, D> {
                 if !matches!(command, SessionCommand::Cache { .. }) {
                     self.link.client.acknowledged();
                 }
-                result.map(|()| self.server.count(|s| s.others += 1))
+                result.map(|()| self.server.count(|s| s.others.add(1)))
             }
         };
         match result {
@@ -131,8 +131,8 @@ impl<D: Device> RequestWorker<'_, D> {
     fn answer_read(&self, cookie: u64, offset: u64, charge: u32, data: SharedBuf) {
         let n = data.len() as u32;
         self.server.count(|s| {
-            s.reads += 1;
-            s.read_bytes += u64::from(n);
+            s.reads.add(1);
+            s.read_bytes.add(u64::from(n));
         });
         let mut frame = if self.session.structured {
             Frame::new(reply::data_head(chunk::DONE, cookie, offset, n), Some(data))
@@ -159,8 +159,8 @@ impl<D: Device> RequestWorker<'_, D> {
         };
         if read {
             self.server.count(|s| {
-                s.reads += 1;
-                s.read_bytes += u64::from(len);
+                s.reads.add(1);
+                s.read_bytes.add(u64::from(len));
             });
         }
     }
@@ -246,7 +246,7 @@ impl<D: Device> RequestWorker<'_, D> {
         bytes: u64,
         result: IoResult,
     ) {
-        self.server.count(|s| s.written_bytes += bytes);
+        self.server.count(|s| s.written_bytes.add(bytes));
         self.link.discharge(charge);
         if let Err(error) = result {
             parts.error.borrow_mut().get_or_insert(error);
@@ -258,7 +258,7 @@ impl<D: Device> RequestWorker<'_, D> {
         match parts.error.take() {
             Some(error) => self.fail(cookie, 0, &error).await,
             None => {
-                self.server.count(|s| s.writes += 1);
+                self.server.count(|s| s.writes.add(1));
                 self.link.answer(success(cookie, 0));
             }
         }
@@ -360,7 +360,7 @@ impl<D: Device> RequestWorker<'_, D> {
     }
 
     async fn refuse(&self, cookie: u64, errno: Errno, why: &str) {
-        self.server.count(|s| s.errors += 1);
+        self.server.count(|s| s.errors.add(1));
         let pool = &self.server.env.pool;
         let frame = self::error(pool, self.session, cookie, errno, why).await;
         self.link.answer(frame);

@@ -128,7 +128,7 @@ impl Default for Setup {
 }
 
 /// The running server, kept on its shard for [`Served::with`].
-struct Running(RefCell<Option<Rc<NbdServer<Real>>>>);
+struct Running(RefCell<Option<Rc<NbdServer<Gate<Real>>>>>);
 
 impl Served {
     /// Serves "vol" of 64 MiB, writable, and "ro", the same file read-only.
@@ -200,7 +200,7 @@ impl Served {
     /// Runs `work` on the server's shard.
     pub fn with<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Local<UringDriver>, &Rc<NbdServer<Real>>) -> T + Send + 'static,
+        work: impl FnOnce(&Local<UringDriver>, &Rc<NbdServer<Gate<Real>>>) -> T + Send + 'static,
     ) -> T {
         let (send, receive) = mpsc::channel();
         self.mesh.post(ShardId(0), move |local| {

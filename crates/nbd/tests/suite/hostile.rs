@@ -430,8 +430,12 @@ fn limits_that_do_not_fit_are_refused() {
     let served = Served::start(Setup::default());
     let refused = |limits: ServerLimits| {
         served.with(move |local, _| {
-            let server =
-                NbdServer::<crate::real::Real>::new(local.env(), limits, None, Rc::new(|_| ()));
+            let server = NbdServer::<block::Gate<crate::real::Real>>::new(
+                local.env(),
+                limits,
+                None,
+                Rc::new(|_| ()),
+            );
             server.err().unwrap().to_string()
         })
     };

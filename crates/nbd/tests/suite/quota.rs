@@ -68,7 +68,7 @@ impl<L: Listener> Listener for Failing<L> {
 struct Rig {
     local: Local<SimDriver>,
     env: Env,
-    server: Rc<RefCell<Option<Rc<NbdServer<Held>>>>>,
+    server: Rc<RefCell<Option<Rc<NbdServer<Gate<Held>>>>>>,
     hold: Rc<Cell<bool>>,
     log: Rc<RefCell<Vec<String>>>,
 }

@@ -111,7 +111,7 @@ fn a_disk_of_4096_is_offered_as_one() {
 /// Stops the server.
 fn shut_down(local: &Local<SimDriver>) {
     local.mesh().post(block::ShardId(0), |local| {
-        let Some(server) = local.get::<NbdServer<shard::ShardDisk<SimDriver>>>() else {
+        let Some(server) = local.get::<NbdServer<Gate<shard::ShardDisk<SimDriver>>>>() else {
             return;
         };
         local.env().spawn.spawn(async move {

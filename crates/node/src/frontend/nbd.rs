@@ -1,25 +1,141 @@
-//! NBD: a volume is an export.
+//! NBD: a volume is an export, on every shard.
+//!
+//! ```text
+//!                    ┌─> server of the home shard ─────────────┐
+//! listener ─> deal ──┤                                         ├─> Gate ─> volume
+//!                    └─> server of a further shard ─(lane)─────┘
+//! ```
+//!
+//! The home shard has the listeners and the volumes. Each further shard has a server of its own,
+//! whose exports ask the home shard. A connection is dealt to the shard that has the fewest.
+//!
+//! Invariants:
+//!     an export is offered on every shard; `withdraw` has ended ⟹ on none, and no request of it
+//!     enters the gate any more
+//!     memory of all requests in flight <= the memory of NBD on the home shard
+//!
+//! Not here: frontends of kernels and guests, which stay on the home shard.
 
 use super::{Frontend, VolumeAbout, nbd_memory};
 use crate::Later;
 use crate::event::NodeEvent;
 use crate::platform::Platform;
-use block::{Device, Gate, IoResult, Nanos};
+use crate::served_volume::ServedVolume;
+use block::{Driver, Gate, IoResult, Listener, Nanos, ShardId, Signal, TargetId};
 use control::config::Config;
 use control::status::{Nbd, Status};
-use nbd::serve::{CONNECTIONS_MAX, ExportOptions, NbdServer, ServerLimits, connections_for};
+use futures_util::future::{join, join_all};
+use nbd::serve::{
+    CONNECTIONS_MAX, ExportOptions, Listening, Log, NbdCounters, NbdServer, NbdStats, ServerLimits,
+    StreamSource, Tls, connections_for,
+};
+use nbd::tls::Worker;
+use shard::{GateAsker, GatePass, GateTable, Local, RemoteGate, ShardSocket, gate_lane};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
-/// An NBD server; its owner has the listeners.
-pub struct NbdFrontend<D: Device> {
-    /// The server of all accepted connections.
-    pub server: Rc<NbdServer<D>>,
+type HomeGate<R> = Gate<ServedVolume<R>>;
+
+/// The NBD servers of all shards; their owner has the listeners.
+pub struct NbdFrontend<R: Driver> {
+    local: Local<R>,
+    server: Rc<NbdServer<HomeGate<R>>>,
+    gates: Rc<GateTable<HomeGate<R>>>,
+    /// Volumes by name, as further shards name them.
+    passes: RefCell<HashMap<String, GatePass>>,
+    further: Rc<[FurtherShard]>,
+    listeners: Cell<u64>,
 }
 
-impl<D: Device> NbdFrontend<D> {
-    /// Makes a server within the limits of `config`.
-    pub fn new<P: Platform>(config: &Config, platform: &P) -> IoResult<NbdFrontend<D>> {
-        let env = platform.local().env();
+/// A further shard, from the home shard.
+struct FurtherShard {
+    id: ShardId,
+    counters: Arc<NbdCounters>,
+    /// Streams dealt to the shard so far.
+    dealt: Cell<u64>,
+}
+
+/// The state of a further shard, on that shard.
+struct FrontShard {
+    server: Rc<NbdServer<RemoteGate>>,
+    asker: GateAsker,
+    /// The listeners of the home shard, by number.
+    sources: RefCell<HashMap<u64, StreamSource>>,
+}
+
+/// The log, for further shards.
+struct HomeLog(Log);
+
+/// A listener that is served.
+pub struct ServedListener {
+    number: u64,
+    listening: Rc<Listening>,
+}
+
+impl ServedListener {
+    /// Offers `tls` to later clients.
+    pub fn renew(&self, tls: Option<Tls>) {
+        self.listening.renew(tls);
+    }
+}
+
+/// A shard that serves connections of frontends, and no volume.
+struct FrontEnd {
+    is_over: Cell<bool>,
+    signal: Signal,
+}
+
+/// The main task of a further shard; ends after [`end_fronts`].
+pub fn run_front<R: Driver>(local: Local<R>) -> impl Future<Output = ()> + 'static {
+    let end = Rc::new(FrontEnd {
+        is_over: Cell::new(false),
+        signal: Signal::default(),
+    });
+    // Before the first message of the home shard.
+    local.put(end.clone());
+    async move { end.signal.until(|| end.is_over.get()).await }
+}
+
+/// Ends the further shards, from the home shard, once nothing is served any more.
+pub fn end_fronts<R: Driver>(local: &Local<R>) {
+    for id in further_shards(local) {
+        local.mesh().post(id, |front| {
+            let end = front.get::<FrontEnd>().expect("put at its boot");
+            end.is_over.set(true);
+            end.signal.notify();
+        });
+    }
+}
+
+fn further_shards<R: Driver>(local: &Local<R>) -> impl Iterator<Item = ShardId> {
+    let home = local.id();
+    let all = (0..local.mesh().shards()).map(ShardId);
+    all.filter(move |id| *id != home)
+}
+
+/// The limits of the server of one of `shards` shards.
+fn share(whole: ServerLimits, shards: u32) -> ServerLimits {
+    let memory = whole.memory_bytes_max / shards as usize;
+    let fit = match shards {
+        1 => whole.connections_max,
+        _ => connections_for(memory as u64),
+    };
+    let share = |of: u32| of.div_ceil(shards).min(fit).max(1);
+    ServerLimits {
+        connections_max: share(whole.connections_max),
+        handshakes_max: share(whole.handshakes_max),
+        memory_bytes_max: memory,
+        ..whole
+    }
+}
+
+impl<R: Driver> NbdFrontend<R> {
+    /// Makes the servers within the limits of `config`.
+    pub fn new<P: Platform<Driver = R>>(config: &Config, platform: &P) -> IoResult<NbdFrontend<R>> {
+        let local = platform.local().clone();
+        let env = local.env();
         let memory = nbd_memory(config, &env);
         let connections = config.daemon.connections.as_ref();
         let connections = connections.map(|number| number.value);
@@ -32,18 +148,209 @@ impl<D: Device> NbdFrontend<D> {
             memory_bytes_max: memory,
             ..ServerLimits::default()
         };
+        limits.check(env.pool.total_bytes())?;
+        let limits = share(limits, local.mesh().shards());
         let events = platform.clone();
-        let log = Rc::new(move |line: &str| {
+        let log: Log = Rc::new(move |line: &str| {
             let what = line.to_owned();
             events.event(NodeEvent::Frontend { what });
         });
-        let server = NbdServer::new(env, limits, None, log)?;
-        Ok(NbdFrontend { server })
+        local.put(Rc::new(HomeLog(log.clone())));
+        let gates = Rc::new(GateTable::default());
+        let further = further_shards(&local).map(|id| begin_further(&local, id, limits, &gates));
+        Ok(NbdFrontend {
+            server: NbdServer::new(env, limits, None, log)?,
+            further: further.collect(),
+            gates,
+            passes: RefCell::default(),
+            listeners: Cell::new(0),
+            local,
+        })
+    }
+
+    /// Runs the steps of TLS handshakes on the worker that `make` makes on each shard.
+    pub fn shake_hands_by(&self, make: impl Fn() -> Worker + Clone + Send + 'static) {
+        self.server.shake_hands_by(make());
+        for shard in self.further.iter() {
+            let make = make.clone();
+            self.post(shard, move |front| front.server.shake_hands_by(make()));
+        }
+    }
+
+    /// Serves the connections of `listener`, with `tls`.
+    pub fn serve<L>(&self, listener: L, tls: Option<Tls>) -> ServedListener
+    where
+        L: Listener<Stream = ShardSocket<R>>,
+    {
+        let number = self.listeners.replace(self.listeners.get() + 1);
+        let listening = Listening::new(tls);
+        let dealt = DealtListener {
+            listener,
+            number,
+            listening: listening.clone(),
+            local: self.local.clone(),
+            home: self.server.counters(),
+            further: self.further.clone(),
+        };
+        let (server, shown) = (self.server.clone(), listening.clone());
+        let serving = async move { server.serve_with(dealt, shown).await };
+        self.local.env().spawn.spawn(serving);
+        ServedListener { number, listening }
+    }
+
+    /// Stops accepting at `listener`; its earlier connections stay.
+    pub fn close_listener(&self, listener: &ServedListener) {
+        self.server.close(&listener.listening);
+        let number = listener.number;
+        for shard in self.further.iter() {
+            self.post(shard, move |front| {
+                let source = front.sources.borrow_mut().remove(&number);
+                drop(source);
+            });
+        }
+    }
+
+    /// True if the volume `name` is an export.
+    pub fn offers(&self, name: &str) -> bool {
+        self.server.offers(name)
+    }
+
+    /// Runs `work` on a further shard, after all that was posted before.
+    fn post(&self, shard: &FurtherShard, work: impl FnOnce(&FrontShard) + Send + 'static) {
+        self.local.mesh().post(shard.id, move |local| {
+            work(&local.get::<FrontShard>().expect("begun with the frontend"));
+        });
+    }
+
+    /// Calls `work` on every further shard, in order with what is posted; returns when the futures
+    /// have ended.
+    async fn on_further<F>(&self, work: impl FnOnce(Rc<FrontShard>) -> F + Clone + Send + 'static)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let calls = self.further.iter().map(|shard| {
+            let work = work.clone();
+            self.local.call(shard.id, move |local| {
+                work(local.get::<FrontShard>().expect("begun with the frontend"))
+            })
+        });
+        // A shard that has ended serves nothing.
+        join_all(calls).await;
     }
 }
 
-impl<D: Device> Frontend<D> for NbdFrontend<D> {
-    fn add(&self, name: &str, gate: Gate<D>, about: &VolumeAbout) -> IoResult {
+/// Begins the server of a further shard, with a lane to `gates`.
+fn begin_further<R: Driver>(
+    local: &Local<R>,
+    id: ShardId,
+    limits: ServerLimits,
+    gates: &Rc<GateTable<HomeGate<R>>>,
+) -> FurtherShard {
+    let (end, lane) = gate_lane();
+    let serving = gates.clone().serve(lane, local.env());
+    local.env().spawn.spawn(serving);
+    let counters = Arc::<NbdCounters>::default();
+    let (counted, home) = (counters.clone(), local.id());
+    local.mesh().post(id, move |front| {
+        let env = front.env();
+        let mesh = front.mesh().clone();
+        let log: Log = Rc::new(move |line: &str| {
+            let line = line.to_owned();
+            mesh.post(home, move |home| {
+                (home.get::<HomeLog>().expect("put before").0)(&line);
+            });
+        });
+        let limits = ServerLimits {
+            memory_bytes_max: limits.memory_bytes_max.min(env.pool.total_bytes() / 2),
+            ..limits
+        };
+        let server = NbdServer::counted(env.clone(), limits, None, log, counted);
+        front.put(Rc::new(FrontShard {
+            server: server.expect("the limits hold on the home shard, in as much memory"),
+            asker: end.begin(&env),
+            sources: RefCell::default(),
+        }));
+    });
+    FurtherShard {
+        id,
+        counters,
+        dealt: Cell::new(0),
+    }
+}
+
+/// Connections and handshakes of a server, from any shard.
+fn connections(stats: &NbdStats) -> u64 {
+    u64::from(stats.connections) + u64::from(stats.handshakes)
+}
+
+impl FurtherShard {
+    /// Connections of the shard, those on their way included.
+    fn load(&self) -> u64 {
+        let stats = self.counters.stats();
+        connections(&stats) + self.dealt.get().saturating_sub(stats.accepted)
+    }
+}
+
+impl FrontShard {
+    fn admit<R: Driver>(
+        &self,
+        local: &Local<R>,
+        target: TargetId,
+        listener: u64,
+        tls: Option<Tls>,
+    ) {
+        let mut sources = self.sources.borrow_mut();
+        let source = sources.entry(listener);
+        let source = source.or_insert_with(|| self.server.source());
+        self.server.admit_of(source, local.stream(target), tls);
+    }
+}
+
+/// A listener of the home shard that deals connections to further shards.
+struct DealtListener<R: Driver, L> {
+    listener: L,
+    number: u64,
+    listening: Rc<Listening>,
+    local: Local<R>,
+    home: Arc<NbdCounters>,
+    further: Rc<[FurtherShard]>,
+}
+
+impl<R: Driver, L> DealtListener<R, L> {
+    /// The further shard that the next connection is dealt to, if not to the home shard.
+    fn next(&self) -> Option<&FurtherShard> {
+        let least = self.further.iter().min_by_key(|shard| shard.load())?;
+        let home = connections(&self.home.stats());
+        (least.load() < home).then_some(least)
+    }
+}
+
+impl<R: Driver, L: Listener<Stream = ShardSocket<R>>> Listener for DealtListener<R, L> {
+    type Stream = ShardSocket<R>;
+
+    async fn accept(&self) -> IoResult<ShardSocket<R>> {
+        loop {
+            let stream = self.listener.accept().await?;
+            let Some(shard) = self.next() else {
+                return Ok(stream);
+            };
+            let (number, tls) = (self.number, self.listening.tls());
+            let target = stream.release();
+            shard.dealt.set(shard.dealt.get() + 1);
+            self.local.mesh().post(shard.id, move |local| {
+                let front = local.get::<FrontShard>().expect("begun with the frontend");
+                front.admit(local, target, number, tls);
+            });
+        }
+    }
+
+    fn close(&self) {
+        self.listener.close();
+    }
+}
+
+impl<R: Driver> Frontend<ServedVolume<R>> for NbdFrontend<R> {
+    fn add(&self, name: &str, gate: HomeGate<R>, about: &VolumeAbout) -> IoResult {
         if !about.frontends.nbd {
             return Ok(());
         }
@@ -51,13 +358,29 @@ impl<D: Device> Frontend<D> for NbdFrontend<D> {
             description: about.description.clone(),
             read_only: about.read_only,
         };
-        self.server.add(name, gate, &options)
+        self.server.add(name, gate.clone(), &options)?;
+        if self.further.is_empty() {
+            return Ok(());
+        }
+        let clients = self.server.clients(name).expect("added just now");
+        let pass = self.gates.add(gate);
+        for shard in self.further.iter() {
+            let (name, options) = (name.to_owned(), options.clone());
+            let (pass, clients) = (pass.clone(), clients.clone());
+            self.post(shard, move |front| {
+                let gate = front.asker.gate(pass);
+                let added = front.server.add_beside(&name, gate, &options, clients);
+                added.expect("the home shard has the same exports");
+            });
+        }
+        self.passes.borrow_mut().insert(name.to_owned(), pass);
+        Ok(())
     }
 
     fn change<'a>(
         &'a self,
         name: &'a str,
-        gate: &'a Gate<D>,
+        gate: &'a HomeGate<R>,
         about: &'a VolumeAbout,
         grace: Nanos,
     ) -> Later<'a, IoResult> {
@@ -72,19 +395,37 @@ impl<D: Device> Frontend<D> for NbdFrontend<D> {
 
     fn withdraw<'a>(&'a self, name: &'a str, grace: Nanos) -> Later<'a, IoResult> {
         Box::pin(async move {
-            match self.server.offers(name) {
-                true => self.server.remove(name, grace).await,
-                false => Ok(()),
+            if !self.server.offers(name) {
+                return Ok(());
             }
+            let pass = self.passes.borrow_mut().remove(name);
+            let its = name.to_owned();
+            let further = self.on_further(move |front| {
+                // At once: the name may be given to another volume by the next message.
+                let withdrawn = front.server.withdraw(&its);
+                let withdrawn = withdrawn.expect("the home shard has the same exports");
+                async move { front.server.wait_for(withdrawn, grace).await }
+            });
+            let (removed, ()) = join(self.server.remove(name, grace), further).await;
+            if let Some(pass) = pass {
+                self.gates.remove(&pass);
+            }
+            removed
         })
     }
 
     fn shut_down(&self, grace: Nanos) -> Later<'_, ()> {
-        Box::pin(self.server.shut_down(grace))
+        Box::pin(async move {
+            let further = self.on_further(move |front| async move {
+                front.server.shut_down(grace).await;
+            });
+            join(self.server.shut_down(grace), further).await;
+        })
     }
 
     fn stats(&self, status: &mut Status) {
-        let stats = self.server.stats();
+        let further = self.further.iter().map(|shard| shard.counters.stats());
+        let stats = further.fold(self.server.stats(), NbdStats::and);
         status.nbd = Nbd {
             listeners: Vec::new(),
             connections: stats.connections,

@@ -4,7 +4,9 @@
 //! All in the simulator's time, so that no other load of the machine counts.
 
 use super::{BenchRow, Goal, alone};
-use block::{BoxDevice, Fua, Gate, Geometry, IoResult, Nanos, Sectors, ShardId, TargetId};
+use block::{
+    Boundary, BoxDevice, Fua, Gate, Geometry, IoResult, Nanos, Sectors, ShardId, TargetId,
+};
 use cache::{Cache, CacheMode, Config, Counter, Durability, NewPoolDevice, Volume, VolumeConfig};
 use futures_util::future::join_all;
 use shard::{Local, ShardDisk};

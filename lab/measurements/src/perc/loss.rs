@@ -3,7 +3,7 @@
 
 use super::rig::{self, PercRig, PercSetup};
 use super::scale::PercScale;
-use block::{Fua, Nanos};
+use block::{Boundary, Fua, Nanos};
 use experiment::controllers::SIDES;
 use serde::Serialize;
 use sim::SimRng;

@@ -7,7 +7,7 @@
 
 use super::rig::{self, PercRig, PercSetup};
 use super::scale::{PercScale, ThreadWorkload, to_message};
-use block::{Fua, Nanos, SharedBuf};
+use block::{Boundary, Fua, Nanos, SharedBuf};
 use futures_util::future::try_join_all;
 use hdrhistogram::Histogram;
 use serde::Serialize;

@@ -6,7 +6,7 @@ use super::scenario::CacheScenario;
 use super::shared::{CacheSimShared, TestVolume};
 use crate::model::VolumeModel;
 use crate::stamp::{self, ANYTHING, Value, ZERO};
-use block::{Fua, IoError, IoResult, Nanos, SECTOR_BYTES};
+use block::{Boundary, Fua, IoError, IoResult, Nanos, SECTOR_BYTES};
 use futures_util::future::join;
 use sim::SimRng;
 use std::cell::RefCell;

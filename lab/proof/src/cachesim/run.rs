@@ -7,7 +7,9 @@ use super::report::Report;
 use super::scenario::{CacheScenario, WITNESS};
 use super::shared::{CacheSimShared, Leaf, TestVolume};
 use crate::model::{Space, VolumeModel};
-use block::{BoxDevice, Device, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId};
+use block::{
+    Boundary, BoxDevice, Device, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId,
+};
 use cache::{Cache, Config, Durability, VolumeConfig};
 use futures_util::future::join_all;
 use shard::Local;

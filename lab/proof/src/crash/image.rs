@@ -8,8 +8,8 @@
 use crate::model::Space;
 use crate::stamp::{self, Value};
 use block::{
-    BoxDevice, Device, Fua, Gate, Geometry, IoErrorKind, IoResult, Lba, Nanos, SECTOR_BYTES,
-    Sectors, TargetId,
+    Boundary, BoxDevice, Device, Fua, Gate, Geometry, IoErrorKind, IoResult, Lba, Nanos,
+    SECTOR_BYTES, Sectors, TargetId,
 };
 use cache::{Cache, CacheMode, Config, Counter, Durability, NewPoolDevice, Volume, VolumeConfig};
 use layout::{BLOCK_BYTES, Bitmap, LayoutPlan, PoolSuperblock};

@@ -10,7 +10,7 @@ use super::stage::{self, CrashStage};
 use super::standstill;
 use crate::model::Space;
 use crate::stamp::{self, ANYTHING, Value, ZERO};
-use block::{Device, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, SECTOR_BYTES};
+use block::{Boundary, Device, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, SECTOR_BYTES};
 use cache::{Cache, Counter};
 use futures_util::future::join_all;
 use shard::Local;

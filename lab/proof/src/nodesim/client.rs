@@ -2,7 +2,7 @@
 
 use super::life::{NodeLife, SimVolume};
 use crate::stamp::{self, ZERO};
-use block::{Fua, IoError, Nanos, SECTOR_BYTES};
+use block::{Boundary, Fua, IoError, Nanos, SECTOR_BYTES};
 use sim::SimRng;
 use simnode::DirectClient;
 use std::ops::Range;

@@ -5,7 +5,7 @@ mod doubts;
 mod rig;
 
 use super::logged::LOG_MIB;
-use block::{Fua, Nanos};
+use block::{Boundary, Fua, Nanos};
 use node::{Platform, RecoverAction};
 use rig::{ALL, BYTES, DIRTY, RecoverRig, SIZE, configured, noise, recovered, text_of};
 use simnode::{Direct, RunningNode, SimPlatform};

@@ -2,7 +2,7 @@
 //! these are back, the volume goes on by itself, and no acknowledged write is lost.
 
 use super::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
-use block::{Fua, Nanos};
+use block::{Boundary, Fua, Nanos};
 use control::check::check_alone;
 use layout::{DeviceIdentity, Fact};
 use node::NodeEvent;

@@ -5,7 +5,7 @@ use super::life::ArrayLife;
 use super::report::Class;
 use super::trouble::ArrayTrouble;
 use crate::stamp::{self, ANYTHING, ZERO};
-use block::{Fua, IoError, IoErrorKind, Nanos, Pool, SECTOR_BYTES};
+use block::{Boundary, Fua, IoError, IoErrorKind, Nanos, Pool, SECTOR_BYTES};
 use raid::Level;
 use sim::SimRng;
 use std::ops::Range;

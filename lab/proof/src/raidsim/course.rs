@@ -5,7 +5,7 @@ use super::client;
 use super::life::{ArrayLife, ArrayOutside};
 use super::report::Class;
 use super::trouble::ArrayTrouble;
-use block::Nanos;
+use block::{Boundary, Nanos};
 use futures_util::future::join_all;
 use shard::Local;
 use sim::{RunOutcome, SimDriver, SimHost, SimRng};

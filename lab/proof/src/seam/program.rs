@@ -7,15 +7,15 @@ use super::Sabotage;
 use super::client::SeamClient;
 use super::mirror::Mirror;
 use super::oracle::{self, Oracle, WriteEnd};
-use super::server::{Losable, SeamExport, serve};
+use super::server::{Losable, SeamDevice, SeamExport, SeamGate, serve};
 use super::wire::{FLAG_ABANDON, FLAG_FUA, SeamAsk, SeamStatus};
 use block::{
-    Address, Connector, Driver, Extent, Gate, Host, IoErrorKind, IoResult, Lba, Nanos, Sectors,
-    ShardId, SharedBuf, TargetId,
+    Address, Boundary, Connector, Driver, Extent, Gate, Host, IoErrorKind, IoResult, Lba, Nanos,
+    Sectors, ShardId, SharedBuf, TargetId,
 };
 use futures_channel::oneshot;
 use futures_util::future::join_all;
-use shard::{Config, Local, Mesh, Shard};
+use shard::{Config, GateEnd, GatePass, GateTable, Local, Mesh, Shard, gate_lane};
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -128,8 +128,8 @@ pub fn run<H: Host>(
 /// Ends the device's shard when sent to.
 struct Stop(Cell<Option<oneshot::Sender<()>>>);
 
-/// Set once the mirror serves, or cannot serve.
-struct Ready(bool);
+/// Set once the mirror serves, or cannot serve: the way to it.
+struct Ready(Cell<Option<(GateEnd, GatePass)>>);
 
 async fn back<D: Driver>(
     local: Local<D>,
@@ -148,13 +148,12 @@ async fn back<D: Driver>(
     let serves = match opened.await {
         Ok(mirror) => {
             let gate = Gate::new(mirror, local.env());
-            let sabotage = scenario.sabotage;
-            local.put(Rc::new(SeamExport::<D> {
-                gate,
-                second_lost,
-                sabotage,
-            }));
-            true
+            let table = Rc::new(GateTable::<SeamGate<D>>::default());
+            let (end, lane) = gate_lane();
+            let pass = table.add(gate.clone());
+            local.put(Rc::new(SeamExport::<D> { gate, second_lost }));
+            local.env().spawn.spawn(table.serve(lane, local.env()));
+            Some((end, pass))
         }
         Err(error) => {
             let expected = matches!(
@@ -164,17 +163,20 @@ async fn back<D: Driver>(
             if !expected {
                 lock(&record).violations.push(format!("assembly: {error}"));
             }
-            false
+            None
         }
     };
-    local.put(Rc::new(Ready(serves)));
+    local.put(Rc::new(Ready(Cell::new(serves))));
     // A front that ended without a message ends this shard too.
     let _ = stopped.await;
     // An orderly end evicts a leg with a lost cache: the flush fails and the other leg is marked.
     // Otherwise the next start would copy from the leg that lost its cache.
     if let Some(export) = local.get::<SeamExport<D>>() {
         export.gate.drain().await;
-        let _ = export.gate.flush().await;
+        // Without a leg in service, the cache of the last one may be lost as by a power cut.
+        if export.gate.flush().await.is_err() {
+            lock(&record).oracle.power_cut();
+        }
     }
 }
 
@@ -204,24 +206,29 @@ async fn drive<D: Driver>(
     targets: &ProgramTargets,
     record: &SharedRecord,
 ) -> IoResult {
-    let serves = local
+    let way = local
         .call(BACK, |local| async move {
             loop {
                 if let Some(ready) = local.get::<Ready>() {
-                    return ready.0;
+                    return ready.0.take();
                 }
                 local.env().timer.sleep(Nanos::from_micros(200)).await;
             }
         })
         .await?;
-    if !serves {
+    let Some((end, pass)) = way else {
         return Ok(());
-    }
+    };
+    let device = SeamDevice {
+        gate: end.begin(&local.env()).gate(pass),
+        shard: BACK,
+        sabotage: scenario.sabotage,
+    };
     let listener = local.listener(targets.listener);
     local
         .env()
         .spawn
-        .spawn(serve(local.clone(), listener, BACK));
+        .spawn(serve(local.clone(), listener, device));
     let mut clients = Vec::new();
     for number in 0..2 {
         let stream = local.connector().connect(targets.address.clone()).await?;

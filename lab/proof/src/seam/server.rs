@@ -1,4 +1,4 @@
-//! The block server: connections on one shard, the device on another.
+//! The block server: connections on one shard, the device on another, with a lane between them.
 
 use super::Sabotage;
 use super::mirror::Mirror;
@@ -8,10 +8,10 @@ use super::wire::{
 };
 use block::Mutex;
 use block::{
-    Device, Driver, Extent, Fua, Gate, IoResult, Lba, Listener, SECTOR_BYTES, Sectors, ShardId,
+    Boundary, Device, Driver, Extent, Fua, Gate, IoResult, Lba, Listener, SECTOR_BYTES, ShardId,
     SharedBuf, Stream,
 };
-use shard::{Local, ShardSocket};
+use shard::{Local, RemoteGate, ShardSocket};
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -68,68 +68,35 @@ impl<D: Device> Device for Losable<D> {
     }
 }
 
-/// The state of the device's shard, for requests to the device.
+/// The gate of the device.
+pub(crate) type SeamGate<D> = Gate<Mirror<Losable<shard::ShardDisk<D>>>>;
+
+/// The state of the device's shard, for requests past the lane.
 pub(crate) struct SeamExport<D: Driver> {
-    pub(crate) gate: Gate<Mirror<Losable<shard::ShardDisk<D>>>>,
+    pub(crate) gate: SeamGate<D>,
     pub(crate) second_lost: Rc<Cell<bool>>,
-    pub(crate) sabotage: Sabotage,
 }
 
-impl<D: Driver> SeamExport<D> {
-    async fn perform(
-        &self,
-        request: SeamRequest,
-        data: Option<SharedBuf>,
-    ) -> IoResult<Option<SharedBuf>> {
-        let SeamRequest {
-            offset, len, flags, ..
-        } = request;
-        let fua = if flags & FLAG_FUA != 0 {
-            Fua::Yes
-        } else {
-            Fua::No
-        };
-        let extent = Extent::new(
-            Lba(offset / SECTOR_BYTES),
-            Sectors(u64::from(len) / SECTOR_BYTES),
-        );
-        match (request.ask, data) {
-            (SeamAsk::Read, _) => return self.gate.read(offset, len as usize).await.map(Some),
-            (SeamAsk::Write, Some(data)) if self.sabotage == Sabotage::SkipLock => {
-                self.gate.device().write(extent.start, data, fua).await?
-            }
-            (SeamAsk::Write, Some(data)) => self.gate.write(offset, data, fua).await?,
-            (SeamAsk::Write, None) => unreachable!("a write is received with its data"),
-            (SeamAsk::Zero, _) => self.gate.zero(offset, u64::from(len)).await?,
-            (SeamAsk::Flush, _) => self.gate.flush().await?,
-            (SeamAsk::Lose, _) => self.second_lost.set(true),
-        }
-        Ok(None)
-    }
-
-    /// Begins the operation, then drops its future.
-    async fn abandon(&self, request: SeamRequest, data: Option<SharedBuf>) {
-        let mut work = pin!(self.perform(request, data));
-        poll_fn(|cx| {
-            let _begun = work.as_mut().poll(cx);
-            Poll::Ready(())
-        })
-        .await;
-    }
+/// The device, as the shard of the connections reaches it.
+#[derive(Clone)]
+pub(crate) struct SeamDevice {
+    pub(crate) gate: RemoteGate,
+    pub(crate) shard: ShardId,
+    pub(crate) sabotage: Sabotage,
 }
 
 /// Accepts connections until the shard ends.
 pub(crate) async fn serve<D: Driver>(
     local: Local<D>,
     listener: impl Listener<Stream = ShardSocket<D>>,
-    device: ShardId,
+    device: SeamDevice,
 ) {
     while let Ok(stream) = listener.accept().await {
         let connection = Rc::new(SeamConnection {
             stream,
             sending: Mutex::default(),
             local: local.clone(),
-            device,
+            device: device.clone(),
         });
         // A broken connection concerns its client alone.
         local
@@ -143,7 +110,7 @@ struct SeamConnection<D: Driver> {
     stream: ShardSocket<D>,
     sending: Mutex,
     local: Local<D>,
-    device: ShardId,
+    device: SeamDevice,
 }
 
 impl<D: Driver> SeamConnection<D> {
@@ -164,18 +131,63 @@ impl<D: Driver> SeamConnection<D> {
         Ok(())
     }
 
+    async fn perform(
+        &self,
+        request: SeamRequest,
+        data: Option<SharedBuf>,
+    ) -> IoResult<Option<SharedBuf>> {
+        let SeamRequest {
+            offset, len, flags, ..
+        } = request;
+        let fua = if flags & FLAG_FUA != 0 {
+            Fua::Yes
+        } else {
+            Fua::No
+        };
+        let (gate, shard) = (&self.device.gate, self.device.shard);
+        match (request.ask, data) {
+            (SeamAsk::Read, _) => return gate.read(offset, len as usize).await.map(Some),
+            (SeamAsk::Write, Some(data)) if self.device.sabotage == Sabotage::SkipLock => {
+                let start = Lba(offset / SECTOR_BYTES);
+                let unlocked = async move |local: Local<D>| {
+                    let export = local.get::<SeamExport<D>>().expect("put before it serves");
+                    export.gate.device().write(start, data, fua).await
+                };
+                self.local.call(shard, unlocked).await??
+            }
+            (SeamAsk::Write, Some(data)) => gate.write(offset, data, fua).await?,
+            (SeamAsk::Write, None) => unreachable!("a write is received with its data"),
+            (SeamAsk::Zero, _) => gate.zero(offset, u64::from(len)).await?,
+            (SeamAsk::Flush, _) => gate.flush().await?,
+            (SeamAsk::Lose, _) => {
+                let lose = async move |local: Local<D>| {
+                    let export = local.get::<SeamExport<D>>().expect("put before it serves");
+                    export.second_lost.set(true);
+                };
+                self.local.call(shard, lose).await?
+            }
+        }
+        Ok(None)
+    }
+
+    /// Begins the operation, then drops its future.
+    async fn abandon(&self, request: SeamRequest, data: Option<SharedBuf>) {
+        let mut work = pin!(self.perform(request, data));
+        poll_fn(|cx| {
+            let _begun = work.as_mut().poll(cx);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
     async fn answer(&self, request: SeamRequest, data: Option<SharedBuf>) -> IoResult {
-        let done = self
-            .local
-            .call(self.device, move |local| async move {
-                let export = local.get::<SeamExport<D>>().expect("put before it serves");
-                if request.flags & FLAG_ABANDON != 0 {
-                    export.abandon(request, data).await;
-                    return None;
-                }
-                Some(export.perform(request, data).await)
-            })
-            .await?;
+        let done = match request.flags & FLAG_ABANDON != 0 {
+            true => {
+                self.abandon(request, data).await;
+                None
+            }
+            false => Some(self.perform(request, data).await),
+        };
         let (status, data) = match done {
             None => (SeamStatus::Abandoned, None),
             Some(Ok(data)) => (SeamStatus::Done, data),

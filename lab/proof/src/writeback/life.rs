@@ -5,8 +5,8 @@ use super::bench::{BenchLedger, WriteBackBench};
 use super::case::{COPIES, DAEMON, JOURNAL, LifeEnd, ORIGIN, SECTORS, WriteBackStep};
 use crate::stamp::{self, ANYTHING, Value, ZERO};
 use block::{
-    Access, BoxDevice, Device, Extent, Fua, Gate, IoError, IoErrorKind, IoResult, Lba, Nanos,
-    SECTOR_BYTES, Sectors,
+    Access, Boundary, BoxDevice, Device, Extent, Fua, Gate, IoError, IoErrorKind, IoResult, Lba,
+    Nanos, SECTOR_BYTES, Sectors,
 };
 use futures_util::future::join_all;
 use layout::{JournalSuperblock, Uuid};

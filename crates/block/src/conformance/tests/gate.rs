@@ -3,15 +3,16 @@
 use super::caught;
 use super::clock::block_on;
 use super::memory::{Flaw, Memory};
-use crate::conformance::gate::{ByteSurface, bytes, gate};
+use crate::conformance::gate::{boundary, gate};
 use crate::conformance::join::join;
 use crate::{
-    Buf, Content, Device, Env, Extent, Fua, Gate, Geometry, IoErrorKind, IoResult, Layer, Lba,
-    SECTOR_BYTES, Sectors, SharedBuf,
+    Boundary, Buf, Content, Device, Env, Extent, FlushErrors, Fua, Gate, Geometry, IoErrorKind,
+    IoResult, Layer, Lba, SECTOR_BYTES, Sectors, SharedBuf,
 };
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 const POOL: usize = 16 << 20;
 
@@ -138,9 +139,12 @@ struct Broken {
     widens: bool,
 }
 
-impl ByteSurface for Broken {
-    fn bytes(&self) -> u64 {
-        self.gate.bytes()
+impl Boundary for Broken {
+    fn geometry(&self) -> &Geometry {
+        self.gate.geometry()
+    }
+    fn flush_errors(&self) -> &Arc<FlushErrors> {
+        self.gate.flush_errors()
     }
     async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
         self.gate.read(offset, len).await
@@ -197,7 +201,7 @@ fn run(widens: bool) {
             env: env.clone(),
             widens,
         };
-        bytes(&broken, 4096, &env, 1).await;
+        boundary(&broken, 4096, &env, 1).await;
     });
 }
 

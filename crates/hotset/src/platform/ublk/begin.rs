@@ -13,7 +13,8 @@
 use super::devices;
 use crate::CommandFailure;
 use block::{
-    Answer, Buf, Device, Extent, Gate, IoError, IoErrorKind, IoResult, Port as _, Request, Tag,
+    Answer, Boundary, Buf, Device, Extent, Gate, IoError, IoErrorKind, IoResult, Port as _,
+    Request, Tag,
 };
 use std::cell::Cell;
 use std::fs;

@@ -2,7 +2,7 @@
 
 use super::rig::{DIRTY, RecoverRig, noise};
 use super::{ORDERS, pending};
-use block::{Device, Nanos};
+use block::{Boundary, Device, Nanos};
 use node::{Platform, RecoverAction};
 use simnode::{Direct, RunningNode};
 use writelog::Cleaning;

@@ -2,7 +2,7 @@
 
 pub(super) use crate::nodesim::logged::recovered;
 use crate::nodesim::logged::{BUFFER_BYTES, LOG_MIB, configuration, disk};
-use block::{Device, Fua, IoResult, Lba, Nanos, Pool, SECTOR_BYTES};
+use block::{Boundary, Device, Fua, IoResult, Lba, Nanos, Pool, SECTOR_BYTES};
 use control::check::check_alone;
 use control::config::Config;
 use node::{Platform, RecoverAction};

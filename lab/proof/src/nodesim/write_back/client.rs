@@ -2,7 +2,7 @@
 
 use super::outside::{SECTORS, WriteBackOutside};
 use crate::stamp::{self, ANYTHING, Value, ZERO};
-use block::{Env, Fua, IoResult, Nanos, SECTOR_BYTES};
+use block::{Boundary, Env, Fua, IoResult, Nanos, SECTOR_BYTES};
 use sim::SimRng;
 use simnode::DirectClient;
 use std::ops::Range;

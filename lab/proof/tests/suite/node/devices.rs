@@ -1,7 +1,7 @@
 //! Pool devices that are late, origins that fail or grow, and memory that does not suffice, on a node
 //! in virtual time.
 
-use block::{Env, Geometry, IoResult, Nanos, Sectors};
+use block::{Boundary, Env, Geometry, IoResult, Nanos, Sectors};
 use control::protocol::{ControlRequest, NamedOrNew, Reply};
 use control::trouble::TroubleKind;
 use node::NodeEvent;

@@ -1,6 +1,6 @@
 //! Pauses of a machine's processes: no sound device is evicted or ejected for a pause.
 
-use block::{Fua, Geometry, Nanos, Sectors};
+use block::{Boundary, Fua, Geometry, Nanos, Sectors};
 use node::{Before, NodeEvent};
 use shard::Local;
 use sim::{DiskSpec, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimRng, SimWorld};

@@ -1,0 +1,229 @@
+//! Gates of another shard: frontends run on any shard, and each device stays on its own.
+//!
+//! ```text
+//! a frontend ─> RemoteGate ─(lane)─> GateTable ─> Gate ─> device
+//! └────── any shard ─────┘           └──── the shard of the device ───┘
+//! ```
+//!
+//! Invariants:
+//!     ranges are locked, and failed flushes recorded, by the gate alone
+//!     a gate was taken out of the table ⟹ no request enters the gate by a lane
+//!
+//! A read's bytes are memory of the device's shard, and a write's are memory of the frontend's. Either
+//! goes back to its pool when it is dropped.
+
+use crate::lane::{LaneAsker, LaneEnd, LaneServer, lane};
+use block::{
+    Boundary, Content, Env, Extent, FlushErrors, Fua, Geometry, IoError, IoErrorKind, IoResult,
+    SharedBuf,
+};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A request for a gate.
+pub struct GateRequest {
+    gate: u32,
+    verb: GateVerb,
+}
+
+enum GateVerb {
+    Read(u64, usize),
+    Write(u64, SharedBuf, Fua),
+    Zero(u64, u64),
+    Discard(u64, u64),
+    Flush,
+    Extents(u64, u64),
+}
+
+/// The answer of a gate.
+pub enum GateAnswer {
+    /// The bytes that were read.
+    Bytes(IoResult<SharedBuf>),
+    /// The end of a change or of a flush.
+    Done(IoResult),
+    /// Contents of a range.
+    Extents(IoResult<Vec<(Extent, Content)>>),
+}
+
+/// The end of a lane that serves gates, on its way to their shard.
+pub type GateLane = LaneServer<GateRequest, GateAnswer>;
+
+/// The gates of a shard that others ask.
+pub struct GateTable<G> {
+    gates: RefCell<HashMap<u32, G>>,
+    next: Cell<u32>,
+}
+
+impl<G> Default for GateTable<G> {
+    fn default() -> GateTable<G> {
+        GateTable {
+            gates: RefCell::default(),
+            next: Cell::new(0),
+        }
+    }
+}
+
+/// Names a gate for other shards.
+#[derive(Clone)]
+pub struct GatePass {
+    gate: u32,
+    geometry: Geometry,
+    flush_errors: Arc<FlushErrors>,
+}
+
+impl<G: Boundary + Clone> GateTable<G> {
+    /// Lets other shards ask `gate`.
+    pub fn add(&self, gate: G) -> GatePass {
+        let pass = GatePass {
+            gate: self.next.replace(self.next.get() + 1),
+            geometry: gate.geometry().clone(),
+            flush_errors: gate.flush_errors().clone(),
+        };
+        self.gates.borrow_mut().insert(pass.gate, gate);
+        pass
+    }
+
+    /// Takes a gate out: later requests fail with `Gone`. Those in flight go on.
+    pub fn remove(&self, pass: &GatePass) {
+        let gate = self.gates.borrow_mut().remove(&pass.gate);
+        drop(gate);
+    }
+
+    /// Serves a lane until its other end is gone.
+    pub async fn serve(self: Rc<Self>, lane: GateLane, env: Env) {
+        let carry_out = move |request: GateRequest| {
+            let gate = self.gates.borrow().get(&request.gate).cloned();
+            async move { carry_out(gate, request.verb).await }
+        };
+        lane.serve(env, carry_out).await;
+    }
+}
+
+async fn carry_out<G: Boundary>(gate: Option<G>, verb: GateVerb) -> GateAnswer {
+    let gate = gate.ok_or_else(|| IoError::new(IoErrorKind::Gone, "the volume is withdrawn"));
+    match verb {
+        GateVerb::Read(offset, len) => GateAnswer::Bytes(match gate {
+            Ok(gate) => gate.read(offset, len).await,
+            Err(gone) => Err(gone),
+        }),
+        GateVerb::Extents(offset, len) => GateAnswer::Extents(match gate {
+            Ok(gate) => {
+                let mut runs = Vec::new();
+                let result = gate.extents(offset, len, &mut runs).await;
+                result.map(|()| runs)
+            }
+            Err(gone) => Err(gone),
+        }),
+        change => GateAnswer::Done(match gate {
+            Ok(gate) => apply(&gate, change).await,
+            Err(gone) => Err(gone),
+        }),
+    }
+}
+
+async fn apply<G: Boundary>(gate: &G, verb: GateVerb) -> IoResult {
+    match verb {
+        GateVerb::Write(offset, data, fua) => gate.write(offset, data, fua).await,
+        GateVerb::Zero(offset, len) => gate.zero(offset, len).await,
+        GateVerb::Discard(offset, len) => gate.discard(offset, len).await,
+        GateVerb::Flush => gate.flush().await,
+        GateVerb::Read(..) | GateVerb::Extents(..) => unreachable!("they have bytes to answer"),
+    }
+}
+
+/// The frontend's end of a lane to gates, on its way to its shard.
+pub struct GateEnd(LaneEnd<GateRequest, GateAnswer>);
+
+/// Makes a lane to the gates of a shard.
+pub fn gate_lane() -> (GateEnd, GateLane) {
+    let (end, server) = lane();
+    (GateEnd(end), server)
+}
+
+impl GateEnd {
+    /// Begins to ask, from the calling shard.
+    pub fn begin(self, env: &Env) -> GateAsker {
+        GateAsker(self.0.begin(env))
+    }
+}
+
+/// A frontend's way to the gates of another shard; clones are the same.
+#[derive(Clone)]
+pub struct GateAsker(LaneAsker<GateRequest, GateAnswer>);
+
+impl GateAsker {
+    /// The gate that `pass` names.
+    pub fn gate(&self, pass: GatePass) -> RemoteGate {
+        RemoteGate {
+            asker: self.clone(),
+            pass,
+        }
+    }
+}
+
+/// A gate of another shard.
+#[derive(Clone)]
+pub struct RemoteGate {
+    asker: GateAsker,
+    pass: GatePass,
+}
+
+impl RemoteGate {
+    async fn ask(&self, verb: GateVerb) -> IoResult<GateAnswer> {
+        let gate = self.pass.gate;
+        let answer = self.asker.0.ask(GateRequest { gate, verb }).await;
+        answer.ok_or_else(|| IoError::new(IoErrorKind::Gone, "the shard of the volume has ended"))
+    }
+
+    async fn done(&self, verb: GateVerb) -> IoResult {
+        match self.ask(verb).await? {
+            GateAnswer::Done(result) => result,
+            _ => unreachable!("a change has no bytes"),
+        }
+    }
+}
+
+impl Boundary for RemoteGate {
+    fn geometry(&self) -> &Geometry {
+        &self.pass.geometry
+    }
+
+    fn flush_errors(&self) -> &Arc<FlushErrors> {
+        &self.pass.flush_errors
+    }
+
+    async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
+        match self.ask(GateVerb::Read(offset, len)).await? {
+            GateAnswer::Bytes(result) => result,
+            _ => unreachable!("a read has bytes"),
+        }
+    }
+
+    async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
+        self.done(GateVerb::Write(offset, data, fua)).await
+    }
+
+    async fn zero(&self, offset: u64, len: u64) -> IoResult {
+        self.done(GateVerb::Zero(offset, len)).await
+    }
+
+    async fn discard(&self, offset: u64, len: u64) -> IoResult {
+        self.done(GateVerb::Discard(offset, len)).await
+    }
+
+    async fn flush(&self) -> IoResult {
+        self.done(GateVerb::Flush).await
+    }
+
+    async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        match self.ask(GateVerb::Extents(offset, len)).await? {
+            GateAnswer::Extents(result) => {
+                out.append(&mut result?);
+                Ok(())
+            }
+            _ => unreachable!("contents were asked for"),
+        }
+    }
+}
