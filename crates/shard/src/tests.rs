@@ -529,3 +529,114 @@ fn calls_between_threads_all_arrive_and_wake_sleepers() {
         assert!(last.is_ok() || last.unwrap_err().kind() == IoErrorKind::Gone);
     }
 }
+
+/// Two shards of one thread, run in turns until neither has work.
+fn both<F, G>(
+    first: impl FnOnce(Local<Manual>) -> F,
+    second: impl FnOnce(Local<Manual>) -> G,
+) -> [Box<dyn ShardTurn>; 2]
+where
+    F: Future<Output = ()> + 'static,
+    G: Future<Output = ()> + 'static,
+{
+    let mesh = Mesh::new(2);
+    let driver = || Manual {
+        bench: Rc::default(),
+        pool: Pool::new(1 << 20),
+    };
+    let config = Config { depth: 1 };
+    [
+        Shard::boot(ShardId(0), driver(), mesh.clone(), config, first),
+        Shard::boot(ShardId(1), driver(), mesh, config, second),
+    ]
+}
+
+fn run_in_turns(shards: &mut [Box<dyn ShardTurn>]) {
+    for _ in 0..20 {
+        for shard in &mut *shards {
+            while shard.run_once() == TurnProgress::Ready {}
+        }
+    }
+}
+
+#[test]
+fn a_lane_answers_each_request_whoever_still_waits() {
+    let (end, server) = crate::lane::<u32, u32>();
+    let answers = Rc::new(RefCell::new(Vec::new()));
+    let (came, served) = (answers.clone(), Rc::new(Cell::new(0)));
+    let count = served.clone();
+    let mut shards = both(
+        |local| async move {
+            let asker = end.begin(&local.env());
+            let ask = |n: u32| {
+                let (asker, came) = (asker.clone(), came.clone());
+                async move {
+                    let answer = asker.ask(n).await;
+                    came.borrow_mut().push(answer);
+                }
+            };
+            for n in [5, 1, 3] {
+                local.env().spawn.spawn(ask(n));
+            }
+            // One that is abandoned once polled.
+            let mut abandoned = Box::pin(ask(2));
+            std::future::poll_fn(|cx| {
+                assert!(abandoned.as_mut().poll(cx).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+            drop(abandoned);
+            never().await;
+        },
+        |local| async move {
+            let timer = local.env().timer;
+            let carry_out = move |n: u32| {
+                let (timer, count) = (timer.clone(), count.clone());
+                async move {
+                    timer.sleep(Nanos(u64::from(n))).await;
+                    count.set(count.get() + 1);
+                    n * 10
+                }
+            };
+            server.serve(local.env(), carry_out).await;
+        },
+    );
+    for _ in 0..8 {
+        run_in_turns(&mut shards);
+        shards[1].park(Nanos(10));
+    }
+    assert_eq!(*answers.borrow(), [Some(10), Some(30), Some(50)]);
+    assert_eq!(served.get(), 4, "the abandoned one too");
+}
+
+#[test]
+fn a_lane_whose_other_end_is_gone_answers_none() {
+    for begun in [false, true] {
+        let (end, server) = crate::lane::<u32, u32>();
+        let answer = Rc::new(Cell::new(None));
+        let came = answer.clone();
+        let mut shards = both(
+            |local| async move {
+                let asker = end.begin(&local.env());
+                came.set(Some(asker.ask(1).await));
+                never().await;
+            },
+            move |local| async move {
+                match begun {
+                    true => {
+                        let timer = local.env().timer;
+                        let serving = server.serve(local.env(), |_| std::future::pending());
+                        assert!(timer.timeout(Nanos(5), serving).await.is_none());
+                    }
+                    false => drop(server),
+                }
+                never().await;
+            },
+        );
+        for _ in 0..3 {
+            run_in_turns(&mut shards);
+            shards[1].park(Nanos(10));
+        }
+        assert_eq!(answer.take(), Some(None), "begun: {begun}");
+    }
+}

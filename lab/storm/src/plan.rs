@@ -72,6 +72,7 @@ pub struct StormPlan {
     policy: &'static str,
     max_lag: &'static str,
     dirty_max: &'static str,
+    shards: u32,
 }
 
 /// First devices of a log, and a replacement.
@@ -115,6 +116,7 @@ impl StormPlan {
             policy: one(rng, &["auto", "lru"]),
             max_lag: one(rng, &["3s", "30s", "300s"]),
             dirty_max: one(rng, &["1MiB", "4MiB", "64MiB"]),
+            shards: 1,
         };
         plan.pools.push(match rng.bool() {
             true => ("fast", vec!["ssd0", "ssd1"]),
@@ -155,6 +157,7 @@ impl StormPlan {
         plan.add(LENT.1, 32, StormPlace::File);
         plan.add(BYSTANDERS[0], BYSTANDER_MIB, StormPlace::File);
         plan.add(BYSTANDERS[1], BYSTANDER_MIB, StormPlace::Export);
+        plan.shards = one(rng, &[1, 1, 2, 3]);
         plan
     }
 
@@ -236,7 +239,8 @@ impl StormPlan {
         let (dir, at) = (folder.display(), devices.display());
         let mut text = format!(
             "[daemon]\ncontrol = \"{dir}/control\"\nstate = \"{at}/{STATE}\"\nbuffers = \"48MiB\"\n\
-             stop = \"20s\"\ngrace = \"2s\"\n\n[[listen]]\nunix = \"{dir}/nbd\"\n"
+             stop = \"20s\"\ngrace = \"2s\"\nshards = {}\n\n[[listen]]\nunix = \"{dir}/nbd\"\n",
+            self.shards
         );
         for StormDevice { name, place, .. } in &self.devices {
             let place = match place {

@@ -58,6 +58,57 @@ fn clients_that_are_gone_keep_no_places_while_their_writes_are_held() {
     daemon.stop();
 }
 
+/// Nanoseconds that each further shard has run.
+fn times_run(daemon: &Daemon<'_>) -> Vec<u64> {
+    let tasks = format!("/proc/{}/task", daemon.process.0.id());
+    let tasks = fs::read_dir(tasks)
+        .unwrap()
+        .map(|task| task.unwrap().path());
+    let names = tasks.map(|task| (fs::read_to_string(task.join("comm")).unwrap(), task));
+    let mut shards: Vec<_> = names
+        .filter(|(name, _)| name.starts_with("shard-"))
+        .collect();
+    shards.sort();
+    let run = |task: &std::path::PathBuf| {
+        let text = fs::read_to_string(task.join("schedstat")).unwrap();
+        text.split(' ').next().unwrap().parse().unwrap()
+    };
+    shards[1..].iter().map(|(_, task)| run(task)).collect()
+}
+
+#[test]
+fn connections_are_dealt_to_all_shards() {
+    let place = Place::usual();
+    place.config(&USUAL.replace("shards = 2", "shards = 3"));
+    let daemon = place.serve();
+    let mut streams: Vec<_> = (0..6).map(|_| enter(&place)).collect();
+    let before = times_run(&daemon);
+    for (n, stream) in (0..6_u8).zip(&mut streams) {
+        stream
+            .write_all(&write(u64::from(n) << 12, &[n + 1; 4096]))
+            .unwrap();
+        let mut reply = [0; 16];
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!(reply[..8], *b"\x67\x44\x66\x98\0\0\0\0", "write {n}");
+    }
+    let after = times_run(&daemon);
+    assert_eq!(before.len(), 2);
+    assert!(
+        before
+            .iter()
+            .zip(&after)
+            .all(|(before, after)| before < after),
+        "{before:?} {after:?}"
+    );
+    assert_eq!(daemon.status()["nbd"]["connections"], 6);
+    let bytes = copy_out(&daemon.uri("vol"), &place.path("out"));
+    let mut blocks = bytes[..6 << 12].chunks(4096).zip(1..);
+    assert!(blocks.all(|(block, n)| block.iter().all(|byte| *byte == n)));
+    drop(streams);
+    until("their end", || daemon.status()["nbd"]["connections"] == 0);
+    daemon.stop();
+}
+
 #[test]
 fn strangers_at_one_listener_keep_nobody_from_another() {
     let place = Place::new();

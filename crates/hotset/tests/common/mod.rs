@@ -295,12 +295,13 @@ impl Place {
     }
 }
 
-/// One volume `vol`. A busy machine's disk is not to be taken for a broken one, and a daemon
-/// that has less memory to clear starts sooner.
+/// One volume `vol`, served by two shards. A busy machine's disk is not to be taken for a broken one,
+/// and a daemon that has less memory to clear starts sooner.
 pub const USUAL: &str = r#"[daemon]
 control = "$/control"
 state = "$/state"
 buffers = "64MiB"
+shards = 2
 [[device]]
 name = "origin"
 path = "$/origin"

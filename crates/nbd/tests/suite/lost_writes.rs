@@ -1,15 +1,20 @@
-//! A device that lost acknowledged writes reports that once; every client has to get the report.
+//! A device that lost acknowledged writes reports that once; every client has to get the report,
+//! whichever shard serves it.
 
 use block::{
-    Address, Device, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult, Layer, Lba, Sectors,
+    Address, Boundary, Device, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult, Layer, Lba,
+    Nanos, Sectors, ShardId, Signal, TargetId,
 };
 use nbd::client::{Client, Options};
-use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
-use shard::{Local, ShardDisk};
+use nbd::serve::{ExportClients, ExportOptions, NbdServer, ServerLimits};
+use shard::{Config, GateEnd, GatePass, GateTable, Local, Mesh, Shard, ShardDisk, gate_lane};
 use sim::{DiskSpec, LinkSpec, RunOutcome, SimDriver, SimHost, SimWorld};
-use simnode::run_alone;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+
+/// The shard of the device, and another that serves it.
+const HOME: ShardId = ShardId(0);
+const FURTHER: ShardId = ShardId(1);
 
 /// A disk of which one flush fails.
 struct Loses {
@@ -32,19 +37,23 @@ impl Layer for Loses {
     }
 }
 
-fn address() -> Address {
-    Address::Unix("/run/nbd".into())
+/// The address of the server of each shard.
+fn address(shard: u32) -> Address {
+    Address::Unix(format!("/run/nbd{shard}").into())
 }
 
 /// Clients of one export, and the switch that makes its device lose writes.
 struct Clients {
     local: Local<SimDriver>,
     lost: Rc<Cell<bool>>,
+    came: Cell<u32>,
 }
 
 impl Clients {
+    /// A client of the home shard, then one of the other, and so on.
     async fn connect(&self) -> Client {
-        let options = Options::new(address(), "");
+        let shard = self.came.replace(self.came.get() + 1) % 2;
+        let options = Options::new(address(shard), "");
         let client = Client::connect(self.local.env(), self.local.connector(), options);
         client.await.unwrap()
     }
@@ -63,6 +72,83 @@ impl Clients {
     }
 }
 
+fn serve<G: Boundary>(
+    local: &Local<SimDriver>,
+    gate: G,
+    clients: Option<ExportClients>,
+    listener: TargetId,
+) -> Rc<NbdServer<G>> {
+    let limits = ServerLimits {
+        connections_max: 8,
+        memory_bytes_max: 16 << 20,
+        ..ServerLimits::default()
+    };
+    let server = NbdServer::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
+    let options = ExportOptions::default();
+    match clients {
+        Some(clients) => server.add_beside("", gate, &options, clients).unwrap(),
+        None => server.add("", gate, &options).unwrap(),
+    }
+    let (serving, listener) = (server.clone(), local.listener(listener));
+    let serves = async move { serving.serve(listener).await };
+    local.env().spawn.spawn(serves);
+    server
+}
+
+/// The further shard's way to the gate, and its end.
+struct Further {
+    way: Cell<Option<(GateEnd, GatePass, ExportClients)>>,
+    is_over: Cell<bool>,
+    signal: Signal,
+}
+
+async fn further(local: Local<SimDriver>, listener: TargetId) {
+    let its = local.get::<Further>().unwrap();
+    let (end, pass, clients) = its.signal.until_some(|| its.way.take()).await;
+    let gate = end.begin(&local.env()).gate(pass);
+    let server = serve(&local, gate, Some(clients), listener);
+    its.signal.until(|| its.is_over.get()).await;
+    server.shut_down(Nanos::from_secs(1)).await;
+}
+
+async fn home<F: Future<Output = ()>>(
+    local: Local<SimDriver>,
+    disk: TargetId,
+    listener: TargetId,
+    test: impl FnOnce(Clients) -> F,
+) {
+    let lost = Rc::<Cell<bool>>::default();
+    let device = Loses {
+        disk: local.disk(disk).unwrap(),
+        lost: lost.clone(),
+    };
+    let gate = Gate::new(device, local.env());
+    let table = Rc::new(GateTable::default());
+    let (end, lane) = gate_lane();
+    let pass = table.add(gate.clone());
+    local.env().spawn.spawn(table.serve(lane, local.env()));
+    let server = serve(&local, gate, None, listener);
+    let clients = server.clients("").unwrap();
+    let mesh = local.mesh().clone();
+    mesh.post(FURTHER, move |local| {
+        let its = local.get::<Further>().unwrap();
+        its.way.set(Some((end, pass, clients)));
+        its.signal.notify();
+    });
+    test(Clients {
+        local: local.clone(),
+        lost,
+        came: Cell::new(0),
+    })
+    .await;
+    mesh.post(FURTHER, |local| {
+        let its = local.get::<Further>().unwrap();
+        its.is_over.set(true);
+        its.signal.notify();
+    });
+    server.shut_down(Nanos::from_secs(1)).await;
+}
+
 fn run<F>(test: impl FnOnce(Clients) -> F + 'static)
 where
     F: Future<Output = ()> + 'static,
@@ -70,29 +156,27 @@ where
     let mut world = SimWorld::new(1);
     let geometry = Geometry::new("disk", Sectors::from_mib(1), Sectors(1));
     let disk = world.add_disk(DiskSpec::new(geometry)).unwrap();
-    let listener = world.listen(address(), LinkSpec::local()).unwrap();
-    let serve = move |local: Local<SimDriver>| async move {
-        let limits = ServerLimits {
-            connections_max: 8,
-            memory_bytes_max: 16 << 20,
-            ..ServerLimits::default()
-        };
-        let server = NbdServer::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
-        let lost = Rc::<Cell<bool>>::default();
-        let device = Loses {
-            disk: local.disk(disk).unwrap(),
-            lost: lost.clone(),
-        };
-        let gate = Gate::new(device, local.env());
-        server.add("", gate, &ExportOptions::default()).unwrap();
-        let (serving, listener) = (server.clone(), local.listener(listener));
-        local.env().spawn.spawn(async move {
-            serving.serve(listener).await;
-        });
-        test(Clients { local, lost }).await;
-        server.shut_down(block::Nanos::from_secs(1)).await;
-    };
-    let (outcome, _) = run_alone(&mut SimHost::new(world), serve);
+    let listeners = [0, 1].map(|n| world.listen(address(n), LinkSpec::local()).unwrap());
+    let (mesh, test) = (Mesh::new(2), Rc::new(RefCell::new(Some(test))));
+    let outcome = SimHost::new(world).drive(2, move |id, driver| {
+        let test = test.clone();
+        Shard::boot(id, driver, mesh.clone(), Config::default(), move |local| {
+            local.put(Rc::new(Further {
+                way: Cell::default(),
+                is_over: Cell::default(),
+                signal: Signal::default(),
+            }));
+            async move {
+                match id {
+                    HOME => {
+                        let test = test.take().expect("one home");
+                        home(local, disk, listeners[0], test).await;
+                    }
+                    _ => further(local, listeners[1]).await,
+                }
+            }
+        })
+    });
     assert_eq!(outcome, RunOutcome::Done);
 }
 

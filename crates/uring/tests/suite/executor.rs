@@ -2,9 +2,12 @@
 
 use crate::common::{Loop, directory, file, host};
 use block::conformance;
-use block::{Address, Sectors};
-use shard::{Local, run_alone};
+use block::{Address, Gate, Host, Sectors, ShardId};
+use futures_channel::oneshot;
+use shard::{Config, GateTable, Local, Mesh, Shard, gate_lane, run_alone};
 use std::path::Path;
+use std::rc::Rc;
+use std::sync::Mutex;
 use uring::{DiskOptions, Uring, UringDriver};
 
 const BYTES: u64 = 8 << 20;
@@ -44,6 +47,44 @@ fn a_loop_device_in_large_blocks() {
     if let Some(device) = Loop::attach(&file(&dir, BYTES), &options) {
         devices_and_gates(device.path(), &DiskOptions::default());
     }
+}
+
+/// The disk is on one shard, and the suite asks its gate from another.
+#[test]
+fn a_gate_of_another_shard() {
+    let dir = directory();
+    let small = DiskOptions {
+        block: Some(Sectors(1)),
+        ..DiskOptions::default()
+    };
+    let mut host = host();
+    let (disk, _) = host.open_disk(file(&dir, BYTES), &small).unwrap();
+    let mesh = Mesh::new(2);
+    let (end, lane) = gate_lane();
+    let (show, shown) = oneshot::channel();
+    let (done, is_done) = oneshot::channel::<()>();
+    let at_home = Mutex::new(Some((lane, show, is_done)));
+    let elsewhere = Mutex::new(Some((end, shown, done)));
+    host.run(2, move |id, driver| {
+        let is_home = id == ShardId(0);
+        let home_parts = at_home.lock().unwrap().take_if(|_| is_home);
+        let other_parts = elsewhere.lock().unwrap().take_if(|_| !is_home);
+        let config = Config::default();
+        Shard::boot(id, driver, mesh.clone(), config, move |local| async move {
+            let env = local.env();
+            if let Some((lane, show, is_done)) = home_parts {
+                let table = Rc::new(GateTable::default());
+                let pass = table.add(Gate::new(local.disk(disk).unwrap(), env.clone()));
+                env.spawn.spawn(table.serve(lane, env.clone()));
+                assert!(show.send(pass).is_ok());
+                is_done.await.unwrap();
+            } else if let Some((end, shown, done)) = other_parts {
+                let gate = end.begin(&env).gate(shown.await.unwrap());
+                conformance::boundary(&gate, 512, &env, 5).await;
+                done.send(()).unwrap();
+            }
+        })
+    });
 }
 
 #[test]
