@@ -124,6 +124,7 @@ mutants:
 	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/durable.toml node
 	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/port.toml port --seeds 3000 --first
 	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/writeback.toml writeback --seeds 2000 --first
+	cargo run --quiet -p proof --example mutants -- lab/proof/mutations/seam.toml seam --seeds 2000 --first
 	cargo run --quiet -p hotset-lab -- storm --mutations lab/proof/mutations/storm.toml --threads 4
 	cargo mutants --version >/dev/null 2>&1 || cargo install --locked cargo-mutants
 	cargo mutants --package cache --package writelog --jobs 1 --output target/cargo-mutants

@@ -1,5 +1,5 @@
-//! `hits OPS DEPTH POLICY|served DEPTH|checksum`: hits of the cache engine on a
-//! driver that completes at once, alone or over NBD, or checksums alone; run under
+//! `hits OPS DEPTH POLICY|served DEPTH|crossed DEPTH|checksum`: hits of the cache engine on a
+//! driver that completes at once, alone, over NBD, or over NBD on another shard, or checksums alone; run under
 //! an instruction counter.
 
 use measurements::bench::{hits, nbd_hits};
@@ -11,6 +11,7 @@ fn main() {
     match args.get(1).map(String::as_str) {
         Some("checksum") => hits::checksums(ops),
         Some("served") => nbd_hits::reads(ops, number(2).unwrap_or(32)),
+        Some("crossed") => nbd_hits::crossed(ops, number(2).unwrap_or(32)),
         _ => {
             let policy = args.get(2).map_or(hits::POLICIES[0], String::as_str);
             hits::reads(ops, number(1).unwrap_or(32), policy);

@@ -6,15 +6,18 @@
 //! counts too, with a few instructions a request. Left out is the executor's part in receiving and
 //! sending.
 
-use super::nop::{drive, instructions};
+use super::nop::{Nop, drive, drive_two, instructions, instructions_where};
 use super::{BenchRow, Goal, alone, hits};
-use block::{Buf, Gate, IoResult, Nanos, Pool, SharedBuf, Stream, TargetId};
+use block::{
+    Boundary, Buf, Env, Gate, IoResult, Nanos, Pool, SharedBuf, Stream, TargetId,
+};
 use cache::Counter;
 use filter::Metered;
 use futures_channel::oneshot;
 use nbd::protocol::request::WireRequest;
 use nbd::protocol::wire::{CHUNK_BYTES, IHAVEOPT, REQUEST_BYTES, cmd, handshake_flag, option};
 use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
+use shard::{GateTable, Local, gate_lane};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -149,25 +152,58 @@ pub fn reads(ops: u64, depth: u64) {
         let disk = local.disk(TargetId(0)).expect("nop is a disk");
         let leaf = Metered::meter(disk, env.timer.clone());
         let (cache, volume) = hits::warm(&local, leaf, hits::POLICIES[0]).await;
-        let log = Rc::new(|line: &str| panic!("{line}"));
-        let limits = ServerLimits {
-            connections_max: 1,
-            memory_bytes_max: env.pool.total_bytes() / 2,
-            ..ServerLimits::default()
-        };
-        let pool = env.pool.clone();
-        let gate = Gate::new(volume, env.clone());
-        let server = NbdServer::new(env, limits, None, log).expect("sound");
-        server
-            .add("", gate, &ExportOptions::default())
-            .expect("the first export");
+        let server = serve(&env, Gate::new(volume, env.clone()));
         let (done, ended) = oneshot::channel();
-        server.admit(HitsClient::new(ops, depth, pool, done));
+        server.admit(HitsClient::new(ops, depth, env.pool.clone(), done));
         ended.await.expect("the connection lasts");
         let hits = cache.counters().get(Counter::ReadsHit);
         assert_eq!(hits, ops, "every read is a hit");
         server.shut_down(Nanos::ZERO).await;
     });
+}
+
+/// Serves as [`reads`] does, with the connection on another shard than the volume.
+pub fn crossed(ops: u64, depth: u64) {
+    let (end, lane) = gate_lane();
+    let (offer, offered) = oneshot::channel();
+    let (done, ended) = oneshot::channel();
+    let home = move |local: Local<Nop>| async move {
+        let env = local.env();
+        let disk = local.disk(TargetId(0)).expect("nop is a disk");
+        let leaf = Metered::meter(disk, env.timer.clone());
+        let (cache, volume) = hits::warm(&local, leaf, hits::POLICIES[0]).await;
+        // The first buffer of the pool has another content than the disk, which writes none.
+        env.pool.take(READ_BYTES).fill(0);
+        let table = Rc::new(GateTable::default());
+        let pass = table.add(Gate::new(volume, env.clone()));
+        env.spawn.spawn(table.serve(lane, env.clone()));
+        assert!(offer.send(pass).is_ok());
+        ended.await.expect("the connection lasts");
+        let hits = cache.counters().get(Counter::ReadsHit);
+        assert_eq!(hits, ops, "every read is a hit");
+    };
+    let further = move |local: Local<Nop>| async move {
+        let env = local.env();
+        let gate = end.begin(&env).gate(offered.await.expect("the home shard lasts"));
+        let server = serve(&env, gate);
+        server.admit(HitsClient::new(ops, depth, env.pool.clone(), done));
+        std::future::pending().await
+    };
+    drive_two(home, further);
+}
+
+/// A server of one connection, whose only export is behind `gate`.
+fn serve<G: Boundary>(env: &Env, gate: G) -> Rc<NbdServer<G>> {
+    let log = Rc::new(|line: &str| panic!("{line}"));
+    let limits = ServerLimits {
+        connections_max: 1,
+        memory_bytes_max: env.pool.total_bytes() / 2,
+        ..ServerLimits::default()
+    };
+    let server = NbdServer::new(env.clone(), limits, None, log).expect("sound");
+    let added = server.add("", gate, &ExportOptions::default());
+    added.expect("the first export");
+    server
 }
 
 /// Instructions of a hit, its checksum apart; `hits` is the program of that name.
@@ -183,6 +219,16 @@ pub fn rows(program: &Path) -> io::Result<Vec<BenchRow>> {
             &[all - checksum],
         ));
     }
+    for depth in ["1", "32"] {
+        let arguments = ["crossed", depth];
+        let both = instructions(program, &arguments)? - checksum;
+        let at_home = ["--toggle-collect=*home_turn*"];
+        let home = instructions_where(&at_home, program, &arguments)? - checksum;
+        for (whose, count) in [("home shard's", home), ("other shard's", both - home)] {
+            let name = format!("NBD server on another shard, depth {depth}: {whose} instructions of such a hit");
+            rows.push(alone(name, "instructions", None, &[count]));
+        }
+    }
     Ok(rows)
 }
 
@@ -192,6 +238,7 @@ mod tests {
     fn every_read_is_a_hit() {
         for depth in [1, 32] {
             super::reads(500, depth);
+            super::crossed(500, depth);
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{BenchRow, Goal, alone};
 use block::{
-    Completion, Device, Driver, DriverOp, Geometry, Lba, Nanos, Pool, Sectors, ShardId, TargetId,
-    Token, TurnProgress, Unpark,
+    Completion, Device, Driver, DriverOp, Geometry, Lba, Nanos, Pool, Sectors, ShardId, ShardTurn,
+    TargetId, Token, TurnProgress, Unpark,
 };
 use shard::{Config, Mesh, Shard};
 use std::io;
@@ -105,6 +105,33 @@ where
     }
 }
 
+/// Runs `home` and `further` on two shards of this driver, by turns, until `home` has ended.
+pub(super) fn drive_two<F, G>(
+    home: impl FnOnce(shard::Local<Nop>) -> F,
+    further: impl FnOnce(shard::Local<Nop>) -> G,
+) where
+    F: Future<Output = ()> + 'static,
+    G: Future<Output = ()> + 'static,
+{
+    let (config, mesh) = (Config::default(), Mesh::new(2));
+    let mut home = Shard::boot(ShardId(0), Nop::new(), mesh.clone(), config, home);
+    let mut further = Shard::boot(ShardId(1), Nop::new(), mesh, config, further);
+    while home_turn(&mut *home) != TurnProgress::Done {
+        further.run_once();
+        further.park(Nanos::ZERO);
+    }
+}
+
+/// A turn of the home shard, whose instructions can be counted apart.
+#[inline(never)]
+fn home_turn(home: &mut dyn ShardTurn) -> TurnProgress {
+    let progress = home.run_once();
+    if progress != TurnProgress::Done {
+        home.park(Nanos::ZERO);
+    }
+    progress
+}
+
 /// Nanoseconds an operation, and instructions where valgrind is installed;
 /// `example` is the program `nop`, for the latter.
 pub fn rows(runs: usize, example: &Path) -> io::Result<Vec<BenchRow>> {
@@ -126,12 +153,21 @@ pub fn rows(runs: usize, example: &Path) -> io::Result<Vec<BenchRow>> {
 /// short and a long run, so that start-up does not count. `example` takes the
 /// number of operations first.
 pub(super) fn instructions(example: &Path, arguments: &[&str]) -> io::Result<f64> {
+    instructions_where(&[], example, arguments)
+}
+
+/// As [`instructions`], of those alone that the `options` of callgrind select.
+pub(super) fn instructions_where(
+    options: &[&str],
+    example: &Path,
+    arguments: &[&str],
+) -> io::Result<f64> {
     const SHORT: u64 = 20_000;
     const LONG: u64 = 120_000;
     let count = |ops: u64| {
         let ops = ops.to_string();
         let arguments: Vec<&str> = [ops.as_str()].iter().chain(arguments).copied().collect();
-        collected(&[], example, &arguments)
+        collected(options, example, &arguments)
     };
     Ok((count(LONG)? - count(SHORT)?) / (LONG - SHORT) as f64)
 }
