@@ -23,7 +23,7 @@ PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
 SHELL_SCRIPTS := tools/install tools/deb tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
-.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb test-deb notices book
+.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb release test-deb notices book
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -170,6 +170,18 @@ deb: notices
 	tools/deb $(PROFILE)
 	lintian --fail-on error target/debian/*.deb
 	ls -l target/debian
+
+STATIC := x86_64-unknown-linux-musl
+PACKAGES_RELEASE := musl-tools
+
+# Packages, static programs, components and checksums, in target/release-VERSION.
+release: deb
+	tools/install $(PACKAGES_RELEASE)
+	rustup target add $(STATIC)
+	cargo generate-rpm --version >/dev/null 2>&1 || cargo install --locked cargo-generate-rpm
+	cargo cyclonedx --version >/dev/null 2>&1 || cargo install --locked cargo-cyclonedx
+	cargo build --profile $(PROFILE) --target $(STATIC) --quiet -p hotset -p hotset-lab
+	tools/release $(PROFILE)
 
 test-deb: deb
 	tools/install $(PACKAGES_TEST_DEB)

@@ -26,6 +26,7 @@ pub use arena::PAGE_BYTES;
 
 use crate::buddy::{Lists, NIL, ORDERS};
 use crate::buf::Buf;
+use crate::error::{IoError, IoErrorKind, IoResult};
 use arena::{Arena, Head, arena_layout, this_thread};
 use std::alloc::{alloc_zeroed, handle_alloc_error};
 use std::cell::UnsafeCell;
@@ -48,16 +49,27 @@ impl Pool {
     /// A pool of `bytes`, owned by the calling thread: rounded up to 4 MiB, or
     /// below that to a power of two, which is then also its largest buffer.
     pub fn new(bytes: usize) -> Pool {
-        let small = bytes.max(PAGE_BYTES).next_power_of_two();
-        let bytes = small.min(bytes.max(1).next_multiple_of(BUF_BYTES_MAX));
-        Pool::with(bytes, None)
+        Pool::try_new(bytes).unwrap_or_else(|_| handle_alloc_error(arena_layout(bytes)))
     }
 
-    fn with(bytes: usize, beside_of: Option<Arc<Arena>>) -> Pool {
+    /// As [`Pool::new`]; the error names the remedy if there is no memory.
+    pub fn try_new(bytes: usize) -> IoResult<Pool> {
+        let small = bytes.max(PAGE_BYTES).next_power_of_two();
+        let bytes = small.min(bytes.max(1).next_multiple_of(BUF_BYTES_MAX));
+        Pool::with(bytes, None).ok_or_else(|| {
+            let what = format!(
+                "no memory for {} MiB of buffers; lower `buffers`, or raise the limit of address \
+                 space (ulimit -v)",
+                bytes.div_ceil(1 << 20)
+            );
+            IoError::new(IoErrorKind::Other, what)
+        })
+    }
+
+    fn with(bytes: usize, beside_of: Option<Arc<Arena>>) -> Option<Pool> {
         let layout = arena_layout(bytes);
         // SAFETY: the layout is not empty.
-        let allocated = NonNull::new(unsafe { alloc_zeroed(layout) })
-            .unwrap_or_else(|| handle_alloc_error(layout));
+        let allocated = NonNull::new(unsafe { alloc_zeroed(layout) })?;
         // SAFETY: less than the page that the layout has to spare.
         let base = unsafe { allocated.add(allocated.align_offset(PAGE_BYTES)) };
         let pages = u32::try_from(bytes / PAGE_BYTES).expect("a pool is under 16 TiB");
@@ -68,7 +80,7 @@ impl Pool {
                 next: AtomicU32::new(NIL),
             })
             .collect();
-        Pool(Arc::new(Arena {
+        Some(Pool(Arc::new(Arena {
             allocated,
             base,
             pages,
@@ -83,7 +95,7 @@ impl Pool {
             over_max: AtomicUsize::new(0),
             reserved: AtomicUsize::new(0),
             beside_of,
-        }))
+        })))
     }
 
     /// A buffer of `len` bytes (1 to [`BUF_BYTES_MAX`]) at once, whoever waits: for
@@ -106,7 +118,8 @@ impl Pool {
         let beside = self.0.beside.fetch_add(bytes, Relaxed) + bytes;
         let over = beside.saturating_sub(self.free_bytes());
         self.0.over_max.fetch_max(over, Relaxed);
-        let one = Pool::with(bytes, Some(self.0.clone()));
+        let one = Pool::with(bytes, Some(self.0.clone()))
+            .unwrap_or_else(|| handle_alloc_error(arena_layout(bytes)));
         one.allocate(len).expect("made to fit it")
     }
 

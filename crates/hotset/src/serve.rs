@@ -69,7 +69,8 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
         }
     })?;
     // The files opened since the host was made may have taken all descriptors.
-    Uring::check().map_err(CommandFailure::runtime)?;
+    let can_begin = Uring::check(shards).and_then(|()| host.check_memory(shards));
+    can_begin.map_err(CommandFailure::runtime)?;
     let outcome = Arc::new(Mutex::new(true));
     let ended_with = outcome.clone();
     let opened = host.clone();

@@ -105,7 +105,7 @@ impl UringDriver {
     ) -> IoResult<UringDriver> {
         let options = &host.options;
         let ring = KernelRing::new(options.entries, modes)?;
-        let pool = Pool::new(pool_bytes);
+        let pool = Pool::try_new(pool_bytes)?;
         let arena = RegisteredArena::register(&pool, options.registered, &ring.io.submitter());
         let disks = DiskTable::new(&ring, options.registered, options.entries);
         let waker = Arc::new(waker()?);

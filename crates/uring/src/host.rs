@@ -11,8 +11,8 @@ use crate::shared::{Opening, Options, RingShared};
 use crate::socket::{self, RingSocket};
 use crate::targets::{RingTarget, RingTargets};
 use block::{
-    Address, Geometry, Host, IoError, IoErrorKind, IoResult, Nanos, ShardId, ShardTurn, TargetId,
-    TurnProgress,
+    Address, Geometry, Host, IoError, IoErrorKind, IoResult, Nanos, Pool, ShardId, ShardTurn,
+    TargetId, TurnProgress,
 };
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -32,7 +32,7 @@ pub struct Uring {
 impl Uring {
     /// A host, if this machine allows rings; the error has the cause and the remedy.
     pub fn new(options: Options) -> IoResult<Uring> {
-        Uring::check()?;
+        Uring::check(1)?;
         Ok(Uring {
             shared: Arc::new(RingShared {
                 options,
@@ -46,10 +46,19 @@ impl Uring {
         })
     }
 
-    /// Checks that a shard could begin now; the error has the cause and the remedy.
-    pub fn check() -> IoResult {
-        let _ring = KernelRing::new(1, &CompletionMode::ALL)?;
-        driver::waker().map(drop)
+    /// Checks that so many shards could begin now; the error has the cause and the remedy.
+    pub fn check(shards: u32) -> IoResult {
+        let parts = (0..shards).map(|_| {
+            let ring = KernelRing::new(1, &CompletionMode::ALL)?;
+            Ok((ring, driver::waker()?))
+        });
+        parts.collect::<IoResult<Vec<_>>>().map(drop)
+    }
+
+    /// Checks that there is memory for the buffers of so many shards.
+    pub fn check_memory(&self, shards: u32) -> IoResult {
+        let pools = (0..shards).map(|id| Pool::try_new(self.pool_bytes(ShardId(id))));
+        pools.collect::<IoResult<Vec<_>>>().map(drop)
     }
 
     /// Opens the file or block device at `path`, for every shard.
@@ -149,12 +158,16 @@ impl Uring {
     }
 
     fn driver_of(&self, shard: ShardId) -> IoResult<UringDriver> {
+        let pool_bytes = self.pool_bytes(shard);
+        UringDriver::new(self.shared.clone(), pool_bytes, &CompletionMode::ALL)
+    }
+
+    fn pool_bytes(&self, shard: ShardId) -> usize {
         let options = &self.shared.options;
-        let pool_bytes = match shard {
+        match shard {
             ShardId(0) => options.pool_bytes,
             _ => options.further_pool_bytes.unwrap_or(options.pool_bytes),
-        };
-        UringDriver::new(self.shared.clone(), pool_bytes, &CompletionMode::ALL)
+        }
     }
 
     /// Has shards that end wait for their devices until `limit` from now, and a second at least.

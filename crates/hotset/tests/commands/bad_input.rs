@@ -77,13 +77,13 @@ fn a_wrong_configuration() {
     wrong(
         "path = \"$/origin\"",
         "pth = \"$/origin\"",
-        &["hotset.toml:7: ", "`pth`", "remove it"],
+        &["hotset.toml:8: ", "`pth`", "remove it"],
     );
-    wrong("name = \"fast\"", "name = fast", &["hotset.toml:13: "]);
+    wrong("name = \"fast\"", "name = fast", &["hotset.toml:14: "]);
     wrong(
         "pool = \"fast\"",
         "pool = \"fast\"\nmode = \"write-sideways\"",
-        &[":20: ", "write-through"],
+        &[":21: ", "write-through"],
     );
 }
 
@@ -145,7 +145,7 @@ fn an_origin_smaller_than_its_volume() {
     let expected = ["larger than its origin", "make the origin larger"];
     warned(
         hotset().arg("check").arg(&config),
-        &[&[":19: "][..], &expected].concat(),
+        &[&[":20: "][..], &expected].concat(),
     );
     // There may be other volumes, and the origin may be longer soon.
     let daemon = place.serve();
@@ -167,7 +167,7 @@ fn two_volumes_on_one_origin() {
         "[[listen]]",
         "[[volume]]\nname = \"second\"\norigin = \"origin\"\npool = \"fast\"\n[[listen]]",
         &[
-            ":22: ",
+            ":23: ",
             "volume second uses device origin, which volume vol uses",
         ],
     );
@@ -178,12 +178,12 @@ fn a_pool_device_that_is_also_an_origin() {
     wrong(
         "devices = [\"pool\"]",
         "devices = [\"pool\", \"origin\"]",
-        &[":14: ", "origin"],
+        &[":15: ", "origin"],
     );
     wrong(
         "path = \"$/pool\"",
         "path = \"$/origin\"",
-        &[":10: ", "the same place"],
+        &[":11: ", "the same place"],
     );
 }
 
@@ -192,7 +192,7 @@ fn a_plain_text_listener_for_the_world() {
     wrong(
         "unix = \"$/nbd\"",
         "tcp = \"0.0.0.0:0\"",
-        &[":21: ", "allow_plaintext"],
+        &[":22: ", "allow_plaintext"],
     );
 }
 
@@ -217,7 +217,7 @@ fn a_socket_path_in_use() {
     refused(
         hotset().args(["serve", "--config"]).arg(&config),
         2,
-        &[":21: ", "in use"],
+        &[":22: ", "in use"],
     );
     drop(held);
     fs::remove_file(place.path("nbd")).unwrap();
@@ -225,7 +225,7 @@ fn a_socket_path_in_use() {
     refused(
         hotset().args(["serve", "--config"]).arg(&config),
         2,
-        &[":21: ", "is no socket"],
+        &[":22: ", "is no socket"],
     );
     assert_eq!(fs::read(place.path("nbd")).unwrap(), b"precious");
 }
@@ -296,7 +296,7 @@ fn a_device_without_permission() {
     warned(
         &mut command,
         &[
-            ":7: ",
+            ":8: ",
             "cannot be opened",
             "let this user read and write it",
         ],

@@ -2,7 +2,7 @@
 //! daemon sleeps.
 
 use crate::common::client::Client;
-use crate::common::{Daemon, Place, refused, run};
+use crate::common::{Daemon, Place, USUAL, refused, run};
 use std::fs;
 use std::time::Duration;
 
@@ -51,6 +51,7 @@ fn wakes(daemon: &Daemon<'_>) -> u64 {
 fn an_idle_daemon_with_a_client_wakes_less_than_once_a_second() {
     const SECONDS: u64 = 20;
     let place = Place::usual();
+    place.config(&USUAL.replace("shards = 2\n", ""));
     let daemon = place.serve();
     let mut client = Client::connect(&place.path("nbd"), "vol");
     client.write(0, &[1; 4096], true).unwrap();

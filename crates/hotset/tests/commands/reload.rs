@@ -32,7 +32,7 @@ fn what_a_file_would_change_is_said_before() {
     let file = place.text("hotset.toml");
     let mode = "volume vol: `mode` was \"pass-through\", becomes \"write-around\"";
     assert!(
-        status == Some(3) && said.contains(&format!("{file}:20: {mode}\n")),
+        status == Some(3) && said.contains(&format!("{file}:21: {mode}\n")),
         "{said}"
     );
 
@@ -108,10 +108,10 @@ fn a_changed_file_is_run_step_by_step_and_clients_go_on() {
     let said = run(&mut place.command("reload"));
     let file = place.text("hotset.toml");
     for expected in [
-        format!("{file}:14: pool fast loses pool\n"),
-        format!("{file}:14: pool fast gets second\n"),
-        format!("{file}:20: volume vol: `mode` was \"write-through\", becomes \"write-around\"\n"),
-        format!("{file}:29: volume b is added\n"),
+        format!("{file}:15: pool fast loses pool\n"),
+        format!("{file}:15: pool fast gets second\n"),
+        format!("{file}:21: volume vol: `mode` was \"write-through\", becomes \"write-around\"\n"),
+        format!("{file}:30: volume b is added\n"),
         format!("listener {} is opened\n", place.text("more")),
         "7 changes made\n".to_owned(),
     ] {
@@ -231,7 +231,7 @@ fn of_two_operators_the_second_is_shown_what_the_first_has_changed() {
         1,
         &[
             "is not as the daemon has read it",
-            "line 15 was `hit_latency_max = \"10s\"` and is `hit_latency_max = \"20s\"`",
+            "line 16 was `hit_latency_max = \"10s\"` and is `hit_latency_max = \"20s\"`",
             "nothing was changed; run `hotset reload` first, or use --temporary",
         ],
     );

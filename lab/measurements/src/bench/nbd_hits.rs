@@ -8,9 +8,7 @@
 
 use super::nop::{Nop, drive, drive_two, instructions, instructions_where};
 use super::{BenchRow, Goal, alone, hits};
-use block::{
-    Boundary, Buf, Env, Gate, IoResult, Nanos, Pool, SharedBuf, Stream, TargetId,
-};
+use block::{Boundary, Buf, Env, Gate, IoResult, Nanos, Pool, SharedBuf, Stream, TargetId};
 use cache::Counter;
 use filter::Metered;
 use futures_channel::oneshot;
@@ -184,7 +182,9 @@ pub fn crossed(ops: u64, depth: u64) {
     };
     let further = move |local: Local<Nop>| async move {
         let env = local.env();
-        let gate = end.begin(&env).gate(offered.await.expect("the home shard lasts"));
+        let gate = end
+            .begin(&env)
+            .gate(offered.await.expect("the home shard lasts"));
         let server = serve(&env, gate);
         server.admit(HitsClient::new(ops, depth, env.pool.clone(), done));
         std::future::pending().await
@@ -225,7 +225,9 @@ pub fn rows(program: &Path) -> io::Result<Vec<BenchRow>> {
         let at_home = ["--toggle-collect=*home_turn*"];
         let home = instructions_where(&at_home, program, &arguments)? - checksum;
         for (whose, count) in [("home shard's", home), ("other shard's", both - home)] {
-            let name = format!("NBD server on another shard, depth {depth}: {whose} instructions of such a hit");
+            let name = format!(
+                "NBD server on another shard, depth {depth}: {whose} instructions of such a hit"
+            );
             rows.push(alone(name, "instructions", None, &[count]));
         }
     }
