@@ -25,6 +25,9 @@ pub struct Status {
     /// Processor time used since the daemon began.
     #[serde(default)]
     pub cpu_s: f64,
+    /// Threads that serve, the one of volumes and devices first.
+    #[serde(default)]
+    pub shards: Vec<ShardReport>,
     /// Memory resident.
     pub resident_bytes: u64,
     /// Current troubles, the most urgent first.
@@ -50,6 +53,18 @@ pub struct Status {
     /// Devices of the configuration that nothing uses.
     #[serde(default)]
     pub unused: Vec<Unused>,
+}
+
+/// A thread that serves.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ShardReport {
+    /// Number of the shard.
+    pub name: String,
+    /// Processor time used, in percent of one processor: all that a shard can have is 100.
+    pub cpu_percent: f64,
+    /// Processor time used since the daemon began.
+    pub cpu_s: f64,
 }
 
 /// The NBD server, since the daemon began.

@@ -391,6 +391,10 @@ impl Platform for UringPlatform {
         }
     }
 
+    fn shard_times(&self) -> Vec<Nanos> {
+        machine::shard_times()
+    }
+
     fn event(&self, event: NodeEvent) {
         crate::log::line(event.priority(), &event.to_string());
     }

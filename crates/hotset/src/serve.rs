@@ -6,7 +6,7 @@ use crate::log::{self, LogFormat};
 use crate::platform::nbd::{BoundSocket, NbdSockets};
 use crate::platform::ublk::UblkFrontend;
 use crate::platform::virtio::VirtioFrontend;
-use crate::platform::{UringPlatform, claim, steering};
+use crate::platform::{UringPlatform, claim, machine, steering};
 use crate::signals::{self, SignalRequest};
 use block::{Address, Host, IoError, Nanos, ShardId, TargetId, Timer};
 use control::config::Config;
@@ -76,6 +76,7 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
     let opened = host.clone();
     host.run(shards, move |id, driver| {
         let depth = shard::Config::default();
+        machine::note_shard(id.0);
         if id != HOME {
             return Shard::boot(id, driver, mesh.clone(), depth, run_front);
         }

@@ -134,6 +134,11 @@ pub trait Platform: Clone + 'static {
     /// The resources that the process has used so far.
     fn process(&self) -> UserProcess;
 
+    /// The processor time of each shard so far, if the system reports that.
+    fn shard_times(&self) -> Vec<Nanos> {
+        Vec::new()
+    }
+
     /// Reports an event to the operator of the node.
     fn event(&self, event: NodeEvent);
 }

@@ -16,7 +16,8 @@ use control::config::{Name, VolumeMode};
 use control::explained::PolicyReport;
 use control::status::PoolReport as PoolStatus;
 use control::status::{
-    DeviceActivity, Flow, LATENCY_BOUNDS_US, NamedCounters, Nbd, PoolDeviceReport, Status,
+    DeviceActivity, Flow, LATENCY_BOUNDS_US, NamedCounters, Nbd, PoolDeviceReport, ShardReport,
+    Status,
 };
 use control::status::{Total, Unused, VolumeReport, WriteBackReport};
 use filter::{AccessVerb, StatsInterval, StatsSnapshot, VerbLatency, VerbTally};
@@ -28,6 +29,8 @@ use writelog::Cleaning;
 pub struct ReportSession {
     at: Option<Nanos>,
     cpu: Nanos,
+    /// Processor time of each shard.
+    shards: Vec<Nanos>,
     devices: HashMap<Name, SentDevice>,
     volumes: HashMap<Name, SeenVolume>,
     /// The process that opened the connection.
@@ -94,6 +97,7 @@ impl<P: Platform> Node<P> {
             span_s,
             cpu_percent: per(used.as_secs_f64() * 100.0, span_s),
             cpu_s: process.cpu.as_secs_f64(),
+            shards: self.report_shards(&mut session.shards, span_s),
             resident_bytes: process.resident_bytes,
             troubles: self.look_at_troubles(),
             nbd: Nbd::default(),
@@ -113,6 +117,20 @@ impl<P: Platform> Node<P> {
 }
 
 impl<P: Platform> Node<P> {
+    /// The shards, over the time since `before`, their processor times then.
+    fn report_shards(&self, before: &mut Vec<Nanos>, span_s: f64) -> Vec<ShardReport> {
+        let now = self.platform.shard_times();
+        before.resize(now.len(), Nanos::ZERO);
+        let before = std::mem::replace(before, now.clone());
+        let shards = now.iter().zip(before).enumerate();
+        let report = |(number, (now, before)): (usize, (&Nanos, Nanos))| ShardReport {
+            name: number.to_string(),
+            cpu_percent: per(now.since(before).as_secs_f64() * 100.0, span_s),
+            cpu_s: now.as_secs_f64(),
+        };
+        shards.map(report).collect()
+    }
+
     fn report_pools(&self, now: Nanos) -> Vec<PoolStatus> {
         let pools = self.pools.borrow();
         pools.iter().map(|(n, p)| pool(n, p, now)).collect()

@@ -19,6 +19,7 @@ pub fn report() -> DaemonReport {
     let status: Status = serde_json::from_value(json!({
         "pid": 1, "uptime_s": 10.0, "span_s": 1.0, "cpu_percent": 5.0, "cpu_s": 0.5,
         "resident_bytes": 1 << 20,
+        "shards": [{"name": "0", "cpu_percent": 5.0, "cpu_s": 0.5}],
         "troubles": [trouble("array-degraded", "critical", "array mirror", "is degraded: member 1 is missing"),
                      trouble("pool-device-ejected", "warning", "device ssd of pool fast",
                              "was ejected (error)")],

@@ -47,17 +47,28 @@ pub fn run(
     Ok(troubles)
 }
 
+/// The processor time of each of several shards: one at 100% is what holds clients up.
+fn shards(status: &Status, rates: SpanFigures) -> String {
+    if status.shards.len() < 2 {
+        return String::new();
+    }
+    let each = status.shards.iter();
+    let each = each.map(|shard| format!("{}%", rates.show(Some(shard.cpu_percent), 1)));
+    format!(" (shards {})", each.collect::<Vec<_>>().join(", "))
+}
+
 /// The report for a person.
 pub fn table(status: &Status) -> String {
     let nbd = &status.nbd;
     let rates = SpanFigures::of(status);
     let mut text = troubles(status);
     text += &format!(
-        "up {}, rates over {:.1} s, processor {}%, memory {}\n\
+        "up {}, rates over {:.1} s, processor {}%{}, memory {}\n\
          {}, {}, {} on {}\n\n",
         advise::page::span(status.uptime_s),
         status.span_s,
         rates.show(Some(status.cpu_percent), 1),
+        shards(status, rates),
         bytes(status.resident_bytes),
         count(nbd.connections as usize, "connection"),
         count(nbd.requests as usize, "request"),

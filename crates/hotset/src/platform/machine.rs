@@ -1,10 +1,12 @@
 //! Facts on this machine, this process, and devices.
 
 use block::Nanos;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Seek as _};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 /// The directory of a block device in sysfs; `None` for another file.
@@ -80,6 +82,31 @@ pub fn cpu_time() -> Nanos {
     let span = |t: libc::timeval| Duration::new(t.tv_sec as u64, t.tv_usec as u32 * 1000);
     let spent = span(usage.ru_utime) + span(usage.ru_stime);
     Nanos(u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The threads of shards, by the number of the shard.
+static SHARDS: Mutex<BTreeMap<u32, libc::pid_t>> = Mutex::new(BTreeMap::new());
+
+/// Notes that the calling thread is the shard `number`.
+pub fn note_shard(number: u32) {
+    // SAFETY: no pointers are involved.
+    let thread = unsafe { libc::gettid() };
+    let mut shards = SHARDS.lock().expect("no panic under this lock");
+    shards.insert(number, thread);
+}
+
+/// User and system time of each shard.
+pub fn shard_times() -> Vec<Nanos> {
+    let shards = SHARDS.lock().expect("no panic under this lock");
+    let time = |thread: &libc::pid_t| {
+        let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"));
+        let nanos = text.ok()?.split(' ').next()?.parse().ok()?;
+        Some(Nanos(nanos))
+    };
+    let times = shards
+        .values()
+        .map(|thread| time(thread).unwrap_or_default());
+    times.collect()
 }
 
 /// Resident memory of this process; 0 where the system reports none.

@@ -200,6 +200,13 @@ fn daemon<'a>(status: &'a Status, to: &mut Families<'a>) {
     ] {
         to.add(name, help, iter::once((labels([]), value)));
     }
+    let shards = status.shards.iter().map(|shard| {
+        let named = labels([("shard", shard.name.as_str())]);
+        (named, MetricValue::Seconds(shard.cpu_s))
+    });
+    let help =
+        "Processor time that a thread of the daemon used; the first has volumes and devices.";
+    to.add("shard_cpu_seconds", help, shards);
     let troubles = TroubleKind::ALL.into_iter().map(|kind| {
         let its = status
             .troubles
