@@ -50,7 +50,7 @@ fn what_a_file_would_change_is_said_before() {
             .command("check --against-running")
             .arg(place.path("hotset.toml")),
         2,
-        &["18: volume vol names a device none"],
+        &["19: volume vol names a device none"],
     );
     // None of these has touched the daemon.
     assert_eq!(daemon.status()["volumes"][0]["mode"], "pass-through");
