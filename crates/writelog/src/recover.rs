@@ -3,7 +3,8 @@
 //! An opening writes nothing until its caller has judged every reason to refuse. So any number of
 //! refused attempts leave the log unchanged. Before anything is served, records of one copy are
 //! written to the other, all copies are flushed, and a fence is durable. From then on records past
-//! the hole, and records of a copy that was away, are void.
+//! the hole, and records of a copy that was away, are void. A copy that lacks a record of the log
+//! does not count.
 
 use super::copies::{CopyArea, LogCopies};
 use super::journal::WriteJournal;
@@ -343,32 +344,48 @@ impl<P: Device> WriteBackShared<P> {
                     let header = self.segment(number, slot, None);
                     header.encode(self.config.log, &mut buf);
                     self.copies.write_one(copy, at, buf.share()).await;
-                } else if !self.copies.is_trusted(copy) {
-                    self.double_blocks(copy, at, part.blocks).await;
                 }
             }
         }
+        self.salvage(scan, &copies).await;
         // The old header would count at a later opening that can read it.
         let free = |slot: &u32| self.state.borrow().free.contains(slot);
         for (slot, copy) in scan.unreadable.iter().filter(|(slot, _)| free(slot)) {
-            let mut buf = self.env.pool.take(BLOCK_BYTES);
-            buf.fill(0);
-            let at = slot * SEGMENT_BLOCKS;
-            self.copies.write_one(*copy, at, buf.share()).await;
+            self.blank(*copy, slot * SEGMENT_BLOCKS).await;
         }
         self.flush_log().await
     }
 
-    /// Copies the readable blocks of a record that no copy has whole: each block has its own
-    /// checksum.
-    async fn double_blocks(&self, copy: usize, at: u32, blocks: u32) {
-        for at in at..at + blocks {
-            let buf = self.env.pool.take(BLOCK_BYTES);
-            let (buf, read) = self.copies.read(1 - copy, at, buf).await;
-            if read.is_ok() {
-                self.copies.write_one(copy, at, buf.share()).await;
+    /// Takes records that no trusted copy has whole from a copy that is not trusted. A copy that
+    /// lacks one too cannot be made whole: the log goes on without it.
+    async fn salvage(&self, scan: &Scan, copies: &[usize]) {
+        let mut untrusted = copies.iter().filter(|copy| !self.copies.is_trusted(**copy));
+        let Some(copy) = untrusted.next().copied() else {
+            return;
+        };
+        for found in scan.damaged() {
+            let at = found.slot * SEGMENT_BLOCKS + found.offset;
+            let blocks = found.record.blocks() as usize;
+            let buf = self.env.pool.take(blocks * BLOCK_BYTES);
+            let (buf, read) = self.copies.read(copy, at, buf).await;
+            if read.is_ok() && found.is_whole_in(&buf, self.config.log) {
+                self.copies.write_one(1 - copy, at, buf.share()).await;
+                continue;
             }
+            // A void record of that number would count for a cleaner that tries this copy too.
+            self.blank(copy, at).await;
+            let number = found.record.number;
+            let what = format!("no device has record {number} of the write-back log whole");
+            let error = IoError::new(IoErrorKind::Corrupt, what);
+            self.copies.standing.lose(copy, error);
         }
+    }
+
+    /// Zeroes a block of a copy.
+    async fn blank(&self, copy: usize, at: u32) {
+        let mut buf = self.env.pool.take(BLOCK_BYTES);
+        buf.fill(0);
+        self.copies.write_one(copy, at, buf.share()).await;
     }
 
     /// Makes void, durably, all records of earlier incarnations from here on. The fence follows the

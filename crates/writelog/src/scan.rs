@@ -55,6 +55,20 @@ pub(super) struct FoundRecord {
     pub(super) offset: u32,
 }
 
+impl FoundRecord {
+    /// True if `bytes` are this very record, whole. Copies of a record have the same bytes, and no
+    /// two records have the same number and incarnation.
+    pub(super) fn is_whole_in(&self, bytes: &[u8], pool: Uuid) -> bool {
+        let (header, data) = bytes.split_at(BLOCK_BYTES);
+        let names = |record: &LogRecord| (record.number, record.incarnation, record.segment);
+        let is_it = |record: LogRecord| {
+            let same = names(&record) == names(&self.record) && record.crcs == self.record.crcs;
+            same && record.extents == self.record.extents && record.has(data)
+        };
+        LogRecord::decode(header, pool).is_ok_and(is_it)
+    }
+}
+
 /// Blocks of a segment that belong together, and the copies that have them whole.
 pub(super) struct SegmentPart {
     pub(super) offset: u32,
@@ -374,6 +388,12 @@ impl Scan {
             };
             self.records.insert(found.record.number, found);
         }
+    }
+
+    /// Records of the log that were read, and that no trusted copy has whole.
+    pub(super) fn damaged(&self) -> impl Iterator<Item = &FoundRecord> {
+        let records = self.damaged.iter();
+        records.filter_map(|number| self.records.get(number))
     }
 
     /// Discards all records, missing ones included: the origin has newer data than the log.
