@@ -110,6 +110,7 @@ pub fn new_problems_of(
 /// Configurations that are valid but hardly intended.
 pub fn warnings(config: &Config) -> Vec<ConfigurationProblem> {
     let mut found = Vec::new();
+    agreement::warn(config, &mut found);
     arrays::warn(config, &mut found);
     frontends::warn(config, &mut found);
     write_back::warn(config, &mut found);

@@ -4,7 +4,7 @@ use super::arrays;
 use super::frontends;
 use super::roles;
 use super::write_back;
-use crate::config::{At, Config, Device, Name, Pool, Volume};
+use crate::config::{At, Config, Device, Name, Pool, ShardCount, Volume};
 use crate::place::BasePlace;
 use crate::problem::ConfigurationProblem;
 use block::{Nanos, Sectors};
@@ -84,6 +84,17 @@ fn daemon(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
             what,
             remedy,
         ));
+    }
+}
+
+/// Adds a warning of more shards than processors.
+pub(super) fn warn(config: &Config, found: &mut Vec<ConfigurationProblem>) {
+    let shards = &config.daemon.shards;
+    let (wanted, processors) = (shards.value.count(), ShardCount::Auto.count());
+    if wanted > processors {
+        let what = format!("{wanted} shards share {processors} processors");
+        let remedy = format!("give {processors} at most, or `auto`");
+        found.push(ConfigurationProblem::new(shards.line, what, remedy));
     }
 }
 
@@ -303,6 +314,22 @@ unix = "/nonexistent/socket"
         assert_eq!(problems, [], "{text}");
         agreement(&config, &["SAS15K"], &mut problems);
         problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn more_shards_than_processors_are_a_warning() {
+        let warned = |shards: &str| {
+            let text = format!("[daemon]\nshards = {shards}\n");
+            let mut found = Vec::new();
+            warn(&parse(&text, &mut Vec::new()), &mut found);
+            found.first().map(ToString::to_string)
+        };
+        assert_eq!(warned("1"), None);
+        assert_eq!(warned("\"auto\""), None);
+        if ShardCount::Auto.count() < 64 {
+            let warning = warned("64").expect("there are fewer processors");
+            assert!(warning.starts_with("2: 64 shards share "), "{warning}");
+        }
     }
 
     #[test]
