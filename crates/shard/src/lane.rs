@@ -64,12 +64,12 @@ impl<Q, A> Clone for LaneAsker<Q, A> {
 
 struct Asker<Q, A> {
     end: LaneEnd<Q, A>,
-    places: RefCell<Vec<Place<A>>>,
+    places: RefCell<Vec<LanePlace<A>>>,
     free: RefCell<Vec<u32>>,
 }
 
 /// The place of a request in flight.
-enum Place<A> {
+enum LanePlace<A> {
     Free,
     Waiting(Option<Waker>),
     Answered(A),
@@ -127,28 +127,28 @@ impl<Q, A> Asker<Q, A> {
     fn take_place(&self) -> u32 {
         let mut places = self.places.borrow_mut();
         let place = self.free.borrow_mut().pop().unwrap_or_else(|| {
-            places.push(Place::Free);
+            places.push(LanePlace::Free);
             u32::try_from(places.len() - 1).expect("under 2^32 requests")
         });
-        places[place as usize] = Place::Waiting(None);
+        places[place as usize] = LanePlace::Waiting(None);
         place
     }
 
     fn answered(&self, place: u32, answer: A) {
         let at = &mut self.places.borrow_mut()[place as usize];
-        match std::mem::replace(at, Place::Answered(answer)) {
-            Place::Waiting(waker) => waker.into_iter().for_each(Waker::wake),
-            Place::Abandoned => {
-                *at = Place::Free;
+        match std::mem::replace(at, LanePlace::Answered(answer)) {
+            LanePlace::Waiting(waker) => waker.into_iter().for_each(Waker::wake),
+            LanePlace::Abandoned => {
+                *at = LanePlace::Free;
                 self.free.borrow_mut().push(place);
             }
-            Place::Free | Place::Answered(_) => unreachable!("a request is answered once"),
+            LanePlace::Free | LanePlace::Answered(_) => unreachable!("a request is answered once"),
         }
     }
 
     fn wake_all(&self) {
         for place in self.places.borrow_mut().iter_mut() {
-            if let Place::Waiting(waker) = place {
+            if let LanePlace::Waiting(waker) = place {
                 waker.take().into_iter().for_each(Waker::wake);
             }
         }
@@ -165,17 +165,17 @@ impl<Q, A> Asked<'_, Q, A> {
     fn poll(&self, waker: &Waker) -> Poll<Option<A>> {
         let mut places = self.asker.places.borrow_mut();
         match &mut places[self.place as usize] {
-            Place::Waiting(_) if self.asker.end.0.unserved.load(SeqCst) => Poll::Ready(None),
-            Place::Waiting(Some(known)) => {
+            LanePlace::Waiting(_) if self.asker.end.0.unserved.load(SeqCst) => Poll::Ready(None),
+            LanePlace::Waiting(Some(known)) => {
                 known.clone_from(waker);
                 Poll::Pending
             }
-            Place::Waiting(none) => {
+            LanePlace::Waiting(none) => {
                 *none = Some(waker.clone());
                 Poll::Pending
             }
-            answered => match std::mem::replace(answered, Place::Free) {
-                Place::Answered(answer) => Poll::Ready(Some(answer)),
+            answered => match std::mem::replace(answered, LanePlace::Free) {
+                LanePlace::Answered(answer) => Poll::Ready(Some(answer)),
                 _ => unreachable!("polled until answered"),
             },
         }
@@ -187,9 +187,9 @@ impl<Q, A> Drop for Asked<'_, Q, A> {
         let mut places = self.asker.places.borrow_mut();
         let at = &mut places[self.place as usize];
         match at {
-            Place::Waiting(_) => *at = Place::Abandoned,
+            LanePlace::Waiting(_) => *at = LanePlace::Abandoned,
             _ => {
-                let answer = std::mem::replace(at, Place::Free);
+                let answer = std::mem::replace(at, LanePlace::Free);
                 drop(places);
                 self.asker.free.borrow_mut().push(self.place);
                 drop(answer);
@@ -212,18 +212,18 @@ impl<Q, A> LaneAsker<Q, A> {
 }
 
 /// The tasks that carry out requests: as many as were ever in flight.
-struct Workers<Q> {
-    idle: RefCell<Vec<Rc<Worker<Q>>>>,
+struct LaneWorkers<Q> {
+    idle: RefCell<Vec<Rc<LaneWorker<Q>>>>,
     are_dismissed: Cell<bool>,
 }
 
-struct Worker<Q> {
+struct LaneWorker<Q> {
     /// The request handed to the worker.
     next: RefCell<Option<(u32, Q)>>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl<Q> Worker<Q> {
+impl<Q> LaneWorker<Q> {
     fn hand(&self, request: (u32, Q)) {
         self.next.replace(Some(request));
         self.wake();
@@ -235,9 +235,9 @@ impl<Q> Worker<Q> {
     }
 }
 
-impl<Q> Workers<Q> {
+impl<Q> LaneWorkers<Q> {
     /// The next request of `worker`, or `None` once there will be no more.
-    async fn next(&self, worker: &Rc<Worker<Q>>) -> Option<(u32, Q)> {
+    async fn next(&self, worker: &Rc<LaneWorker<Q>>) -> Option<(u32, Q)> {
         let mut is_idle = false;
         poll_fn(move |cx| {
             let next = worker.next.take();
@@ -268,7 +268,7 @@ impl<Q: Send + 'static, A: Send + 'static> LaneServer<Q, A> {
         F: Future<Output = A> + 'static,
     {
         let carry_out = Rc::new(carry_out);
-        let workers = Rc::new(Workers {
+        let workers = Rc::new(LaneWorkers {
             idle: RefCell::default(),
             are_dismissed: Cell::new(false),
         });
@@ -283,7 +283,7 @@ impl<Q: Send + 'static, A: Send + 'static> LaneServer<Q, A> {
                 let (shared, workers) = (self.0.clone(), workers.clone());
                 let carry_out = carry_out.clone();
                 env.spawn.spawn(async move {
-                    let worker = Rc::new(Worker {
+                    let worker = Rc::new(LaneWorker {
                         next: RefCell::new(Some(request)),
                         waker: RefCell::default(),
                     });

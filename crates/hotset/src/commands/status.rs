@@ -47,7 +47,7 @@ pub fn run(
     Ok(troubles)
 }
 
-/// The processor time of each of several shards: one at 100% is what holds clients up.
+/// The processor time of each of several shards: a shard at 100% holds clients up.
 fn shards(status: &Status, rates: SpanFigures) -> String {
     if status.shards.len() < 2 {
         return String::new();

@@ -140,7 +140,7 @@ impl<G: Boundary> NbdServer<G> {
         self.add_beside(name, gate, options, clients)
     }
 
-    /// Offers a device as [`NbdServer::add`] does, whose `clients` another shard's server has too.
+    /// Offers a device as [`NbdServer::add`] does, with `clients` of another shard's server.
     pub fn add_beside(
         &self,
         name: &str,
@@ -207,7 +207,7 @@ impl<G: Boundary> NbdServer<G> {
         Ok(())
     }
 
-    /// Begins what [`NbdServer::remove`] does: the name is free at once.
+    /// Begins [`NbdServer::remove`]: the name is free at once.
     pub fn withdraw(&self, name: &str) -> IoResult<WithdrawnExport<G>> {
         let export = {
             let mut exports = self.exports.borrow_mut();

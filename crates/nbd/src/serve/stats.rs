@@ -53,9 +53,9 @@ impl NbdStats {
 
 /// A count that one thread changes and any may read.
 #[derive(Default)]
-pub(super) struct Count(AtomicU64);
+pub(super) struct SharedCount(AtomicU64);
 
-impl Count {
+impl SharedCount {
     #[inline]
     pub(super) fn add(&self, more: u64) {
         self.0.store(self.0.load(Relaxed) + more, Relaxed);
@@ -73,18 +73,18 @@ impl Count {
 /// The counts behind [`NbdStats`].
 #[derive(Default)]
 pub struct NbdCounters {
-    pub(super) connections: Count,
-    pub(super) handshakes: Count,
-    pub(super) accepted: Count,
-    pub(super) refused: Count,
-    pub(super) failed: Count,
-    pub(super) reads: Count,
-    pub(super) writes: Count,
-    pub(super) flushes: Count,
-    pub(super) others: Count,
-    pub(super) errors: Count,
-    pub(super) read_bytes: Count,
-    pub(super) written_bytes: Count,
+    pub(super) connections: SharedCount,
+    pub(super) handshakes: SharedCount,
+    pub(super) accepted: SharedCount,
+    pub(super) refused: SharedCount,
+    pub(super) failed: SharedCount,
+    pub(super) reads: SharedCount,
+    pub(super) writes: SharedCount,
+    pub(super) flushes: SharedCount,
+    pub(super) others: SharedCount,
+    pub(super) errors: SharedCount,
+    pub(super) read_bytes: SharedCount,
+    pub(super) written_bytes: SharedCount,
 }
 
 impl NbdCounters {

@@ -64,11 +64,13 @@ impl<L: Listener> Listener for Failing<L> {
     }
 }
 
+type HeldServer = Rc<NbdServer<Gate<Held>>>;
+
 /// The world of a test, on the clients' shard and thread.
 struct Rig {
     local: Local<SimDriver>,
     env: Env,
-    server: Rc<RefCell<Option<Rc<NbdServer<Gate<Held>>>>>>,
+    server: Rc<RefCell<Option<HeldServer>>>,
     hold: Rc<Cell<bool>>,
     log: Rc<RefCell<Vec<String>>>,
 }

@@ -6,8 +6,8 @@
 //!                    └─> server of a further shard ─(lane)─────┘
 //! ```
 //!
-//! The home shard has the listeners and the volumes. Each further shard has a server of its own,
-//! whose exports ask the home shard. A connection is dealt to the shard that has the fewest.
+//! The home shard has the listeners and the volumes. Each further shard has a server of its own; its
+//! exports ask the home shard. A connection is dealt to the shard that has the fewest.
 //!
 //! Invariants:
 //!     an export is offered on every shard; `withdraw` has ended ⟹ on none, and no request of it
@@ -222,8 +222,8 @@ impl<R: Driver> NbdFrontend<R> {
         });
     }
 
-    /// Calls `work` on every further shard, in order with what is posted; returns when the futures
-    /// have ended.
+    /// Calls `work` on every further shard, in order with posted work; returns when the futures have
+    /// ended.
     async fn on_further<F>(&self, work: impl FnOnce(Rc<FrontShard>) -> F + Clone + Send + 'static)
     where
         F: Future<Output = ()> + 'static,

@@ -192,7 +192,7 @@ pub fn crossed(ops: u64, depth: u64) {
     drive_two(home, further);
 }
 
-/// A server of one connection, whose only export is behind `gate`.
+/// A server of one connection, with one export: behind `gate`.
 fn serve<G: Boundary>(env: &Env, gate: G) -> Rc<NbdServer<G>> {
     let log = Rc::new(|line: &str| panic!("{line}"));
     let limits = ServerLimits {

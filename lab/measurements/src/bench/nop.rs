@@ -122,7 +122,7 @@ pub(super) fn drive_two<F, G>(
     }
 }
 
-/// A turn of the home shard, whose instructions can be counted apart.
+/// A turn of the home shard; its instructions can be counted apart.
 #[inline(never)]
 fn home_turn(home: &mut dyn ShardTurn) -> TurnProgress {
     let progress = home.run_once();
