@@ -21,7 +21,7 @@ PACKAGES_TEST := fio nginx-light libnbd-bin mandoc zsh fish bsdutils nbdkit qemu
 PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
-SHELL_SCRIPTS := tools/install tools/deb tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
+SHELL_SCRIPTS := tools/install tools/deb tools/release tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
 .PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb release test-deb notices book
 
