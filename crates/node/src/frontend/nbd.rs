@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The home shard has the listeners and the volumes. Each further shard has a server of its own; its
-//! exports ask the home shard. A connection is dealt to the shard that has the fewest.
+//! exports ask the home shard. A connection is dealt to the shard that has least to do.
 //!
 //! Invariants:
 //!     an export is offered on every shard; `withdraw` has ended ⟹ on none, and no request of it
@@ -318,10 +318,14 @@ struct DealtListener<R: Driver, L> {
 
 impl<R: Driver, L> DealtListener<R, L> {
     /// The further shard that the next connection is dealt to, if not to the home shard.
+    ///
+    /// Requests of a further shard cost the home shard about half as much as its own
+    /// (docs/performance.md, "NBD on another shard").
     fn next(&self) -> Option<&FurtherShard> {
         let least = self.further.iter().min_by_key(|shard| shard.load())?;
-        let home = connections(&self.home.stats());
-        (least.load() < home).then_some(least)
+        let others: u64 = self.further.iter().map(FurtherShard::load).sum();
+        let home = 2 * connections(&self.home.stats()) + others;
+        (2 * least.load() < home).then_some(least)
     }
 }
 
