@@ -73,6 +73,12 @@ impl SegmentRead {
         Some((record, data))
     }
 
+    /// Decodes the header of a record at `offset`, whose data may be torn.
+    pub(super) fn header(&self, offset: u32, pool: Uuid) -> Option<LogRecord> {
+        let header = &self.bytes[offset as usize * BLOCK_BYTES..][..BLOCK_BYTES];
+        LogRecord::decode(header, pool).ok()
+    }
+
     /// Returns the record at `offset`, if it is whole.
     pub(super) fn record(&self, offset: u32, pool: Uuid) -> Option<LogRecord> {
         let (record, data) = self.blocks(offset, pool)?;

@@ -5,6 +5,8 @@
 //! the records of the segment before: such a segment is not read further. All others are read
 //! whole, from both copies, and verified.
 //!
+//! A header of a record has its own checksum: its claims count though its data is torn.
+//!
 //! Invariants:
 //!     a record is taken from a summary ⟹ it was durable on each copy that was trusted
 //!     a record is taken from its segment ⟹ a copy has it whole
@@ -335,6 +337,11 @@ impl Scan {
         let listed = self.listed.remove(&number).unwrap_or_default();
         let (mut offset, mut is_broken) = (1, false);
         while offset < SEGMENT_BLOCKS {
+            let headers = copies.iter().flatten();
+            let headers = headers.filter_map(|copy| copy.header(offset, ours.pool));
+            headers
+                .filter(is_ours)
+                .for_each(|header| self.known.record(&header));
             let whole = |copy: &Option<SegmentRead>| {
                 let record = copy.as_ref()?.record(offset, ours.pool);
                 record.filter(is_ours)

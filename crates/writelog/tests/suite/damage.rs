@@ -230,6 +230,39 @@ fn a_damaged_record_is_taken_from_a_copy_that_was_overtaken_after_it() {
     }
 }
 
+/// Blocks of the records before the last one, in a segment without a summary.
+const UNSUMMARIZED: std::ops::Range<u64> = 513..603;
+/// The place after the last record, where a note says that all was flushed.
+const AFTER: Lba = Lba(613 * 8);
+
+/// The header of a torn record says that the records before were on both copies.
+#[test]
+fn a_torn_record_shows_that_the_record_before_is_damaged() {
+    run(|rig| async move {
+        let copies = [Spoiled::new(&rig, 0), Spoiled::new(&rig, 1)];
+        written(&rig, &copies, Fua::No).await;
+        let torn = Lba(605 * 8);
+        let (old, none) = (rig.data(1, 200).await, rig.data(8, 0).await);
+        rig.leaf(1).write(torn, old, Fua::Yes).await.unwrap();
+        rig.leaf(1).write(AFTER, none, Fua::Yes).await.unwrap();
+        let attempt = async |damage| {
+            copies[0].block.set(damage);
+            let areas = [copies[0].area(0, true), None];
+            let config = looked(2, Scrutiny::Alone);
+            let log = rig.attempt(rig.leaf(0), config, areas, None).await;
+            let mut seen = Seen::default();
+            seen.attempt(&rig, log).await;
+            seen
+        };
+        let seen = attempt(None).await;
+        assert_eq!((seen.right, seen.older), (WRITES as u32 - 1, 1), "{seen:?}");
+        for block in UNSUMMARIZED {
+            let seen = attempt(Some((block, Harm::Rot))).await;
+            assert_eq!(seen.refused, 1, "block {block}: {seen:?}");
+        }
+    });
+}
+
 /// All bytes of the second copy, in pieces.
 async fn saved(rig: &Rig) -> Vec<SharedBuf> {
     let mut pieces = Vec::new();
