@@ -38,6 +38,13 @@ impl KnownIncarnations {
         number >= self.fence_after(incarnation)
     }
 
+    /// True if `incarnation` had its record `number` on both copies, and no later one has made the
+    /// record void.
+    pub(super) fn is_complete(&self, number: u64, incarnation: u32) -> bool {
+        let complete = self.complete.get(&incarnation);
+        complete.is_some_and(|to| number < *to) && !self.is_void(number, incarnation)
+    }
+
     /// End of the durable log or, if that `counts`, of the log that was on both copies.
     pub(super) fn to(&self, counts: bool) -> u64 {
         let complete = self.complete.iter().filter(|_| counts);

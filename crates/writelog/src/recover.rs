@@ -50,6 +50,7 @@ impl<P: Device> WriteBack<P> {
             let mut ours = OwnLog {
                 pool: config.log,
                 log: LOG_NUMBER,
+                incarnation: config.incarnation,
                 scrutiny: config.scrutiny,
                 asked: config.asked,
                 pending_to: pending_to(journal.as_ref()),

@@ -5,11 +5,13 @@
 //! the records of the segment before: such a segment is not read further. All others are read
 //! whole, from both copies, and verified.
 //!
-//! A header of a record has its own checksum: its claims count though its data is torn.
+//! A header of a record has its own checksum: its claims count though its data is torn. A record
+//! that was on both copies is taken from an overtaken copy where no trusted copy has it.
 //!
 //! Invariants:
 //!     a record is taken from a summary ⟹ it was durable on each copy that was trusted
 //!     a record is taken from its segment ⟹ a copy has it whole
+//!     a record is taken from an overtaken copy ⟹ the last incarnation had it on both copies
 //!     a header with a later number is on a present copy ⟹ no incarnation adds to a segment
 //!     the log ends ⟹ nothing readable says that more was durable, else that is `missing`
 //!
@@ -43,6 +45,8 @@ pub enum Scrutiny {
 pub(super) struct OwnLog {
     pub(super) pool: Uuid,
     pub(super) log: u32,
+    /// The incarnation that scans.
+    pub(super) incarnation: u32,
     pub(super) scrutiny: Scrutiny,
     /// True if the operator asks for the remains: everything is read.
     pub(super) asked: bool,
@@ -112,6 +116,8 @@ pub(super) struct Scan {
     headless: BTreeSet<u32>,
     /// Slots with a valid header on a trusted copy.
     headed: BTreeSet<u32>,
+    /// Whole records of an overtaken copy, by number and incarnation, and that copy.
+    overtaken: BTreeMap<(u64, u32), (FoundRecord, usize)>,
     known: KnownIncarnations,
 }
 
@@ -156,9 +162,14 @@ pub(super) async fn scan<P: Device>(
     let rest: Vec<(u64, u32)> = rest.map(|(number, found)| (*number, found.slot)).collect();
     for segments in rest.chunks(SLOTS_AT_ONCE) {
         let works = segments.iter();
-        let works = works.map(|(_, slot)| read_whole(copies, &trusted, *slot));
+        let works = works.map(|(_, slot)| read_whole(copies, &there, *slot));
         for ((number, slot), read) in segments.iter().zip(join_all(works).await) {
-            scan.segment(ours, *number, *slot, &read?);
+            let mut read = read?;
+            for copy in there.iter().filter(|copy| !is_trusted(**copy)) {
+                let read = read[*copy].take().expect("it was read");
+                scan.overtaken(ours, *number, *slot, *copy, &read);
+            }
+            scan.segment(ours, *number, *slot, &read);
         }
     }
     scan.end(ours);
@@ -186,15 +197,15 @@ async fn read_blocks<P: Device>(
     blocks.into_iter().collect()
 }
 
-/// Reads the whole of a slot on each trusted copy.
+/// Reads the whole of a slot on each copy of `there`.
 async fn read_whole<P: Device>(
     copies: &LogCopies<P>,
-    trusted: &[usize],
+    there: &[usize],
     slot: u32,
 ) -> Unread<[Option<SegmentRead>; 2]> {
     let mut segments = [None, None];
-    let whole = trusted.iter().map(|copy| copies.read_segment(*copy, slot));
-    for (copy, read) in trusted.iter().zip(join_all(whole).await) {
+    let whole = there.iter().map(|copy| copies.read_segment(*copy, slot));
+    for (copy, read) in there.iter().zip(join_all(whole).await) {
         segments[*copy] = Some(read.map_err(|error| (*copy, error))?);
     }
     Ok(segments)
@@ -383,6 +394,55 @@ impl Scan {
         }
     }
 
+    /// Notes the whole records of segment `number` on an overtaken copy.
+    fn overtaken(
+        &mut self,
+        ours: &OwnLog,
+        number: u64,
+        slot: u32,
+        copy: usize,
+        read: &SegmentRead,
+    ) {
+        let mut offset = 1;
+        while offset < SEGMENT_BLOCKS {
+            let record = read.record(offset, ours.pool);
+            let record = record.filter(|r| r.segment == number && r.log == ours.log);
+            let Some(record) = record else {
+                offset += 1;
+                continue;
+            };
+            let next = offset + record.blocks();
+            let found = FoundRecord {
+                slot,
+                offset,
+                record,
+            };
+            let key = (found.record.number, found.record.incarnation);
+            self.overtaken.insert(key, (found, copy));
+            offset = next;
+        }
+    }
+
+    /// Takes records from an overtaken copy that no trusted copy has, and that were on both. Only
+    /// those of the last incarnation: a fence of a later one may be damaged.
+    fn take_overtaken(&mut self, ours: &OwnLog) {
+        for ((number, incarnation), (found, copy)) in std::mem::take(&mut self.overtaken) {
+            let is_known = self.records.contains_key(&number);
+            let is_last = incarnation + 1 == ours.incarnation;
+            let was_on_both = is_last && self.known.is_complete(number, incarnation);
+            if number < self.written_back_to || is_known || !was_on_both {
+                continue;
+            }
+            let parts = self.parts.entry(found.record.segment).or_default();
+            parts.push(SegmentPart {
+                offset: found.offset,
+                blocks: found.record.blocks(),
+                sound: [copy == 0, copy == 1],
+            });
+            self.records.insert(number, found);
+        }
+    }
+
     fn found(&mut self, slot: u32, offset: u32, record: LogRecord) {
         self.written_back_to = self.written_back_to.max(record.written_back_to);
         self.known.record(&record);
@@ -419,6 +479,7 @@ impl Scan {
         self.records.retain(|number, found| {
             *number >= written_back_to && !known.is_void(*number, found.record.incarnation)
         });
+        self.take_overtaken(ours);
         let numbers = self.records.keys().zip(written_back_to..);
         let hole = numbers.take_while(|(number, next)| *number == next).count();
         let end = written_back_to + hole as u64;

@@ -14,7 +14,7 @@ use crate::writeback::VolumeHistory;
 use block::{Extent, IoErrorKind, Lba, Nanos, SECTOR_BYTES, Sectors};
 use layout::{
     BLOCK_BYTES, BLOCK_SECTORS, DeviceIdentity, LOG_AREA, LOG_SUPERBLOCKS, LOG_WITNESS_BYTES,
-    LogRecord, Uuid,
+    LogRecord, LogSuperblock, Uuid,
 };
 use node::RecoverAction;
 use shard::Local;
@@ -192,6 +192,31 @@ impl Harms {
             .collect()
     }
 
+    /// Blocks of records that no other record marks as durable, and that an `overtaken` copy lacks.
+    /// A power cut may have taken the same records from the current copy.
+    fn unflushed(
+        &self,
+        medium: &Medium,
+        overtaken: &Medium,
+        known: &LogSuperblock,
+    ) -> BTreeSet<u64> {
+        let mut records = records(medium, known.log);
+        let newest = records.iter().map(|(_, record)| record.incarnation).max();
+        records.retain(|(_, record)| Some(record.incarnation) == newest);
+        let durable = records.iter().map(|(_, r)| r.fence.max(r.durable_to));
+        let durable = durable.max().unwrap_or(0);
+        let is_there = |block: u64, record: &LogRecord| {
+            let len = record.blocks() as usize * BLOCK_BYTES;
+            let [one, two] = [medium, overtaken].map(|m| bytes(m, block_of(block), len));
+            let is_last = record.incarnation == known.incarnation;
+            is_last && one == two && record.has(&two[BLOCK_BYTES..])
+        };
+        let lost = records.iter();
+        let lost = lost.filter(|(block, r)| r.number >= durable && !is_there(*block, r));
+        lost.flat_map(|(block, r)| *block..block + u64::from(r.blocks()))
+            .collect()
+    }
+
     /// Number of the volume's blocks that the log writes back, at the most.
     fn logged_blocks(&self) -> usize {
         let Some(known) = self.outside.known() else {
@@ -230,7 +255,13 @@ impl Harms {
         if used.is_empty() {
             return None;
         }
-        let at = block_of(used[self.rng.below(used.len() as u64) as usize]);
+        let block = used[self.rng.below(used.len() as u64) as usize];
+        let overtaken = &self.outside.media.logs[1 - copy];
+        let is_overtaken = alone && mask != [true; 2];
+        if is_overtaken && self.unflushed(&medium, overtaken, &known).contains(&block) {
+            return None;
+        }
+        let at = block_of(block);
         let rot = self.rng.chance(0.5).then(|| {
             let at = Lba(at.0 + self.rng.below(BLOCK_SECTORS));
             let noise = self.noise(SECTOR_BYTES as usize);
