@@ -319,13 +319,13 @@ struct DealtListener<R: Driver, L> {
 impl<R: Driver, L> DealtListener<R, L> {
     /// The further shard that the next connection is dealt to, if not to the home shard.
     ///
-    /// Requests of a further shard cost the home shard about half as much as its own
+    /// Requests of a further shard cost the home shard about two thirds of its own
     /// (docs/performance.md, "NBD on another shard").
     fn next(&self) -> Option<&FurtherShard> {
         let least = self.further.iter().min_by_key(|shard| shard.load())?;
         let others: u64 = self.further.iter().map(FurtherShard::load).sum();
-        let home = 2 * connections(&self.home.stats()) + others;
-        (2 * least.load() < home).then_some(least)
+        let home = 3 * connections(&self.home.stats()) + 2 * others;
+        (3 * least.load() < home).then_some(least)
     }
 }
 
