@@ -71,7 +71,7 @@ impl Listening {
 }
 
 /// A source of streams that another shard accepts.
-pub struct StreamSource(Rc<LinkSource>);
+pub struct ConnectionSource(Rc<LinkSource>);
 
 impl<G: Boundary> NbdServer<G> {
     /// Serves the connections of `listener` until the server is shut down, whatever fails.
@@ -123,14 +123,14 @@ impl<G: Boundary> NbdServer<G> {
 
     /// Returns a source of streams that another shard accepts; its share of the places ends when
     /// it is dropped and its streams have ended.
-    pub fn source(&self) -> StreamSource {
-        StreamSource(self.sources.open())
+    pub fn source(&self) -> ConnectionSource {
+        ConnectionSource(self.sources.open())
     }
 
     /// Serves a stream that another shard has accepted, in a task of its own.
     pub fn admit_of<S: Stream>(
         self: &Rc<Self>,
-        source: &StreamSource,
+        source: &ConnectionSource,
         stream: S,
         tls: Option<Tls>,
     ) {

@@ -54,7 +54,7 @@ impl<Q, A> Drop for LaneEnd<Q, A> {
 }
 
 /// The end that asks; clones are the same.
-pub struct LaneAsker<Q, A>(Rc<Asker<Q, A>>);
+pub struct LaneAsker<Q, A>(Rc<LaneRequests<Q, A>>);
 
 impl<Q, A> Clone for LaneAsker<Q, A> {
     fn clone(&self) -> Self {
@@ -62,7 +62,7 @@ impl<Q, A> Clone for LaneAsker<Q, A> {
     }
 }
 
-struct Asker<Q, A> {
+struct LaneRequests<Q, A> {
     end: LaneEnd<Q, A>,
     places: RefCell<Vec<LanePlace<A>>>,
     free: RefCell<Vec<u32>>,
@@ -94,7 +94,7 @@ impl<Q: Send + 'static, A: Send + 'static> LaneEnd<Q, A> {
     /// Begins to ask, from the calling shard.
     pub fn begin(self, env: &Env) -> LaneAsker<Q, A> {
         let shared = self.0.clone();
-        let asker = Rc::new(Asker {
+        let asker = Rc::new(LaneRequests {
             end: self,
             places: RefCell::default(),
             free: RefCell::default(),
@@ -106,7 +106,7 @@ impl<Q: Send + 'static, A: Send + 'static> LaneEnd<Q, A> {
 }
 
 /// Hands answers to the futures that wait, until the asker is gone.
-async fn receive_answers<Q, A>(asker: Weak<Asker<Q, A>>, shared: Arc<LaneShared<Q, A>>) {
+async fn receive_answers<Q, A>(asker: Weak<LaneRequests<Q, A>>, shared: Arc<LaneShared<Q, A>>) {
     poll_fn(|cx| {
         shared.asker.register(cx.waker());
         let Some(asker) = asker.upgrade() else {
@@ -123,7 +123,7 @@ async fn receive_answers<Q, A>(asker: Weak<Asker<Q, A>>, shared: Arc<LaneShared<
     .await
 }
 
-impl<Q, A> Asker<Q, A> {
+impl<Q, A> LaneRequests<Q, A> {
     fn take_place(&self) -> u32 {
         let mut places = self.places.borrow_mut();
         let place = self.free.borrow_mut().pop().unwrap_or_else(|| {
@@ -156,12 +156,12 @@ impl<Q, A> Asker<Q, A> {
 }
 
 /// A request in flight; abandoned when dropped before its answer.
-struct Asked<'a, Q, A> {
-    asker: &'a Asker<Q, A>,
+struct PendingRequest<'a, Q, A> {
+    asker: &'a LaneRequests<Q, A>,
     place: u32,
 }
 
-impl<Q, A> Asked<'_, Q, A> {
+impl<Q, A> PendingRequest<'_, Q, A> {
     fn poll(&self, waker: &Waker) -> Poll<Option<A>> {
         let mut places = self.asker.places.borrow_mut();
         match &mut places[self.place as usize] {
@@ -182,7 +182,7 @@ impl<Q, A> Asked<'_, Q, A> {
     }
 }
 
-impl<Q, A> Drop for Asked<'_, Q, A> {
+impl<Q, A> Drop for PendingRequest<'_, Q, A> {
     fn drop(&mut self) {
         let mut places = self.asker.places.borrow_mut();
         let at = &mut places[self.place as usize];
@@ -201,7 +201,7 @@ impl<Q, A> Drop for Asked<'_, Q, A> {
 impl<Q, A> LaneAsker<Q, A> {
     /// Sends `request` and waits for its answer; `None` if the shard that answers has ended.
     pub async fn ask(&self, request: Q) -> Option<A> {
-        let asked = Asked {
+        let asked = PendingRequest {
             asker: &self.0,
             place: self.0.take_place(),
         };

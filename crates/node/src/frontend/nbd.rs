@@ -26,8 +26,8 @@ use control::config::Config;
 use control::status::{Nbd, Status};
 use futures_util::future::{join, join_all};
 use nbd::serve::{
-    CONNECTIONS_MAX, ExportOptions, Listening, Log, NbdCounters, NbdServer, NbdStats, ServerLimits,
-    StreamSource, Tls, connections_for,
+    CONNECTIONS_MAX, ConnectionSource, ExportOptions, Listening, Log, NbdCounters, NbdServer,
+    NbdStats, ServerLimits, Tls, connections_for,
 };
 use nbd::tls::Worker;
 use shard::{GateAsker, GatePass, GateTable, Local, RemoteGate, ShardSocket, gate_lane};
@@ -62,7 +62,7 @@ struct FrontShard {
     server: Rc<NbdServer<RemoteGate>>,
     asker: GateAsker,
     /// The listeners of the home shard, by number.
-    sources: RefCell<HashMap<u64, StreamSource>>,
+    sources: RefCell<HashMap<u64, ConnectionSource>>,
 }
 
 /// The log, for further shards.
