@@ -31,5 +31,5 @@ pub use lane::{LaneAsker, LaneEnd, LaneServer, lane};
 pub use local::Local;
 pub use mesh::Mesh;
 pub use queue::ShardPort;
-pub use remote::{GateAsker, GateEnd, GateLane, GatePass, GateTable, RemoteGate, gate_lane};
+pub use remote::{GateAsker, GateEnd, GateLane, GatePass, GateTable, RemoteGate};
 pub use stream::{Listen, ShardSocket, StreamConnector};

@@ -12,7 +12,7 @@
 //! A read's bytes are memory of the device's shard, and a write's are memory of the frontend's. Either
 //! goes back to its pool when it is dropped.
 
-use crate::lane::{LaneAsker, LaneEnd, LaneServer, lane};
+use crate::lane::{LaneAsker, LaneEnd, LaneServer};
 use block::{
     Boundary, Content, Env, Extent, FlushErrors, Fua, Geometry, IoError, IoErrorKind, IoResult,
     SharedBuf,
@@ -37,18 +37,24 @@ enum GateVerb {
     Extents(u64, u64),
 }
 
-/// The answer of a gate.
-pub enum GateAnswer {
+/// The success of a request.
+pub enum GateSuccess {
     /// The bytes that were read.
-    Bytes(IoResult<SharedBuf>),
-    /// The end of a change or of a flush.
-    Done(IoResult),
+    Bytes(SharedBuf),
     /// Contents of a range.
-    Extents(IoResult<Vec<(Extent, Content)>>),
+    Contents(Vec<(Extent, Content)>),
+    /// The end of a change or of a flush.
+    Done,
 }
 
+/// The answer of a gate.
+pub type GateAnswer = IoResult<GateSuccess>;
 /// The end of a lane that serves gates, on its way to their shard.
 pub type GateLane = LaneServer<GateRequest, GateAnswer>;
+/// The end of a lane that asks gates, on its way to the frontend's shard.
+pub type GateEnd = LaneEnd<GateRequest, GateAnswer>;
+/// A frontend's way to the gates of another shard; clones are the same.
+pub type GateAsker = LaneAsker<GateRequest, GateAnswer>;
 
 /// The gates of a shard that others ask.
 pub struct GateTable<G> {
@@ -102,65 +108,23 @@ impl<G: Boundary + Clone> GateTable<G> {
 }
 
 async fn carry_out<G: Boundary>(gate: Option<G>, verb: GateVerb) -> GateAnswer {
-    let gate = gate.ok_or_else(|| IoError::new(IoErrorKind::Gone, "the volume is withdrawn"));
+    let gone = || IoError::new(IoErrorKind::Gone, "the volume is withdrawn");
+    let gate = gate.ok_or_else(gone)?;
     match verb {
-        GateVerb::Read(offset, len) => GateAnswer::Bytes(match gate {
-            Ok(gate) => gate.read(offset, len).await,
-            Err(gone) => Err(gone),
-        }),
-        GateVerb::Extents(offset, len) => GateAnswer::Extents(match gate {
-            Ok(gate) => {
-                let mut runs = Vec::new();
-                let result = gate.extents(offset, len, &mut runs).await;
-                result.map(|()| runs)
-            }
-            Err(gone) => Err(gone),
-        }),
-        change => GateAnswer::Done(match gate {
-            Ok(gate) => apply(&gate, change).await,
-            Err(gone) => Err(gone),
-        }),
-    }
-}
-
-async fn apply<G: Boundary>(gate: &G, verb: GateVerb) -> IoResult {
-    match verb {
-        GateVerb::Write(offset, data, fua) => gate.write(offset, data, fua).await,
-        GateVerb::Zero(offset, len) => gate.zero(offset, len).await,
-        GateVerb::Discard(offset, len) => gate.discard(offset, len).await,
-        GateVerb::Flush => gate.flush().await,
-        GateVerb::Read(..) | GateVerb::Extents(..) => unreachable!("they have bytes to answer"),
-    }
-}
-
-/// The frontend's end of a lane to gates, on its way to its shard.
-pub struct GateEnd(LaneEnd<GateRequest, GateAnswer>);
-
-/// Makes a lane to the gates of a shard.
-pub fn gate_lane() -> (GateEnd, GateLane) {
-    let (end, server) = lane();
-    (GateEnd(end), server)
-}
-
-impl GateEnd {
-    /// Begins to ask, from the calling shard.
-    pub fn begin(self, env: &Env) -> GateAsker {
-        GateAsker(self.0.begin(env))
-    }
-}
-
-/// A frontend's way to the gates of another shard; clones are the same.
-#[derive(Clone)]
-pub struct GateAsker(LaneAsker<GateRequest, GateAnswer>);
-
-impl GateAsker {
-    /// The gate that `pass` names.
-    pub fn gate(&self, pass: GatePass) -> RemoteGate {
-        RemoteGate {
-            asker: self.clone(),
-            pass,
+        GateVerb::Read(offset, len) => {
+            return gate.read(offset, len).await.map(GateSuccess::Bytes);
         }
+        GateVerb::Extents(offset, len) => {
+            let mut runs = Vec::new();
+            gate.extents(offset, len, &mut runs).await?;
+            return Ok(GateSuccess::Contents(runs));
+        }
+        GateVerb::Write(offset, data, fua) => gate.write(offset, data, fua).await?,
+        GateVerb::Zero(offset, len) => gate.zero(offset, len).await?,
+        GateVerb::Discard(offset, len) => gate.discard(offset, len).await?,
+        GateVerb::Flush => gate.flush().await?,
     }
+    Ok(GateSuccess::Done)
 }
 
 /// A gate of another shard.
@@ -171,17 +135,16 @@ pub struct RemoteGate {
 }
 
 impl RemoteGate {
-    async fn ask(&self, verb: GateVerb) -> IoResult<GateAnswer> {
-        let gate = self.pass.gate;
-        let answer = self.asker.0.ask(GateRequest { gate, verb }).await;
-        answer.ok_or_else(|| IoError::new(IoErrorKind::Gone, "the shard of the volume has ended"))
+    /// The gate that `pass` names, on the shard that `asker` asks.
+    pub fn new(asker: GateAsker, pass: GatePass) -> RemoteGate {
+        RemoteGate { asker, pass }
     }
 
-    async fn done(&self, verb: GateVerb) -> IoResult {
-        match self.ask(verb).await? {
-            GateAnswer::Done(result) => result,
-            _ => unreachable!("a change has no bytes"),
-        }
+    async fn ask(&self, verb: GateVerb) -> GateAnswer {
+        let gate = self.pass.gate;
+        let answer = self.asker.ask(GateRequest { gate, verb }).await;
+        let ended = || IoError::new(IoErrorKind::Gone, "the shard of the volume has ended");
+        answer.unwrap_or_else(|| Err(ended()))
     }
 }
 
@@ -196,31 +159,31 @@ impl Boundary for RemoteGate {
 
     async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
         match self.ask(GateVerb::Read(offset, len)).await? {
-            GateAnswer::Bytes(result) => result,
+            GateSuccess::Bytes(bytes) => Ok(bytes),
             _ => unreachable!("a read has bytes"),
         }
     }
 
     async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
-        self.done(GateVerb::Write(offset, data, fua)).await
+        self.ask(GateVerb::Write(offset, data, fua)).await.map(drop)
     }
 
     async fn zero(&self, offset: u64, len: u64) -> IoResult {
-        self.done(GateVerb::Zero(offset, len)).await
+        self.ask(GateVerb::Zero(offset, len)).await.map(drop)
     }
 
     async fn discard(&self, offset: u64, len: u64) -> IoResult {
-        self.done(GateVerb::Discard(offset, len)).await
+        self.ask(GateVerb::Discard(offset, len)).await.map(drop)
     }
 
     async fn flush(&self) -> IoResult {
-        self.done(GateVerb::Flush).await
+        self.ask(GateVerb::Flush).await.map(drop)
     }
 
     async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult {
         match self.ask(GateVerb::Extents(offset, len)).await? {
-            GateAnswer::Extents(result) => {
-                out.append(&mut result?);
+            GateSuccess::Contents(mut runs) => {
+                out.append(&mut runs);
                 Ok(())
             }
             _ => unreachable!("contents were asked for"),

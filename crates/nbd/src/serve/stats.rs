@@ -31,26 +31,6 @@ pub struct NbdStats {
     pub written_bytes: u64,
 }
 
-impl NbdStats {
-    /// The counts of two servers together.
-    pub fn and(self, other: NbdStats) -> NbdStats {
-        NbdStats {
-            connections: self.connections + other.connections,
-            handshakes: self.handshakes + other.handshakes,
-            accepted: self.accepted + other.accepted,
-            refused: self.refused + other.refused,
-            failed: self.failed + other.failed,
-            reads: self.reads + other.reads,
-            writes: self.writes + other.writes,
-            flushes: self.flushes + other.flushes,
-            others: self.others + other.others,
-            errors: self.errors + other.errors,
-            read_bytes: self.read_bytes + other.read_bytes,
-            written_bytes: self.written_bytes + other.written_bytes,
-        }
-    }
-}
-
 /// A count that one thread changes and any may read.
 #[derive(Default)]
 pub(super) struct SharedCount(AtomicU64);
@@ -88,21 +68,26 @@ pub struct NbdCounters {
 }
 
 impl NbdCounters {
-    /// The counts so far, from any thread; one by one, and not all of one moment.
+    /// Adds the counts so far to `to`, from any thread; one by one, and not all of one moment.
+    pub fn add_to(&self, to: &mut NbdStats) {
+        to.connections += self.connections.get() as u32;
+        to.handshakes += self.handshakes.get() as u32;
+        to.accepted += self.accepted.get();
+        to.refused += self.refused.get();
+        to.failed += self.failed.get();
+        to.reads += self.reads.get();
+        to.writes += self.writes.get();
+        to.flushes += self.flushes.get();
+        to.others += self.others.get();
+        to.errors += self.errors.get();
+        to.read_bytes += self.read_bytes.get();
+        to.written_bytes += self.written_bytes.get();
+    }
+
+    /// The counts so far, as [`NbdCounters::add_to`] adds them.
     pub fn stats(&self) -> NbdStats {
-        NbdStats {
-            connections: self.connections.get() as u32,
-            handshakes: self.handshakes.get() as u32,
-            accepted: self.accepted.get(),
-            refused: self.refused.get(),
-            failed: self.failed.get(),
-            reads: self.reads.get(),
-            writes: self.writes.get(),
-            flushes: self.flushes.get(),
-            others: self.others.get(),
-            errors: self.errors.get(),
-            read_bytes: self.read_bytes.get(),
-            written_bytes: self.written_bytes.get(),
-        }
+        let mut stats = NbdStats::default();
+        self.add_to(&mut stats);
+        stats
     }
 }

@@ -7,7 +7,9 @@ use block::{
 };
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportClients, ExportOptions, NbdServer, ServerLimits};
-use shard::{Config, GateEnd, GatePass, GateTable, Local, Mesh, Shard, ShardDisk, gate_lane};
+use shard::{
+    Config, GateEnd, GatePass, GateTable, Local, Mesh, RemoteGate, Shard, ShardDisk, lane,
+};
 use sim::{DiskSpec, LinkSpec, RunOutcome, SimDriver, SimHost, SimWorld};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -105,7 +107,7 @@ struct Further {
 async fn further(local: Local<SimDriver>, listener: TargetId) {
     let its = local.get::<Further>().unwrap();
     let (end, pass, clients) = its.signal.until_some(|| its.way.take()).await;
-    let gate = end.begin(&local.env()).gate(pass);
+    let gate = RemoteGate::new(end.begin(&local.env()), pass);
     let server = serve(&local, gate, Some(clients), listener);
     its.signal.until(|| its.is_over.get()).await;
     server.shut_down(Nanos::from_secs(1)).await;
@@ -124,9 +126,9 @@ async fn home<F: Future<Output = ()>>(
     };
     let gate = Gate::new(device, local.env());
     let table = Rc::new(GateTable::default());
-    let (end, lane) = gate_lane();
+    let (end, served) = lane();
     let pass = table.add(gate.clone());
-    local.env().spawn.spawn(table.serve(lane, local.env()));
+    local.env().spawn.spawn(table.serve(served, local.env()));
     let server = serve(&local, gate, None, listener);
     let clients = server.clients("").unwrap();
     let mesh = local.mesh().clone();

@@ -30,7 +30,7 @@ use nbd::serve::{
     NbdStats, ServerLimits, Tls, connections_for,
 };
 use nbd::tls::Worker;
-use shard::{GateAsker, GatePass, GateTable, Local, RemoteGate, ShardSocket, gate_lane};
+use shard::{GateAsker, GatePass, GateTable, Local, RemoteGate, ShardSocket, lane};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -246,8 +246,8 @@ fn begin_further<R: Driver>(
     limits: ServerLimits,
     gates: &Rc<GateTable<HomeGate<R>>>,
 ) -> FurtherShard {
-    let (end, lane) = gate_lane();
-    let serving = gates.clone().serve(lane, local.env());
+    let (end, server) = lane();
+    let serving = gates.clone().serve(server, local.env());
     local.env().spawn.spawn(serving);
     let counters = Arc::<NbdCounters>::default();
     let (counted, home) = (counters.clone(), local.id());
@@ -372,7 +372,7 @@ impl<R: Driver> Frontend<ServedVolume<R>> for NbdFrontend<R> {
             let (name, options) = (name.to_owned(), options.clone());
             let (pass, clients) = (pass.clone(), clients.clone());
             self.post(shard, move |front| {
-                let gate = front.asker.gate(pass);
+                let gate = RemoteGate::new(front.asker.clone(), pass);
                 let added = front.server.add_beside(&name, gate, &options, clients);
                 added.expect("the home shard has the same exports");
             });
@@ -428,8 +428,10 @@ impl<R: Driver> Frontend<ServedVolume<R>> for NbdFrontend<R> {
     }
 
     fn stats(&self, status: &mut Status) {
-        let further = self.further.iter().map(|shard| shard.counters.stats());
-        let stats = further.fold(self.server.stats(), NbdStats::and);
+        let mut stats = self.server.stats();
+        for shard in self.further.iter() {
+            shard.counters.add_to(&mut stats);
+        }
         status.nbd = Nbd {
             listeners: Vec::new(),
             connections: stats.connections,

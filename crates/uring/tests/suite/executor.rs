@@ -4,7 +4,7 @@ use crate::common::{Loop, directory, file, host};
 use block::conformance;
 use block::{Address, Gate, Host, Sectors, ShardId};
 use futures_channel::oneshot;
-use shard::{Config, GateTable, Local, Mesh, Shard, gate_lane, run_alone};
+use shard::{Config, GateTable, Local, Mesh, RemoteGate, Shard, lane, run_alone};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -60,7 +60,7 @@ fn a_gate_of_another_shard() {
     let mut host = host();
     let (disk, _) = host.open_disk(file(&dir, BYTES), &small).unwrap();
     let mesh = Mesh::new(2);
-    let (end, lane) = gate_lane();
+    let (end, lane) = lane();
     let (show, shown) = oneshot::channel();
     let (done, is_done) = oneshot::channel::<()>();
     let at_home = Mutex::new(Some((lane, show, is_done)));
@@ -79,7 +79,7 @@ fn a_gate_of_another_shard() {
                 assert!(show.send(pass).is_ok());
                 is_done.await.unwrap();
             } else if let Some((end, shown, done)) = other_parts {
-                let gate = end.begin(&env).gate(shown.await.unwrap());
+                let gate = RemoteGate::new(end.begin(&env), shown.await.unwrap());
                 conformance::boundary(&gate, 512, &env, 5).await;
                 done.send(()).unwrap();
             }

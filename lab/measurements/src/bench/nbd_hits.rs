@@ -15,7 +15,7 @@ use futures_channel::oneshot;
 use nbd::protocol::request::WireRequest;
 use nbd::protocol::wire::{CHUNK_BYTES, IHAVEOPT, REQUEST_BYTES, cmd, handshake_flag, option};
 use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
-use shard::{GateTable, Local, gate_lane};
+use shard::{GateTable, Local, RemoteGate, lane};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -162,7 +162,7 @@ pub fn reads(ops: u64, depth: u64) {
 
 /// Serves as [`reads`] does, with the connection on another shard than the volume.
 pub fn crossed(ops: u64, depth: u64) {
-    let (end, lane) = gate_lane();
+    let (end, lane) = lane();
     let (offer, offered) = oneshot::channel();
     let (done, ended) = oneshot::channel();
     let home = move |local: Local<Nop>| async move {
@@ -182,9 +182,8 @@ pub fn crossed(ops: u64, depth: u64) {
     };
     let further = move |local: Local<Nop>| async move {
         let env = local.env();
-        let gate = end
-            .begin(&env)
-            .gate(offered.await.expect("the home shard lasts"));
+        let pass = offered.await.expect("the home shard lasts");
+        let gate = RemoteGate::new(end.begin(&env), pass);
         let server = serve(&env, gate);
         server.admit(HitsClient::new(ops, depth, env.pool.clone(), done));
         std::future::pending().await

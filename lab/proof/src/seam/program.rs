@@ -15,7 +15,7 @@ use block::{
 };
 use futures_channel::oneshot;
 use futures_util::future::join_all;
-use shard::{Config, GateEnd, GatePass, GateTable, Local, Mesh, Shard, gate_lane};
+use shard::{Config, GateEnd, GatePass, GateTable, Local, Mesh, RemoteGate, Shard, lane};
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -149,7 +149,7 @@ async fn back<D: Driver>(
         Ok(mirror) => {
             let gate = Gate::new(mirror, local.env());
             let table = Rc::new(GateTable::<SeamGate<D>>::default());
-            let (end, lane) = gate_lane();
+            let (end, lane) = lane();
             let pass = table.add(gate.clone());
             local.put(Rc::new(SeamExport::<D> { gate, second_lost }));
             local.env().spawn.spawn(table.serve(lane, local.env()));
@@ -220,7 +220,7 @@ async fn drive<D: Driver>(
         return Ok(());
     };
     let device = SeamDevice {
-        gate: end.begin(&local.env()).gate(pass),
+        gate: RemoteGate::new(end.begin(&local.env()), pass),
         shard: BACK,
         sabotage: scenario.sabotage,
     };
