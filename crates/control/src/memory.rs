@@ -4,7 +4,7 @@
 //! device is opened. A configuration that does not fit is refused in words: by `hotset check`, at
 //! the start, and by a change of a running daemon.
 
-use crate::config::{ByteCount, Config, Name, Pool, Volume};
+use crate::config::{ByteCount, Config, Daemon, Name, Pool, Volume};
 use crate::problem::ConfigurationProblem;
 use std::fs;
 use std::path::Path;
@@ -35,10 +35,15 @@ pub struct MemoryRoom {
     pub limit: &'static str,
 }
 
+/// Bytes of the buffers of each shard but the first.
+pub fn further_buffers(daemon: &Daemon) -> u64 {
+    daemon.buffers.value.0 / u64::from(daemon.shards.value.count())
+}
+
 /// Memory of the buffers.
 pub fn buffers(config: &Config) -> Need {
     let buffers = &config.daemon.buffers;
-    let shards = u64::from(config.daemon.shards.value.count());
+    let further = u64::from(config.daemon.shards.value.count() - 1);
     Need {
         line: buffers.line,
         what: format!("`buffers` of {}", buffers.value),
@@ -46,7 +51,7 @@ pub fn buffers(config: &Config) -> Need {
         bytes: buffers
             .value
             .0
-            .saturating_add(buffers.value.0 / shards * (shards - 1)),
+            .saturating_add(further_buffers(&config.daemon) * further),
     }
 }
 

@@ -10,6 +10,7 @@ use crate::platform::{UringPlatform, claim, machine, steering};
 use crate::signals::{self, SignalRequest};
 use block::{Address, Host, IoError, Nanos, ShardId, TargetId, Timer};
 use control::config::Config;
+use control::memory::further_buffers;
 use node::{Controlled, Frontends, Node, Platform as _, Priority, end_fronts, run_front};
 use sd_notify::NotifyState;
 use shard::{Mesh, Shard};
@@ -50,12 +51,11 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
     for warning in crate::configuration::warnings(&config) {
         log::line(Priority::Warning, &warning);
     }
-    let buffers = config.daemon.buffers.value.0;
     let shards = config.daemon.shards.value.count();
     let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let mut host = Uring::new(Options {
-        pool_bytes: bytes(buffers),
-        further_pool_bytes: Some(bytes(buffers / u64::from(shards))),
+        pool_bytes: bytes(config.daemon.buffers.value.0),
+        further_pool_bytes: Some(bytes(further_buffers(&config.daemon))),
         waits: |text| log::line(Priority::Warning, text),
         ..Options::default()
     })

@@ -5,6 +5,7 @@ use super::frontends;
 use super::roles;
 use super::write_back;
 use crate::config::{At, Config, Device, Name, Pool, ShardCount, Volume};
+use crate::memory::further_buffers;
 use crate::place::BasePlace;
 use crate::problem::ConfigurationProblem;
 use block::{Nanos, Sectors};
@@ -60,7 +61,7 @@ fn daemon(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
         ));
     }
     let shards = daemon.shards.value.count();
-    if buffers.value.0 / u64::from(shards) < SHARD_BUFFERS_BYTES_MIN {
+    if further_buffers(daemon) < SHARD_BUFFERS_BYTES_MIN {
         let what = format!(
             "`buffers` of {} are too few for {shards} shards",
             buffers.value
