@@ -92,7 +92,7 @@ impl<P: Device> WriteBackShared<P> {
     }
 }
 
-/// Decodes the record `number` of a segment, if it begins here and is whole.
+/// Decodes the record `number` of a segment, if it begins here, is whole and is not void.
 fn sound<P: Device>(
     bytes: &[u8],
     number: u64,
@@ -101,7 +101,11 @@ fn sound<P: Device>(
 ) -> Option<LogRecord> {
     let record = LogRecord::decode(&bytes[..BLOCK_BYTES], log.config.log).ok()?;
     let data = bytes.get(BLOCK_BYTES..record.blocks() as usize * BLOCK_BYTES)?;
-    let ours = record.number == number && record.segment == segment;
+    // A copy that has missed writes may have a void record of the same number here.
+    let fenced = number >= log.state.borrow().fence;
+    let ours = record.number == number
+        && record.segment == segment
+        && fenced == (record.incarnation == log.config.incarnation);
     (ours && record.log == LOG_NUMBER && record.has(data)).then_some(record)
 }
 

@@ -94,6 +94,21 @@ async fn written(rig: &Rig, copies: &[Spoiled; 2], fua: Fua) {
 /// As [`written`], by an `incarnation`, of bytes from `first` on.
 async fn written_by(incarnation: u32, first: u8, rig: &Rig, copies: &[Spoiled; 2], fua: Fua) {
     rig.control.kill(rig.disks[0]);
+    writing_by(incarnation, first, rig, copies, fua)
+        .await
+        .close()
+        .await;
+    rig.control.revive(rig.disks[0]);
+}
+
+/// As [`written_by`], of a log that is still open. The origin is killed before.
+async fn writing_by(
+    incarnation: u32,
+    first: u8,
+    rig: &Rig,
+    copies: &[Spoiled; 2],
+    fua: Fua,
+) -> WriteBack<Spoiled> {
     let areas = [copies[0].area(0, true), copies[1].area(1, true)];
     let config = looked(incarnation, Scrutiny::Usual);
     let log = rig.open_before(rig.leaf(0), config, areas, None);
@@ -105,8 +120,7 @@ async fn written_by(incarnation: u32, first: u8, rig: &Rig, copies: &[Spoiled; 2
     }
     log.flush().await.unwrap();
     rig.local.env().timer.sleep(Nanos::from_millis(50)).await;
-    log.close().await;
-    rig.control.revive(rig.disks[0]);
+    log
 }
 
 #[derive(Default, Debug)]
@@ -297,42 +311,79 @@ async fn saved(rig: &Rig) -> Vec<SharedBuf> {
     pieces
 }
 
+/// Writes records that the next incarnation makes void, with its numbers and in its places.
+async fn void_records(rig: &Rig, copies: &[Spoiled; 2]) -> Vec<SharedBuf> {
+    written_by(1, 101, rig, copies, Fua::Yes).await;
+    let void = saved(rig).await;
+    for disk in [1, 2] {
+        let all = Extent::new(Lba(0), Sectors(16 << 11));
+        rig.leaf(disk).zero(all).await.unwrap();
+    }
+    void
+}
+
+/// Leaves void records alone on the second copy, and damages the first.
+async fn make_void(rig: &Rig, copies: &[Spoiled; 2], void: Vec<SharedBuf>, damage: (u64, Harm)) {
+    for (piece, at) in void.into_iter().zip((0..).step_by(1 << 11)) {
+        rig.leaf(2).write(Lba(at), piece, Fua::Yes).await.unwrap();
+    }
+    copies[0].block.set(Some(damage));
+}
+
+/// Cleans as much as can be, and finds no byte of a void record on the origin.
+async fn cleans_nothing_void(rig: &Rig, log: &WriteBack<Spoiled>, damage: (u64, Harm)) {
+    let timer = rig.local.env().timer;
+    let _ = timer.timeout(Nanos::from_secs(60), log.drain()).await;
+    for nth in 0..WRITES {
+        let buf = rig.local.env().pool.get(BLOCK_BYTES).await;
+        let (buf, read) = rig.leaf(0).read(Lba(nth * BLOCKS * 8), buf).await;
+        read.unwrap();
+        let held = [0, 1 + nth as u8].contains(&buf[0]);
+        assert!(held, "{damage:?}: {} of {nth}", buf[0]);
+    }
+}
+
+/// Headers of records, and data.
+fn damages() -> impl Iterator<Item = (u64, Harm)> {
+    let harms = [Harm::Rot, Harm::Unreadable];
+    [2, 5, 12]
+        .into_iter()
+        .flat_map(move |block| harms.map(|harm| (block, harm)))
+}
+
 /// A copy that was overtaken may have a void record with the number, and in the place, of the
 /// damaged one.
 #[test]
 fn a_damaged_record_is_never_taken_for_a_void_one_of_its_number() {
-    // Headers of records, and data.
-    for block in [2, 5, 12] {
-        for harm in [Harm::Rot, Harm::Unreadable] {
-            run(move |rig| async move {
-                let copies = [Spoiled::new(&rig, 0), Spoiled::new(&rig, 1)];
-                written_by(1, 101, &rig, &copies, Fua::Yes).await;
-                let void = saved(&rig).await;
-                for disk in [1, 2] {
-                    let all = Extent::new(Lba(0), Sectors(16 << 11));
-                    rig.leaf(disk).zero(all).await.unwrap();
-                }
-                written_by(2, 1, &rig, &copies, Fua::Yes).await;
-                for (piece, at) in void.into_iter().zip((0..).step_by(1 << 11)) {
-                    rig.leaf(2).write(Lba(at), piece, Fua::Yes).await.unwrap();
-                }
-                copies[0].block.set(Some((block, harm)));
-                let areas = [copies[0].area(0, true), copies[1].area(1, false)];
-                let config = looked(3, Scrutiny::Usual);
-                let log = rig.open_before(rig.leaf(0), config, areas, None);
-                let log = log.await.unwrap();
-                log.begin().await.unwrap();
-                let timer = rig.local.env().timer;
-                let _ = timer.timeout(Nanos::from_secs(60), log.drain()).await;
-                for nth in 0..WRITES {
-                    let buf = rig.local.env().pool.get(BLOCK_BYTES).await;
-                    let (buf, read) = rig.leaf(0).read(Lba(nth * BLOCKS * 8), buf).await;
-                    read.unwrap();
-                    let held = [0, 1 + nth as u8].contains(&buf[0]);
-                    assert!(held, "{harm:?} of block {block}: {} of {nth}", buf[0]);
-                }
-            });
-        }
+    for damage in damages() {
+        run(move |rig| async move {
+            let copies = [Spoiled::new(&rig, 0), Spoiled::new(&rig, 1)];
+            let void = void_records(&rig, &copies).await;
+            written_by(2, 1, &rig, &copies, Fua::Yes).await;
+            make_void(&rig, &copies, void, damage).await;
+            let areas = [copies[0].area(0, true), copies[1].area(1, false)];
+            let config = looked(3, Scrutiny::Usual);
+            let log = rig.open_before(rig.leaf(0), config, areas, None);
+            let log = log.await.unwrap();
+            log.begin().await.unwrap();
+            cleans_nothing_void(&rig, &log, damage).await;
+        });
+    }
+}
+
+/// So may a copy whose writes have failed in service.
+#[test]
+fn the_cleaner_never_takes_a_void_record_for_a_damaged_one() {
+    for damage in damages() {
+        run(move |rig| async move {
+            let copies = [Spoiled::new(&rig, 0), Spoiled::new(&rig, 1)];
+            let void = void_records(&rig, &copies).await;
+            rig.control.kill(rig.disks[0]);
+            let log = writing_by(2, 1, &rig, &copies, Fua::Yes).await;
+            make_void(&rig, &copies, void, damage).await;
+            rig.control.revive(rig.disks[0]);
+            cleans_nothing_void(&rig, &log, damage).await;
+        });
     }
 }
 
