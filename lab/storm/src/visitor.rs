@@ -35,13 +35,20 @@ pub fn visit(world: &StormWorld, client: &StormClient, part: &mut ClientPart, rn
         is_there ^= change(world, &request);
         // The daemon has changed, and its file could not be: the effect of a reload is unknown
         // then.
-        if is_kept() != is_there {
+        if is_kept() != is_there || is_served(world) != Some(is_there) {
             return;
         }
         if !is_there && let Err(what) = origin_alone(world, VISITOR, std::slice::from_ref(part)) {
             world.found.violation(what);
         }
     }
+}
+
+/// True if the daemon serves the volume; `None` if it does not tell.
+fn is_served(world: &StormWorld) -> Option<bool> {
+    let status = world.machine.status(world.weather).ok()?;
+    let mut volumes = status["volumes"].as_array()?.iter();
+    Some(volumes.any(|volume| volume["name"] == world.plan.volumes[VISITOR].name))
 }
 
 /// Fails if the origin of a volume, a file or an export, lacks a byte that it has to hold by

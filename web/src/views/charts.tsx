@@ -106,7 +106,6 @@ export function Charts(props: { volume?: string; pool?: string }) {
       <Spans />
       <Tiles history={history} pool={props.pool} />
       {history?.trouble && <p role="status">{history.trouble}</p>}
-      {samples.length === 0 && <p class="muted">The first figures come within twenty seconds.</p>}
       <div class="charts">
         <Chart
           {...common}
@@ -147,12 +146,11 @@ export function Charts(props: { volume?: string; pool?: string }) {
           />
         )}
       </div>
-      {samples.length > 0 && (
-        <p class="muted note">
-          Each point is {span(history!.step_s)}; dotted verticals are <a href="#/events">events</a>. Waits are measured, and of
-          the origin the mean of its own reads; the load that the cache keeps off it is not in that.
-        </p>
-      )}
+      <p class="muted note">
+        {samples.length > 0 ? `Each point is ${span(history!.step_s)}` : "The first figures come within twenty seconds"}; dotted
+        verticals are <a href="#/events">events</a>. Waits are measured, and of the origin the mean of its own reads; the load
+        that the cache keeps off it is not in that.
+      </p>
     </>
   );
 }

@@ -106,12 +106,14 @@ function Volumes(props: { now: Status }) {
 
 export function Overview() {
   const now = status.value;
+  // All of it at once: nothing moves under the pointer.
+  if (!now) return <p class="muted">Waiting for the daemon…</p>;
   return (
     <>
-      {now ? <Health now={now} /> : <p class="muted">Waiting for the daemon…</p>}
+      <Health now={now} />
       <Charts />
-      {now && <Dirty volumes={now.volumes} />}
-      {now && <Volumes now={now} />}
+      <Dirty volumes={now.volumes} />
+      <Volumes now={now} />
       <Recent />
     </>
   );

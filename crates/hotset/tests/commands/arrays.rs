@@ -548,6 +548,34 @@ fn a_member_whose_export_has_its_size_again_returns_by_itself() {
     daemon.stop();
 }
 
+/// A lost member is closed by a refused command that was to give it back.
+#[test]
+fn a_lost_member_keeps_its_name_while_its_server_is_away() {
+    let members = [("a", "c1", File), ("b", "c2", Nbdkit)];
+    let place = configured("raid1", &members, "");
+    let servers = serve_those(&place, &members, |_| true);
+    assert!(create(&place).contains("HEALTHY"));
+    let daemon = place.serve();
+    drop(servers);
+    fs::remove_file(place.path("b.sock")).unwrap();
+    fs::write(place.path("in"), noise(3, VOLUME_BYTES)).unwrap();
+    copy_in(&place.path("in"), &daemon.uri("vol"));
+    until("the loss", || is(&daemon, "degraded"));
+    let lost = || array(&daemon)["members"][1]["device"].clone();
+    assert_eq!(lost(), "b");
+    refused(
+        &mut place.command("array add disk b"),
+        1,
+        &["cannot connect"],
+    );
+    assert_eq!(lost(), "b");
+    place.file("c", MIB);
+    let path = place.path("c").display().to_string();
+    run(&mut place.command(&format!("array replace --yes disk b {path}")));
+    until("another member", || is(&daemon, "healthy"));
+    daemon.stop();
+}
+
 /// A server restarts, and its disk is larger: the former part is served on, and no client gets an
 /// error.
 #[test]

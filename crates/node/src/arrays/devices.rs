@@ -19,6 +19,8 @@ pub struct OpenDevices<P: Platform> {
     pub(crate) platform: P,
     config: RefCell<Rc<Config>>,
     pub(crate) open: RefCell<BTreeMap<Name, OpenedPlace<P>>>,
+    /// What arrays call each device that is open, or was: they know no name of the configuration.
+    pub(crate) called: RefCell<BTreeMap<Name, Arc<str>>>,
     /// Names of devices that are being opened or released.
     pub(super) leased: RefCell<BTreeSet<Name>>,
     pub(crate) running: RefCell<Vec<Rc<RunningArray>>>,
@@ -67,6 +69,7 @@ impl<P: Platform> OpenDevices<P> {
             platform,
             config: RefCell::new(Rc::new(config.clone())),
             open: RefCell::default(),
+            called: RefCell::default(),
             leased: RefCell::default(),
             running: RefCell::default(),
             inactive: RefCell::default(),
@@ -103,6 +106,14 @@ impl<P: Platform> OpenDevices<P> {
 
     /// Makes `config` the present configuration. The devices already are as `config` describes.
     pub fn adopt(&self, config: Config) {
+        let devices = config.devices.iter().map(|device| &device.name.value);
+        let known: BTreeSet<_> = devices
+            .chain(config.arrays.iter().map(|array| &array.name.value))
+            .collect();
+        let open = self.open.borrow();
+        self.called
+            .borrow_mut()
+            .retain(|name, _| open.contains_key(name) || known.contains(name));
         *self.config.borrow_mut() = Rc::new(config);
     }
 

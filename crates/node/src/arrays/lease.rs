@@ -7,7 +7,7 @@
 use super::devices::OpenDevices;
 use crate::place::{OpenedPlace, RawRole};
 use crate::platform::Platform;
-use block::{IoError, IoErrorKind, IoResult};
+use block::{Device as _, IoError, IoErrorKind, IoResult};
 use control::config::Name;
 use std::ops::Deref;
 use std::rc::Rc;
@@ -69,8 +69,16 @@ impl<P: Platform> Lease<P> {
     /// Puts the device into use, until [`OpenDevices::close`].
     pub fn keep(mut self) {
         let (reserved, opened) = self.held.take().expect("held until it is used up");
-        let mut open = reserved.devices.open.borrow_mut();
-        open.insert(reserved.name.clone(), opened);
+        let devices = &reserved.devices;
+        let called = opened.leaf.geometry().name.clone();
+        devices
+            .called
+            .borrow_mut()
+            .insert(reserved.name.clone(), called);
+        devices
+            .open
+            .borrow_mut()
+            .insert(reserved.name.clone(), opened);
     }
 
     /// Releases the device, and returns once it can be opened again.

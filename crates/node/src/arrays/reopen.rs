@@ -51,13 +51,14 @@ impl<P: Platform> OpenDevices<P> {
 
     /// The members in sync: no other member has all data of the array.
     fn needed(&self, running: &RunningArray, report: &ArrayCondition) -> Vec<Name> {
-        let open = self.open.borrow();
+        let (open, called) = (self.open.borrow(), self.called.borrow());
         let has = |name: &Name| {
-            let role = running.role(name.as_str(), &open).ok()?;
+            let role = running.role(name.as_str(), &called).ok()?;
             Some(report.members[role].state == MemberState::InSync)
         };
         let all = self.members_of(running).into_iter();
-        all.filter(|name| has(name) == Some(true)).collect()
+        all.filter(|name| open.contains_key(name) && has(name) == Some(true))
+            .collect()
     }
 
     /// True if the device `name` is open and can be read.

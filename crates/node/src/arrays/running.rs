@@ -1,14 +1,13 @@
 //! The state of a running array.
 
 use crate::leaf::Leaf;
-use crate::place::OpenedPlace;
-use crate::platform::Platform;
 use block::{Device as _, Driver, Nanos};
 use control::config::{self, Name};
 use filter::Swappable;
 use raid::Array;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// An exchange of a member's device for another.
 #[derive(Clone)]
@@ -52,11 +51,11 @@ impl RunningArray {
         self.place.device()
     }
 
-    /// The role of a member, by its device in `open` or its number.
-    pub(crate) fn role<P: Platform>(
+    /// The role of a member, by its device, of those `called` so in reports, or its number.
+    pub(crate) fn role(
         &self,
         member: &str,
-        open: &BTreeMap<Name, OpenedPlace<P>>,
+        called: &BTreeMap<Name, Arc<str>>,
     ) -> Result<usize, String> {
         let report = self.array().report();
         if let Ok(number) = member.parse::<usize>()
@@ -65,10 +64,8 @@ impl RunningArray {
             return Ok(number);
         }
         let name = Name::new(member)?;
-        let device = open
-            .get(&name)
-            .map(|opened| opened.leaf.geometry().name.clone());
-        let has = |m: &raid::MemberReport| m.device.is_some() && m.device == device;
+        let device = called.get(&name);
+        let has = |m: &raid::MemberReport| device.is_some() && m.device.as_ref() == device;
         report.members.iter().position(has).ok_or_else(|| {
             format!(
                 "array {} has no member {member}; see `hotset array status`",

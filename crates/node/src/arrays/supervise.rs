@@ -10,7 +10,7 @@ use crate::event::NodeEvent;
 use crate::node::IDLE_PERIOD;
 use crate::place::{OpenedPlace, RawRole};
 use crate::platform::Platform;
-use block::{BoxDevice, Device as _, IoErrorKind, IoResult, Nanos};
+use block::{BoxDevice, IoErrorKind, IoResult, Nanos};
 use control::config::{self, Name};
 use control::plan::Change;
 use control::protocol::ControlRequest;
@@ -168,7 +168,7 @@ impl<P: Platform> OpenDevices<P> {
     /// Takes out a member for an operator.
     pub(crate) async fn fail_member(&self, array: &str, member: &str) -> Result<(), String> {
         let running = self.running(array)?;
-        let role = running.role(member, &self.open.borrow())?;
+        let role = running.role(member, &self.called.borrow())?;
         let name = self.member_name(&running, role);
         // The search for the member stops before its loss.
         let is_new = name
@@ -182,12 +182,12 @@ impl<P: Platform> OpenDevices<P> {
         failed.map_err(|error| error.to_string())
     }
 
-    /// The name in the configuration of the open device called `device` in reports.
+    /// The name in the configuration of the device called `device` in reports.
     fn name_of(&self, device: &str) -> Option<Name> {
-        let open = self.open.borrow();
-        let mut open = open.iter();
-        let found = open.find(|(_, opened)| *opened.leaf.geometry().name == *device);
-        found.map(|(name, _)| name.clone())
+        let (open, called) = (self.open.borrow(), self.called.borrow());
+        let names = called.iter().filter(|(_, called)| ***called == *device);
+        let name = names.max_by_key(|(name, _)| open.contains_key(*name));
+        name.map(|(name, _)| name.clone())
     }
 
     /// Cancels the copy of a member in sync to another device.
@@ -346,7 +346,7 @@ impl<P: Platform> OpenDevices<P> {
         overwrite: bool,
     ) -> Result<(), String> {
         let running = self.running(array)?;
-        let role = running.role(member, &self.open.borrow())?;
+        let role = running.role(member, &self.called.borrow())?;
         if running.exchange.borrow().is_some() && running.array().report().replaced.is_none() {
             return Err(format!(
                 "array {array}: the configuration file does not say yet how the last exchange of \
@@ -378,7 +378,7 @@ impl<P: Platform> OpenDevices<P> {
         let running = self.running(array)?;
         let name = source.name().clone();
         let role = match member {
-            Some(member) => Some(running.role(member, &self.open.borrow())?),
+            Some(member) => Some(running.role(member, &self.called.borrow())?),
             None => None,
         };
         let own = self.members_of(&running).contains(&name);

@@ -3,8 +3,8 @@
 use crate::arrays::{OpenDevices, RunningArray};
 use crate::node::Node;
 use crate::platform::Platform;
-use block::{Device as _, Nanos, Sectors};
-use control::config;
+use block::{Nanos, Sectors};
+use control::config::{self, Name};
 use control::status::{ArrayReport, MemberStatus, ProgressReport};
 use raid::{ArrayCondition, MemberState};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Number of events shown.
 const EVENTS_SHOWN: usize = 8;
 
-/// Names of the configuration by the names of open devices.
+/// Names of the configuration by the names in reports.
 type Names = BTreeMap<Arc<str>, String>;
 
 impl<P: Platform> Node<P> {
@@ -26,11 +26,13 @@ impl<P: Platform> Node<P> {
 impl<P: Platform> OpenDevices<P> {
     /// All arrays that run, or failed to start at the last attempt.
     pub fn reports(&self, now: Nanos) -> Vec<ArrayReport> {
-        let open = self.open.borrow();
-        let names = open
+        let (open, called) = (self.open.borrow(), self.called.borrow());
+        let named = |(name, called): (&Name, &Arc<str>)| (called.clone(), name.to_string());
+        // Of two names for a device, that of the open one holds.
+        let (these, former): (Vec<_>, Vec<_>) = called
             .iter()
-            .map(|(name, opened)| (opened.leaf.geometry().name.clone(), name.to_string()));
-        let names: Names = names.collect();
+            .partition(|(name, _)| open.contains_key(*name));
+        let names: Names = former.into_iter().chain(these).map(named).collect();
         let running = self.running.borrow();
         let inactive = self.inactive.borrow();
         let time = self.platform.time_of_day();

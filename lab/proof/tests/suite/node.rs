@@ -24,7 +24,7 @@ fn lives_of_a_write_back_volume_lose_and_make_up_nothing() {
 #[test]
 fn seeds_that_found_something_stay_right() {
     sound(&NodeCampaign, [8, 108, 6170, 50378, 31000049]);
-    let lives = [34000149, 34001846, 34007082, 34013190, 34015792];
+    let lives = [34000149, 34001846, 34007082, 34013190, 34015792, 34021060];
     sound(&LivesCampaign, lives);
 }
 

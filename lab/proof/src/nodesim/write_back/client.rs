@@ -3,6 +3,7 @@
 use super::outside::{SECTORS, WriteBackOutside};
 use crate::stamp::{self, ANYTHING, Value, ZERO};
 use block::{Boundary, Env, Fua, IoResult, Nanos, SECTOR_BYTES};
+use layout::BLOCK_SECTORS;
 use sim::SimRng;
 use simnode::DirectClient;
 use std::ops::Range;
@@ -107,6 +108,8 @@ impl ClientWork {
         fua: Fua,
         work: impl Future<Output = IoResult>,
     ) {
+        let blocks = sectors.start / BLOCK_SECTORS..sectors.end.div_ceil(BLOCK_SECTORS);
+        self.outside.changed.borrow_mut().extend(blocks);
         let range = sectors.start as usize..sectors.end as usize;
         let op = self.outside.history.borrow_mut().begin(range, value);
         match work.await {

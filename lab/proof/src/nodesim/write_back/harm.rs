@@ -217,10 +217,12 @@ impl Harms {
             .collect()
     }
 
-    /// Number of the volume's blocks that the log writes back, at the most.
-    fn logged_blocks(&self) -> usize {
+    /// Number of the volume's blocks that the log writes back, at the most, or that were changed
+    /// in the last life: no sample there distinguishes disks for sure.
+    fn unsure_blocks(&self) -> usize {
+        let mut unsure = self.outside.changed.borrow().clone();
         let Some(known) = self.outside.known() else {
-            return 0;
+            return unsure.len();
         };
         let media = self.outside.media.logs.iter();
         let records: Vec<_> = media.flat_map(|log| records(log, known.log)).collect();
@@ -229,8 +231,8 @@ impl Harms {
             .iter()
             .filter(|(_, r)| Some(r.number) >= written_back);
         let extents = left.flat_map(|(_, record)| &record.extents);
-        let blocks = extents.flat_map(|e| e.block..e.block + u64::from(e.count));
-        blocks.collect::<BTreeSet<_>>().len()
+        unsure.extend(extents.flat_map(|e| e.block..e.block + u64::from(e.count)));
+        unsure.len()
     }
 
     /// Damages a used block of a current copy. A copy that is to be `alone` gets no damage in a
@@ -347,12 +349,12 @@ impl Harms {
     }
 
     /// Another disk takes the origin's place for a while, and must not be written. A disk with the
-    /// origin's serial number is recognised only while few blocks are dirty.
+    /// origin's serial number is recognised only by blocks that have not changed lately.
     fn other_origin(&mut self, sim: &mut SimHost) {
         let outside = self.outside.clone();
         let dirty = outside.is_dirty() && !outside.was_cut.get();
-        let few_dirty = self.logged_blocks() <= (SECTORS / BLOCK_SECTORS / 4) as usize;
-        let comparable = few_dirty && !outside.was_cut.get() && !outside.was_zeroed.get();
+        let few = self.unsure_blocks() <= (SECTORS / BLOCK_SECTORS / 4) as usize;
+        let comparable = few && !outside.was_cut.get() && !outside.was_zeroed.get();
         let was = outside.media.origin.save();
         let other = self.noise((SECTORS * SECTOR_BYTES) as usize);
         outside.media.origin.write(Lba::ZERO, &other);

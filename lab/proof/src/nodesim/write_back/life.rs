@@ -118,6 +118,7 @@ pub(super) fn one(
         mood: [Mood::Mixed, Mood::Zeroes][usize::from(rng.chance(0.2))],
     };
     outside.over.set(false);
+    outside.changed.take();
     let struck = sim.world().tally().count(Fault::Error);
     let (living, rng) = (outside.clone(), SimRng::fork(outside.seed, 100 + number));
     let plan = plan(outside, course.strike, damage);

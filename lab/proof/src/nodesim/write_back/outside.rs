@@ -12,6 +12,7 @@ use shard::Local;
 use sim::{FaultPlan, Medium, MediumImage, RunBudget, RunOutcome, SimDriver, SimHost, SimWorld};
 use simnode::{SimMachine, run_alone};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use writelog::Cleaning;
 
@@ -50,6 +51,8 @@ pub(super) struct WriteBackOutside {
     /// The last life's dirty data was zeroes and discards alone, which the origin's bytes do not
     /// show.
     pub(super) was_zeroed: Cell<bool>,
+    /// Blocks changed in the last life.
+    pub(super) changed: RefCell<BTreeSet<u64>>,
     /// The devices of the log in the middle of the last life.
     pub(super) images: RefCell<[Option<MediumImage>; 2]>,
     pub(super) report: RefCell<Report>,
@@ -201,6 +204,7 @@ pub(super) fn new(seed: u64, cleaning: Cleaning) -> (Rc<WriteBackOutside>, SimHo
         over: Cell::new(false),
         was_cut: Cell::new(false),
         was_zeroed: Cell::new(false),
+        changed: RefCell::default(),
         images: RefCell::default(),
         report: RefCell::default(),
     };
