@@ -1,7 +1,7 @@
 /** A chart of live series by uPlot, in the colours of the page. */
 
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { count } from "./text";
@@ -139,7 +139,8 @@ export function Chart(props: Props) {
   shown.current = props;
   const labels = props.lines.map((line) => line.label).join();
 
-  useEffect(() => {
+  // Before the first paint, so that nothing below moves.
+  useLayoutEffect(() => {
     const node = place.current;
     if (!node) return;
     const drawn = keep(node, HEIGHT, () => {
@@ -154,7 +155,7 @@ export function Chart(props: Props) {
     };
   }, [labels]);
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     plot.current?.setData([props.at, ...props.lines.map((line) => line.values)] as uPlot.AlignedData);
     // What is under the cursor, or else the latest.
     if (plot.current?.cursor.idx == null) plot.current?.setLegend({ idx: props.at.length - 1 });

@@ -95,6 +95,26 @@ impl<P: Device> CacheCore<P> {
     }
 }
 
+impl<P: Device> CacheCore<P> {
+    /// Pins and empties the first of `lines`, and those beside it, that are at rest.
+    fn pin_for_trim(&self, lines: &[ForgottenLine]) -> Vec<ForgottenLine> {
+        let state = &mut *self.state.borrow_mut();
+        let beside = (lines[0].0.0..).zip(lines);
+        let pinned: Vec<_> = beside
+            .take_while(|(at, (slot, key))| {
+                slot.0 == *at
+                    && state.policy.peek(*key) == Some(*slot)
+                    && state.busy.begin_trim(*slot)
+            })
+            .map(|(_, line)| *line)
+            .collect();
+        for (slot, _) in &pinned {
+            state.contents.invalidate(*slot, self.shape.whole());
+        }
+        pinned
+    }
+}
+
 impl<P: Device> LineTrim<P> {
     /// Pins the first of `lines`, and those beside it, that are at rest.
     fn begin(
@@ -110,27 +130,13 @@ impl<P: Device> LineTrim<P> {
             return None;
         }
         let most = (STEP_BYTES / core.shape.sectors().bytes()).max(1) as usize;
-        let mut state = core.state.borrow_mut();
-        let state = &mut *state;
-        let first = lines[0].0.0;
-        let beside = (first..).zip(lines).take(most);
-        let lines: Vec<_> = beside
-            .take_while(|(at, (slot, key))| {
-                slot.0 == *at
-                    && state.policy.peek(*key) == Some(*slot)
-                    && state.busy.begin_trim(*slot)
-            })
-            .map(|(_, line)| *line)
-            .collect();
-        for (slot, _) in &lines {
-            state.contents.invalidate(*slot, core.shape.whole());
-        }
+        let lines = core.pin_for_trim(&lines[..most.min(lines.len())]);
         if lines.is_empty() {
             return None;
         }
         member.operations.begin();
         Some(LineTrim {
-            core: core.clone(),
+            core,
             member: member.clone(),
             lines,
         })

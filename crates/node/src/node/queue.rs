@@ -45,6 +45,11 @@ impl ChangeQueue {
         self.running.borrow().is_some()
     }
 
+    /// Waits until no change is being made.
+    pub(super) async fn idle(&self) {
+        self.changed.until(|| !self.is_busy()).await;
+    }
+
     /// True if the change being made may concern `volume`.
     pub(super) fn is_about(&self, volume: &str) -> bool {
         let running = self.running.borrow();

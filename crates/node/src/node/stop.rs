@@ -16,8 +16,6 @@ use futures_util::future::join_all;
 
 /// Divisor of the origins' time limit that gives the limit of pools, and of arrays.
 const SHORTER: u64 = 4;
-/// Interval of looks for the end of a change.
-const TICK: Nanos = Nanos::from_millis(10);
 
 impl<P: Platform> Node<P> {
     /// Longest time of [`Node::stop`]: for the change being made and the clients, the origins, the
@@ -85,20 +83,18 @@ impl<P: Platform> Node<P> {
     }
 
     /// Waits a limited time for the change that is being made, and for logs that are being opened
-    /// again; no other begins. Draining a log
-    /// would take too long, so it is cancelled and goes on at the next start.
+    /// again; no other begins. Draining a log would take too long, so it is cancelled and goes on
+    /// at the next start.
     async fn change_ended(&self) {
         for detaching in self.detaching.borrow().values() {
             detaching.cancel();
         }
+        let ended = async {
+            self.queue.idle().await;
+            self.reopening.idle().await;
+        };
         let timer = self.env().timer;
-        let end = timer.now() + self.grace.get();
-        while self.queue.is_busy() && timer.now() < end {
-            timer.sleep(TICK).await;
-        }
-        let _ = timer
-            .timeout(end - timer.now(), self.reopening.idle())
-            .await;
+        let _ = timer.timeout(self.grace.get(), ended).await;
     }
 
     /// Makes a volume durable and ends it. Returns the reason if writes may be lost.
