@@ -380,8 +380,11 @@ unix = "/run/hotset/nbd.sock"
         assert!(changed(&added).0.is_empty() && added.contains("/y"));
         let removed = with(&added, ControlRequest::RemovePool { pool: "p".into() }).unwrap();
         assert!(!removed.contains("name = \"p\"") && removed.contains("name = \"y\""));
+    }
 
-        // Until an exchange has ended, a start has both devices.
+    /// Until an exchange has ended, a start has both devices.
+    #[test]
+    fn lists_of_members_follow_what_an_array_is() {
         let replace = |member: &str, device| ControlRequest::ReplaceMember {
             array: "mirror".into(),
             member: member.into(),

@@ -213,6 +213,23 @@ mod tests {
         files.iter().next().unwrap().text.clone()
     }
 
+    fn section(dir: &Path, name: &str, more: &str) -> String {
+        let path = dir.join(name);
+        format!("name = \"{name}\"\npath = \"{}\"\n{more}", path.display())
+    }
+
+    /// A volume, and a free device.
+    fn served(dir: &Path) -> String {
+        format!(
+            "[[device]]\n{}[[device]]\n{}[[device]]\n{}[[pool]]\nname = \"fast\"\ndevices = [\"ssd\"]\n\
+             [[volume]]\nname = \"web\"\norigin = \"hdd\"\npool = \"fast\"\n\
+             [[listen]]\nvhost_user = \"/none/web.sock\"\n",
+            section(dir, "hdd", ""),
+            section(dir, "ssd", ""),
+            section(dir, "free", "read_only = true\n"),
+        )
+    }
+
     /// Each is one command, or a lasting one after a temporary one.
     #[test]
     fn a_change_after_which_nothing_starts_is_refused() {
@@ -221,18 +238,8 @@ mod tests {
             fs::write(dir.path().join(name), "").unwrap();
         }
         std::os::unix::fs::symlink(dir.path().join("free"), dir.path().join("link")).unwrap();
-        let device = |name: &str, more: &str| {
-            let path = dir.path().join(name);
-            format!("name = \"{name}\"\npath = \"{}\"\n{more}", path.display())
-        };
-        let text = format!(
-            "[[device]]\n{}[[device]]\n{}[[device]]\n{}[[pool]]\nname = \"fast\"\ndevices = [\"ssd\"]\n\
-             [[volume]]\nname = \"web\"\norigin = \"hdd\"\npool = \"fast\"\n\
-             [[listen]]\nvhost_user = \"/none/web.sock\"\n",
-            device("hdd", ""),
-            device("ssd", ""),
-            device("free", "read_only = true\n"),
-        );
+        let device = |name: &str, more: &str| section(dir.path(), name, more);
+        let text = served(dir.path());
         let files = ConfigurationFiles::from(&text);
         let volume = |more: &str, device: Option<String>| ControlRequest::AddVolume {
             volume: format!("name = \"n\"\n{more}"),

@@ -382,35 +382,14 @@ fn parts_of(
         }
         members.push((member, entry));
     }
-    let mut spares = Vec::new();
-    for FoundMember {
-        candidate, known, ..
-    } in found
-    {
-        if known.is_spare() {
-            let most = sizes.iter().max().copied().unwrap_or_default();
-            match unusable(&candidate, truth.block, truth.data_at + most) {
-                Some(why) => notes.push(why),
-                None => spares.push(new(candidate, &known)),
-            }
-        } else {
-            notes.push(format!(
-                "{} was replaced by another member; add it as a spare, or remove it",
-                candidate.device.geometry().name
-            ));
-        }
-    }
+    let spares = spares(found, truth, notes).into_iter();
+    let spares = spares.map(|found| new(found.candidate, &found.known));
     let parts = CoreParts {
         name: truth.name.as_str().into(),
         block: truth.block,
         members,
-        spares,
-        meta: Some(Meta {
-            array: truth.array,
-            data_at: truth.data_at,
-            region: truth.region,
-            journal_slots: truth.journal_slots,
-        }),
+        spares: spares.collect(),
+        meta: Some(meta_of(truth)),
         past,
         bad: truth.bad.clone(),
         gaps: truth.gaps.clone(),
@@ -426,6 +405,42 @@ fn parts_of(
         core.slots[role].known_from.set(next);
     }
     Ok((core, returned))
+}
+
+fn meta_of(truth: &ArraySuperblock) -> Meta {
+    Meta {
+        array: truth.array,
+        data_at: truth.data_at,
+        region: truth.region,
+        journal_slots: truth.journal_slots,
+    }
+}
+
+/// The usable spares among devices without a role.
+fn spares(
+    found: Vec<FoundMember>,
+    truth: &ArraySuperblock,
+    notes: &mut Vec<String>,
+) -> Vec<FoundMember> {
+    let sizes = truth.table.iter().map(|entry| entry.sectors);
+    let end = truth.data_at + sizes.max().unwrap_or_default();
+    let mut spares = Vec::new();
+    for found in found {
+        let FoundMember {
+            candidate, known, ..
+        } = &found;
+        if !known.is_spare() {
+            notes.push(format!(
+                "{} was replaced by another member; add it as a spare, or remove it",
+                candidate.device.geometry().name
+            ));
+        } else if let Some(why) = unusable(candidate, truth.block, end) {
+            notes.push(why);
+        } else {
+            spares.push(found);
+        }
+    }
+    spares
 }
 
 fn check_absent(

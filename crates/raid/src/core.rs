@@ -162,29 +162,45 @@ pub(crate) struct CoreParts {
     pub scrubbed: Scrubbed,
 }
 
+impl CoreParts {
+    fn geometry(&self) -> Geometry {
+        let mut geometry = Geometry::new(self.name.clone(), self.shape.sectors(), self.block);
+        geometry.optimal = self.shape.width();
+        let mut devices = self.members.iter().filter_map(|(m, _)| m.as_ref());
+        geometry.rotational = devices.clone().any(|m| m.device.geometry().rotational);
+        geometry.volatile = devices.any(|m| m.device.geometry().volatile);
+        geometry
+    }
+
+    fn bitmap(&self) -> Option<IntentBitmap> {
+        let redundant = self.shape.level().is_redundant();
+        let meta = self.meta.as_ref().filter(|_| redundant)?;
+        let sectors = self.shape.sectors();
+        Some(IntentBitmap::new(sectors, meta.region, meta.data_at))
+    }
+
+    fn journals(&self) -> Vec<StripeJournal> {
+        let (shape, meta) = (&self.shape, self.meta.as_ref());
+        let journaled = meta.iter().filter(|meta| meta.journal_slots > 0);
+        let roles = (0..shape.members()).collect::<Vec<_>>();
+        journaled
+            .flat_map(|meta| {
+                roles
+                    .iter()
+                    .map(|role| StripeJournal::new(*role, meta, shape))
+            })
+            .collect()
+    }
+}
+
 impl ArrayCore {
     /// Returns `Err(Invalid)` if the memory is too small for the stripes.
     pub fn new(parts: CoreParts, env: Env, options: Options) -> IoResult<Rc<ArrayCore>> {
+        let (geometry, bitmap, journals) = (parts.geometry(), parts.bitmap(), parts.journals());
         let shape = parts.shape;
-        let reserve = match shape.level().has_parity() {
-            true => {
-                let who = format!("the array {}", parts.name);
-                Some(Reserve::new(&env.pool, scratch::least(&shape), &who)?)
-            }
-            false => None,
-        };
-        let mut geometry = Geometry::new(parts.name.clone(), shape.sectors(), parts.block);
-        geometry.optimal = shape.width();
-        let devices = parts.members.iter().filter_map(|(m, _)| m.as_ref());
-        geometry.rotational = devices.clone().any(|m| m.device.geometry().rotational);
-        geometry.volatile = devices.clone().any(|m| m.device.geometry().volatile);
-        let redundant = parts.meta.as_ref().filter(|_| shape.level().is_redundant());
-        let bitmap =
-            redundant.map(|meta| IntentBitmap::new(shape.sectors(), meta.region, meta.data_at));
-        let journals = parts.meta.iter().filter(|meta| meta.journal_slots > 0);
-        let journals = journals.flat_map(|meta| {
-            (0..shape.members()).map(|role| StripeJournal::new(role, meta, &shape))
-        });
+        let who = format!("the array {}", parts.name);
+        let parity = shape.level().has_parity();
+        let reserve = parity.then(|| Reserve::new(&env.pool, scratch::least(&shape), &who));
         let (members, table): (Vec<_>, Vec<_>) = parts.members.into_iter().unzip();
         let roster = Roster {
             table,
@@ -192,22 +208,21 @@ impl ArrayCore {
             gaps: parts.gaps,
             scrubbed: parts.scrubbed,
         };
+        // A device that is absent at a start may still appear.
+        let spare_at = env.timer.now() + options.spare_delay;
+        let slots = members.into_iter().map(|member| LegSlot {
+            member: RefCell::new(member),
+            spare_at: Cell::new(spare_at),
+            known_from: Cell::default(),
+            lost_from: Cell::default(),
+            logged: RefCell::default(),
+        });
         let core = Rc::new(ArrayCore {
             name: parts.name,
-            journals: journals.collect(),
+            journals,
             bitmap,
             geometry,
-            slots: members
-                .into_iter()
-                .map(|member| LegSlot {
-                    member: RefCell::new(member),
-                    // A device that is absent at a start may still appear.
-                    spare_at: Cell::new(env.timer.now() + options.spare_delay),
-                    known_from: Cell::default(),
-                    lost_from: Cell::default(),
-                    logged: RefCell::default(),
-                })
-                .collect(),
+            slots: slots.collect(),
             spares: RefCell::new(parts.spares),
             members: RefCell::default(),
             joining: RefCell::default(),
@@ -236,7 +251,7 @@ impl ArrayCore {
             lanes: RangeLock::new(),
             watching: Signal::default(),
             zeroing: Mutex::default(),
-            reserve,
+            reserve: reserve.transpose()?,
             stuck_since: Cell::default(),
             closed: Cell::new(false),
             shape,

@@ -154,32 +154,29 @@ pub fn check_form(name: &str, level: Level, members: usize, chunk: Sectors) -> I
     Ok(())
 }
 
-/// Makes an array of `candidates`, in this order, with `spares`. Their data is lost. Redundant
-/// levels zero the members, so that copies agree and parity fits, unless [`ArrayPlan::zeroed`] is set.
-pub async fn create(
-    env: &Env,
-    plan: &ArrayPlan,
-    candidates: Vec<MemberCandidate>,
-    spares: Vec<MemberCandidate>,
-    fresh: &mut dyn FnMut() -> Uuid,
-    options: Options,
-) -> IoResult<Array> {
-    check_form(&plan.name, plan.level, candidates.len(), plan.chunk)?;
-    let journaled = plan.level.has_parity();
-    let slot = slot_sectors(candidates.len(), plan.chunk);
-    if !plan.overwrite {
-        for candidate in candidates.iter().chain(&spares) {
-            if let Some(found) = examine(env, &candidate.device).await? {
-                return Err(invalid(format!(
-                    "{} belongs to array {}; confirm that it may be overwritten",
-                    candidate.device.geometry().name,
-                    found.name
-                )));
-            }
+/// Refuses devices that belong to an array.
+async fn are_free(env: &Env, devices: impl Iterator<Item = &MemberCandidate>) -> IoResult {
+    for candidate in devices {
+        if let Some(found) = examine(env, &candidate.device).await? {
+            return Err(invalid(format!(
+                "{} belongs to array {}; confirm that it may be overwritten",
+                candidate.device.geometry().name,
+                found.name
+            )));
         }
     }
-    let journal_slots = match journaled {
-        true => journal_slots(slot, smallest(&candidates)),
+    Ok(())
+}
+
+/// The shape of a new array, and the places of its metadata.
+fn placed(
+    plan: &ArrayPlan,
+    candidates: &[MemberCandidate],
+    array: Uuid,
+) -> IoResult<(ArrayShape, Meta)> {
+    let slot = slot_sectors(candidates.len(), plan.chunk);
+    let journal_slots = match plan.level.has_parity() {
+        true => journal_slots(slot, smallest(candidates)),
         false => 0,
     };
     let meta_end = JOURNAL.0 + u64::from(journal_slots) * slot.0;
@@ -194,19 +191,35 @@ pub async fn create(
     // A bitmap that is not small lies before the data, which leaves less room for data.
     let aligned = |end: u64| Sectors(end.next_multiple_of(ALIGNMENT.0));
     let most = shape_at(aligned(meta_end))?;
-    let regions = most
-        .sectors()
-        .0
-        .div_ceil(region_for(most.sectors(), most.width()).0);
+    let region = region_for(most.sectors(), most.width());
+    let regions = most.sectors().0.div_ceil(region.0);
     let data_at = aligned(meta_end + bitmap::before_data(regions as usize).0);
     let shape = shape_at(data_at)?;
-    let block = block_of(&candidates);
     let meta = Meta {
-        array: fresh(),
+        array,
         data_at,
         region: region_for(shape.sectors(), shape.width()),
         journal_slots,
     };
+    Ok((shape, meta))
+}
+
+/// Makes an array of `candidates`, in this order, with `spares`. Their data is lost. Redundant
+/// levels zero the members, so that copies agree and parity fits, unless [`ArrayPlan::zeroed`] is set.
+pub async fn create(
+    env: &Env,
+    plan: &ArrayPlan,
+    candidates: Vec<MemberCandidate>,
+    spares: Vec<MemberCandidate>,
+    fresh: &mut dyn FnMut() -> Uuid,
+    options: Options,
+) -> IoResult<Array> {
+    check_form(&plan.name, plan.level, candidates.len(), plan.chunk)?;
+    if !plan.overwrite {
+        are_free(env, candidates.iter().chain(&spares)).await?;
+    }
+    let (shape, meta) = placed(plan, &candidates, fresh())?;
+    let (block, data_at) = (block_of(&candidates), meta.data_at);
     let new = |candidate: MemberCandidate, uuid| {
         Rc::new(ArrayMember::new(
             candidate,

@@ -105,55 +105,23 @@ impl<P: Device + Clone + 'static> LogLedger<P> {
                 (Some(file), remembered)
             }
         };
-        let (mut found, mut pairs, mut absent) = (Vec::new(), Vec::new(), Vec::new());
-        for candidate in candidates {
-            let pair = PairBlocks::new(LOG_SUPERBLOCKS);
-            let device = match &candidate.device {
-                Ok(device) => look(&pair, device, &env).await,
-                Err(why) => CandidateState::Absent(why.clone()),
-            };
-            if let CandidateState::Absent(why) = &device {
-                absent.push((candidate.name.clone(), why.clone()));
-            }
-            found.push((candidate, device));
-            pairs.push(pair);
-        }
-        let copy = |found: &CandidateState| match found {
-            CandidateState::Log { superblock, .. } => superblock.copy,
-            _ => None,
-        };
-        if copy(&found[0].1) == Some(1) || copy(&found[1].1) == Some(0) {
-            found.swap(0, 1);
-            pairs.swap(0, 1);
-        }
-        let names = [&found[0].0.name, &found[1].0.name].map(String::clone);
-        let seen = [&found[0].1, &found[1].1];
+        let (found, mut absent) = looked(candidates, &env).await;
+        let names = found.each_ref().map(|copy| copy.candidate.name.clone());
+        let seen = found.each_ref().map(|copy| &copy.state);
         let chosen = choose(&wanted, remembered.as_ref(), &names, seen).map_err(invalid)?;
         let journal_name = journal.as_ref().map(|journal| journal.name.clone());
         let journal = journal::choose(&wanted, &chosen, journal, &env);
         let (journal, journal_absent) = journal.await.map_err(invalid)?;
         let mut areas = [None, None];
-        let mut devices = [None, None];
-        for (at, (candidate, seen)) in found.into_iter().enumerate() {
-            if let Some(why) = &chosen.without[at] {
-                absent.push((candidate.name, why.clone()));
-                continue;
+        for (at, copy) in found.iter().enumerate() {
+            match &chosen.without[at] {
+                Some(why) => absent.push((names[at].clone(), why.clone())),
+                None => areas[at] = copy.area(at, &chosen.superblock),
             }
-            let (Ok(device), false) = (candidate.device, matches!(seen, CandidateState::Absent(_)))
-            else {
-                continue;
-            };
-            devices[at] = Some(device.clone());
-            areas[at] = Some(CopyArea {
-                device,
-                base: Lba(LOG_AREA * BLOCK_SECTORS),
-                segments: chosen.superblock.segments,
-                member: at as u16,
-                domain: candidate.domain,
-                trusted: chosen.superblock.mask[at],
-                holes: candidate.holes,
-            });
         }
+        let devices = areas
+            .each_ref()
+            .map(|area| Some(area.as_ref()?.device.clone()));
         let mut superblock = chosen.superblock;
         absent.extend(journal_absent);
         let uuid = journal.as_ref().map(|journal| journal.superblock().journal);
@@ -165,7 +133,7 @@ impl<P: Device + Clone + 'static> LogLedger<P> {
             witness,
             witness_pair,
             devices,
-            pairs: pairs.try_into().expect("one of each candidate"),
+            pairs: found.map(|copy| copy.pair),
             is_new: chosen.is_new,
             now: RefCell::new(superblock),
             unsure: Cell::new(false),
@@ -237,6 +205,64 @@ impl<P: Device + Clone + 'static> LogLedger<P> {
         let written = self.write_witness(&now).await;
         written.map_err(NotRecorded::Unchanged)
     }
+}
+
+/// A device for a copy, and its superblocks.
+struct LookedDevice<P> {
+    candidate: LogCandidate<P>,
+    state: CandidateState,
+    pair: PairBlocks,
+}
+
+impl<P: Clone> LookedDevice<P> {
+    /// The area of copy `at`, unless the device is absent.
+    fn area(&self, at: usize, superblock: &LogSuperblock) -> Option<CopyArea<P>> {
+        let present = !matches!(self.state, CandidateState::Absent(_));
+        let device = self.candidate.device.as_ref().ok().filter(|_| present)?;
+        Some(CopyArea {
+            device: device.clone(),
+            base: Lba(LOG_AREA * BLOCK_SECTORS),
+            segments: superblock.segments,
+            member: at as u16,
+            domain: self.candidate.domain.clone(),
+            trusted: superblock.mask[at],
+            holes: self.candidate.holes.clone(),
+        })
+    }
+}
+
+/// Looks at the devices, and returns them by copy, with the absent ones and the reason for each.
+async fn looked<P: Device + Clone>(
+    candidates: [LogCandidate<P>; 2],
+    env: &Env,
+) -> ([LookedDevice<P>; 2], Vec<(String, String)>) {
+    let (mut found, mut absent) = (Vec::new(), Vec::new());
+    for candidate in candidates {
+        let pair = PairBlocks::new(LOG_SUPERBLOCKS);
+        let state = match &candidate.device {
+            Ok(device) => look(&pair, device, env).await,
+            Err(why) => CandidateState::Absent(why.clone()),
+        };
+        if let CandidateState::Absent(why) = &state {
+            absent.push((candidate.name.clone(), why.clone()));
+        }
+        found.push(LookedDevice {
+            candidate,
+            state,
+            pair,
+        });
+    }
+    let copy = |found: &LookedDevice<P>| match &found.state {
+        CandidateState::Log { superblock, .. } => superblock.copy,
+        _ => None,
+    };
+    if copy(&found[0]) == Some(1) || copy(&found[1]) == Some(0) {
+        found.swap(0, 1);
+    }
+    let Ok(found) = found.try_into() else {
+        unreachable!("one of each candidate")
+    };
+    (found, absent)
 }
 
 /// Reads the superblock of the witness.

@@ -22,6 +22,35 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
+/// Reads the remains of a log. A copy that cannot be read is lost, if the other has everything.
+async fn scanned<P: Device>(
+    config: &Config,
+    journal: Option<&WriteJournal<P>>,
+    copies: &LogCopies<P>,
+    env: &Env,
+) -> IoResult<Scan> {
+    let mut ours = OwnLog {
+        pool: config.log,
+        log: LOG_NUMBER,
+        incarnation: config.incarnation,
+        scrutiny: config.scrutiny,
+        asked: config.asked,
+        pending_to: pending_to(journal),
+    };
+    loop {
+        match scan(&ours, copies, env).await {
+            Ok(scan) => return Ok(scan),
+            Err((copy, error)) if copies.has_all(1 - copy) => {
+                if copies.is_trusted(copy) {
+                    ours.scrutiny = Scrutiny::Alone;
+                }
+                copies.standing.lose(copy, error);
+            }
+            Err((_, error)) => return Err(error),
+        }
+    }
+}
+
 impl<P: Device> WriteBack<P> {
     /// Opens a log, or begins one in areas that hold none, in front of `origin`. Nothing is written
     /// before [`WriteBack::establish`]; reads work at once. An absent area is a lost copy, as far
@@ -45,30 +74,10 @@ impl<P: Device> WriteBack<P> {
             Rc::clone(&changed),
             stages.clone(),
         );
-        let scan = {
+        let mut scan = {
             let _under = stages.enter(LogStage::Scan);
-            let mut ours = OwnLog {
-                pool: config.log,
-                log: LOG_NUMBER,
-                incarnation: config.incarnation,
-                scrutiny: config.scrutiny,
-                asked: config.asked,
-                pending_to: pending_to(journal.as_ref()),
-            };
-            loop {
-                match scan(&ours, &copies, &env).await {
-                    Ok(scan) => break scan,
-                    Err((copy, error)) if copies.has_all(1 - copy) => {
-                        if copies.is_trusted(copy) {
-                            ours.scrutiny = Scrutiny::Alone;
-                        }
-                        copies.standing.lose(copy, error);
-                    }
-                    Err((_, error)) => return Err(error),
-                }
-            }
+            scanned(&config, journal.as_ref(), &copies, &env).await?
         };
-        let mut scan = scan;
         if !config.may_be_dirty {
             scan.forget();
         }

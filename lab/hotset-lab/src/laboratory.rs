@@ -101,56 +101,7 @@ pub enum Laboratory {
     ///
     /// Needs root, loop devices, nbdfuse and PostgreSQL. Exits with status 1 if a file
     /// system or a database did not recover.
-    Stack {
-        /// Number of transactions that each of three clients commits
-        #[arg(long, value_name = "N", default_value_t = 200)]
-        transactions: u64,
-        /// Number of random cuts, beside one after each flush
-        #[arg(long, value_name = "N", default_value_t = 200)]
-        between: usize,
-        /// Number of these cuts at most, spread over the record
-        #[arg(long, value_name = "N", default_value_t = 1000)]
-        cuts: usize,
-        /// Kill so many daemons under the database instead, and let the database recover through
-        /// the next
-        #[arg(long, value_name = "N", conflicts_with_all = ["transactions", "between", "cuts"])]
-        kills: Option<u64>,
-        /// Measure so many rounds of pgbench instead, on an origin as slow as a disk, write-through
-        /// and in each mode of write-back
-        #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["transactions", "between", "cuts", "kills"],
-              value_parser = clap::value_parser!(u64).range(1..))]
-        pgbench: Option<u64>,
-        /// With --pgbench: the time of each, in seconds
-        #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "pgbench",
-              value_parser = clap::value_parser!(u64).range(1..))]
-        seconds: u64,
-        /// With --pgbench: the drive model of the origin
-        #[arg(
-            long,
-            value_name = "DRIVE",
-            default_value = "ST3500320AS",
-            requires = "pgbench"
-        )]
-        model: String,
-        /// With --kills: the volume is write-back, in this mode
-        #[arg(long, value_name = "MODE", value_parser = ["ordered", "journaled", "coalesced"], requires = "kills")]
-        mode: Option<String>,
-        /// With --mode: pool, log and state are removed under each daemon, and the database has to
-        /// recover on the origin alone
-        #[arg(long, requires = "mode")]
-        destroy: bool,
-        /// Draws the cuts, and the state after each; or the time of each kill
-        #[arg(long, value_name = "S", default_value_t = 0)]
-        seed: u64,
-        /// Directory of its files, 500 MB, in a place that the user postgres can reach; made if
-        /// missing, and overwritten
-        #[arg(
-            long,
-            value_name = "DIRECTORY",
-            default_value = "/var/tmp/hotset-stack"
-        )]
-        directory: PathBuf,
-    },
+    Stack(StackCommand),
     /// Run real daemons on devices that fail, hang and forget, kill and pause them, and check every
     /// answer
     ///
@@ -213,6 +164,96 @@ pub enum LabTraceCommand {
     Workload(WorkloadCommand),
 }
 
+#[derive(Args)]
+pub struct StackCommand {
+    /// Number of transactions that each of three clients commits
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    transactions: u64,
+    /// Number of random cuts, beside one after each flush
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    between: usize,
+    /// Number of these cuts at most, spread over the record
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    cuts: usize,
+    /// Kill so many daemons under the database instead, and let the database recover through
+    /// the next
+    #[arg(long, value_name = "N", conflicts_with_all = ["transactions", "between", "cuts"])]
+    kills: Option<u64>,
+    /// Measure so many rounds of pgbench instead, on an origin as slow as a disk, write-through
+    /// and in each mode of write-back
+    #[arg(long, value_name = "ROUNDS", conflicts_with_all = ["transactions", "between", "cuts", "kills"],
+          value_parser = clap::value_parser!(u64).range(1..))]
+    pgbench: Option<u64>,
+    /// With --pgbench: the time of each, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "pgbench",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: u64,
+    /// With --pgbench: the drive model of the origin
+    #[arg(
+        long,
+        value_name = "DRIVE",
+        default_value = "ST3500320AS",
+        requires = "pgbench"
+    )]
+    model: String,
+    /// With --kills: the volume is write-back, in this mode
+    #[arg(long, value_name = "MODE", value_parser = ["ordered", "journaled", "coalesced"], requires = "kills")]
+    mode: Option<String>,
+    /// With --mode: pool, log and state are removed under each daemon, and the database has to
+    /// recover on the origin alone
+    #[arg(long, requires = "mode")]
+    destroy: bool,
+    /// Draws the cuts, and the state after each; or the time of each kill
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Directory of its files, 500 MB, in a place that the user postgres can reach; made if
+    /// missing, and overwritten
+    #[arg(
+        long,
+        value_name = "DIRECTORY",
+        default_value = "/var/tmp/hotset-stack"
+    )]
+    directory: PathBuf,
+}
+
+impl StackCommand {
+    fn run(self) -> Result<(), CommandFailure> {
+        let program = hotset()?;
+        let (mode, destroys) = (self.mode.as_deref(), self.destroy);
+        if destroys && mode == Some(Cleaning::Coalesced.name()) {
+            let what = "hotset: nothing is promised of the origin alone of a coalesced log; leave out --destroy, \
+                        or take another --mode";
+            return Err(CommandFailure::Usage(what.into()));
+        }
+        let (seed, directory) = (self.seed, self.directory);
+        match (self.pgbench, self.kills) {
+            (Some(rounds), _) => bench_stack(&stack::BenchRequest {
+                rounds,
+                seconds: self.seconds,
+                model: self.model,
+                directory,
+                program,
+            }),
+            (None, Some(rounds)) => kill_stack(stack::KillRequest {
+                rounds,
+                seed,
+                directory,
+                program,
+                order: mode.and_then(Cleaning::from_name),
+                destroys,
+            }),
+            (None, None) => cut_stack(stack::StackRequest {
+                transactions: self.transactions,
+                between: self.between,
+                cuts_max: self.cuts,
+                seed,
+                directory,
+                program,
+            }),
+        }
+    }
+}
+
 pub fn run(command: Laboratory) -> Result<(), CommandFailure> {
     match command {
         Laboratory::Crash {
@@ -228,53 +269,7 @@ pub fn run(command: Laboratory) -> Result<(), CommandFailure> {
             };
             done.map_err(CommandFailure::Runtime)
         }
-        Laboratory::Stack {
-            transactions,
-            between,
-            cuts,
-            kills,
-            pgbench,
-            seconds,
-            model,
-            mode,
-            destroy,
-            seed,
-            directory,
-        } => {
-            let program = hotset()?;
-            if destroy && mode.as_deref() == Some(Cleaning::Coalesced.name()) {
-                let what = "hotset: nothing is promised of the origin alone of a coalesced log; leave out --destroy, \
-                            or take another --mode";
-                return Err(CommandFailure::Usage(what.into()));
-            }
-            if let Some(rounds) = pgbench {
-                return bench_stack(&stack::BenchRequest {
-                    rounds,
-                    seconds,
-                    model,
-                    directory,
-                    program,
-                });
-            }
-            match kills {
-                Some(rounds) => kill_stack(stack::KillRequest {
-                    rounds,
-                    seed,
-                    directory,
-                    program,
-                    order: mode.as_deref().and_then(Cleaning::from_name),
-                    destroys: destroy,
-                }),
-                None => cut_stack(stack::StackRequest {
-                    transactions,
-                    between,
-                    cuts_max: cuts,
-                    seed,
-                    directory,
-                    program,
-                }),
-            }
-        }
+        Laboratory::Stack(command) => command.run(),
         Laboratory::Node(campaign) => {
             campaign::command(&NodeCampaign, &request(&campaign)).map_err(CommandFailure::Runtime)
         }

@@ -44,7 +44,7 @@ pub fn visit(world: &StormWorld, client: &StormClient, part: &mut ClientPart, rn
     }
 }
 
-/// True if the daemon serves the volume; `None` if it does not tell.
+/// True if the daemon serves the volume; `None` without an answer.
 fn is_served(world: &StormWorld) -> Option<bool> {
     let status = world.machine.status(world.weather).ok()?;
     let mut volumes = status["volumes"].as_array()?.iter();

@@ -29,7 +29,8 @@ use block::{Deadline, Device, Env, Extent, IoError, IoErrorKind, IoResult, Lba, 
 use layout::{
     BITMAP_BLOCKS, BLOCK_BYTES, BLOCK_SECTORS, Bitmap, LayoutPlan, MEMBERS_MAX, NAME_BYTES_MAX,
     PROBE_BYTES, PoolRole, PoolSuperblock, SUPERBLOCK_BLOCKS, SuperblockError, Uuid,
-    current_superblock, first_superblock, fitting, newest_bitmap, second_superblock,
+    VOLUME_QUIESCED, VolumeRecord, current_superblock, first_superblock, fitting, newest_bitmap,
+    second_superblock,
 };
 use policy::Policy;
 use std::cell::{Cell, RefCell};
@@ -190,6 +191,113 @@ async fn bitmap_area<D: Device>(device: &D, start: Lba, env: &Env) -> IoResult<V
     Ok(area)
 }
 
+/// The usable devices of a pool.
+struct JudgedDevices<P> {
+    given: Vec<Given<P>>,
+    verdict: MembershipVerdict,
+    /// The bitmap of each current device.
+    bitmaps: Vec<Option<Bitmap>>,
+    /// Other devices, by their place, with the reason.
+    absent: Vec<(usize, String)>,
+}
+
+/// Reads the devices of a pool, and decides on each. A device that turns out to be unusable counts
+/// as absent, and the others are judged again.
+async fn judge<P: Device>(
+    devices: Vec<NewPoolDevice<P>>,
+    witness: Option<&PoolSuperblock>,
+    durability: &Durability,
+    line_blocks: u32,
+    env: &Env,
+) -> IoResult<JudgedDevices<P>> {
+    let (mut given, mut absent) = (Vec::new(), Vec::new());
+    for (at, device) in devices.into_iter().enumerate() {
+        match probe(&device.device, device.extent, env).await {
+            Ok(superblock) => given.push(Given {
+                at,
+                device,
+                superblock,
+            }),
+            Err(error) => absent.push((at, error.to_string())),
+        }
+    }
+    given.retain(|given| match unusable(given, durability.overwrite) {
+        None => true,
+        Some(why) => {
+            absent.push((given.at, why));
+            false
+        }
+    });
+    loop {
+        let verdict = MembershipVerdict::on(&given, witness, durability, line_blocks)?;
+        let bitmaps = match too_small(&given, &verdict, line_blocks) {
+            Some(small) => Err(small),
+            None => bitmaps_of(&given, &verdict, env).await,
+        };
+        match bitmaps {
+            Ok(bitmaps) => {
+                return Ok(JudgedDevices {
+                    given,
+                    verdict,
+                    bitmaps,
+                    absent,
+                });
+            }
+            Err((nth, error)) => absent.push((given.remove(nth).at, error.to_string())),
+        }
+    }
+}
+
+/// The metadata of a pool with `volumes`, before its devices are added.
+fn metadata(
+    verdict: &MembershipVerdict,
+    witness: Option<PoolSuperblock>,
+    volumes: Vec<VolumeRecord>,
+    durability: &mut Durability,
+) -> PoolMetadata {
+    let as_before = witness.is_some() && verdict.is_as_before();
+    let newest_superblock = verdict.newest.as_ref();
+    let next_volume = newest_superblock.map_or(1, |h| h.next_volume.max(1));
+    let numbered = witness.as_ref().map_or(0, |superblock| superblock.given);
+    let newest = newest_superblock.map_or(0, |superblock| superblock.sequence);
+    PoolMetadata {
+        pool: verdict.pool.unwrap_or_else(|| Uuid((durability.uuids)())),
+        label: durability.label.clone(),
+        host: durability.host.clone(),
+        witness: durability.witness.take(),
+        witness_uuid: Cell::new(match &witness {
+            Some(superblock) => superblock.device,
+            None => Uuid((durability.uuids)()),
+        }),
+        record: RefCell::new(witness),
+        witness_copies: SuperblockCopies::default(),
+        encoded: RefCell::default(),
+        superblock: block::Durable::new(
+            PoolState {
+                epoch: verdict.epoch + u64::from(!as_before),
+                clean: false,
+                next_volume,
+                volumes: Rc::new(volumes.into_iter().map(|v| (v.id, v)).collect()),
+            },
+            newest.max(numbered),
+        ),
+        incarnation: Cell::new(0),
+        departed: Cell::new(false),
+        image_due: Cell::new(false),
+        loading: Cell::new(0),
+        closed: Cell::new(false),
+        table: super::table::DurableVolumes::new(super::REGION_BLOCKS),
+        loose: RefCell::default(),
+        origins: RefCell::default(),
+        lock: Mutex::default(),
+        committing: Mutex::default(),
+        signal: Signal::default(),
+        marked: Signal::default(),
+        activity: Signal::default(),
+        warmed: Signal::default(),
+    }
+}
+
 impl<P: Device> Cache<P> {
     /// Opens the pool that `durability` names, on `devices`, and brings back the trusted lines,
     /// while it serves. See [`Cache::close`].
@@ -214,90 +322,18 @@ impl<P: Device> Cache<P> {
         durability.host = fitting(&durability.host).to_owned();
         let line_blocks = config.line_bytes / BLOCK_BYTES as u32;
         let witness = witness_superblock(&durability, &env).await?;
-        let (mut given, mut absent) = (Vec::new(), Vec::new());
-        for (at, device) in devices.into_iter().enumerate() {
-            match probe(&device.device, device.extent, &env).await {
-                Ok(superblock) => given.push(Given {
-                    at,
-                    device,
-                    superblock,
-                }),
-                Err(error) => absent.push((at, error.to_string())),
-            }
-        }
-        given.retain(|given| match unusable(given, durability.overwrite) {
-            None => true,
-            Some(why) => {
-                absent.push((given.at, why));
-                false
-            }
-        });
-        let (verdict, bitmap) = loop {
-            let verdict =
-                MembershipVerdict::on(&given, witness.as_ref(), &durability, line_blocks)?;
-            let bitmaps = match too_small(&given, &verdict, line_blocks) {
-                Some(small) => Err(small),
-                None => bitmaps_of(&given, &verdict, &env).await,
-            };
-            match bitmaps {
-                Ok(bitmap) => break (verdict, bitmap),
-                Err((nth, error)) => absent.push((given.remove(nth).at, error.to_string())),
-            }
-        };
-        let as_before = witness.is_some() && verdict.is_as_before();
-        let (epoch, newest_superblock) = (verdict.epoch, verdict.newest);
-        let next_volume = newest_superblock
-            .as_ref()
-            .map_or(1, |h| h.next_volume.max(1));
-        let volumes = newest_superblock
-            .as_ref()
-            .map_or(Vec::new(), |h| h.volumes.volumes());
-        let quiesced = |v: &layout::VolumeRecord| v.flags & layout::VOLUME_QUIESCED != 0;
+        let judged = judge(devices, witness.as_ref(), &durability, line_blocks, &env).await?;
+        let (verdict, absent) = (judged.verdict, judged.absent);
+        let volumes = verdict.newest.as_ref();
+        let volumes = volumes.map_or(Vec::new(), |newest| newest.volumes.volumes());
+        let quiesced = |v: &VolumeRecord| v.flags & VOLUME_QUIESCED != 0;
         let (quiesced, volumes): (Vec<_>, _) = volumes.into_iter().partition(quiesced);
-        let numbered = witness.as_ref().map_or(0, |superblock| superblock.given);
-        let newest = newest_superblock
-            .as_ref()
-            .map_or(0, |superblock| superblock.sequence);
-        let durable = Rc::new(PoolMetadata {
-            pool: verdict.pool.unwrap_or_else(|| Uuid((durability.uuids)())),
-            label: durability.label,
-            host: durability.host,
-            witness: durability.witness,
-            witness_uuid: Cell::new(match &witness {
-                Some(superblock) => superblock.device,
-                None => Uuid((durability.uuids)()),
-            }),
-            record: RefCell::new(witness),
-            witness_copies: SuperblockCopies::default(),
-            encoded: RefCell::default(),
-            superblock: block::Durable::new(
-                PoolState {
-                    epoch: if as_before { epoch } else { epoch + 1 },
-                    clean: false,
-                    next_volume,
-                    volumes: Rc::new(volumes.into_iter().map(|v| (v.id, v)).collect()),
-                },
-                newest.max(numbered),
-            ),
-            incarnation: Cell::new(0),
-            departed: Cell::new(false),
-            image_due: Cell::new(false),
-            loading: Cell::new(0),
-            closed: Cell::new(false),
-            table: super::table::DurableVolumes::new(super::REGION_BLOCKS),
-            loose: RefCell::default(),
-            origins: RefCell::default(),
-            lock: Mutex::default(),
-            committing: Mutex::default(),
-            signal: Signal::default(),
-            marked: Signal::default(),
-            activity: Signal::default(),
-            warmed: Signal::default(),
-        });
+        let durable = Rc::new(metadata(&verdict, witness, volumes, &mut durability));
         let cache = Cache::with(config, policy, env, Some(durable.clone()))?;
         let mut reports = Vec::new();
-        let memberships = verdict.memberships.into_iter().zip(bitmap);
-        for (Given { at, device, .. }, (membership, bitmap)) in given.into_iter().zip(memberships) {
+        let memberships = verdict.memberships.into_iter().zip(judged.bitmaps);
+        let given = judged.given.into_iter().zip(memberships);
+        for (Given { at, device, .. }, (membership, bitmap)) in given {
             let name = device.device.geometry().name.to_string();
             let (store, found) = store(membership, bitmap, &mut durability.uuids);
             let id = cache.add_member(device, Some(store))?;

@@ -548,7 +548,7 @@ fn a_member_whose_export_has_its_size_again_returns_by_itself() {
     daemon.stop();
 }
 
-/// A lost member is closed by a refused command that was to give it back.
+/// A refused command that was to give a lost member back closes the device.
 #[test]
 fn a_lost_member_keeps_its_name_while_its_server_is_away() {
     let members = [("a", "c1", File), ("b", "c2", Nbdkit)];

@@ -19,7 +19,7 @@ pub struct OpenDevices<P: Platform> {
     pub(crate) platform: P,
     config: RefCell<Rc<Config>>,
     pub(crate) open: RefCell<BTreeMap<Name, OpenedPlace<P>>>,
-    /// What arrays call each device that is open, or was: they know no name of the configuration.
+    /// Each device that is or was open, and its name in reports of arrays.
     pub(crate) called: RefCell<BTreeMap<Name, Arc<str>>>,
     /// Names of devices that are being opened or released.
     pub(super) leased: RefCell<BTreeSet<Name>>,

@@ -3,9 +3,9 @@
 //! Invariant: the configuration has the effect of each change from then on, and no effect of a
 //! change that failed.
 
+use super::Node;
 use super::refusal::{Refusal, refusal};
 use super::volumes::cannot_open;
-use super::{Node, NodePool};
 use crate::arrays::DeviceSource;
 use crate::nanos;
 use crate::place::RawRole;
@@ -436,6 +436,19 @@ impl<P: Platform> Node<P> {
         }
     }
 
+    /// Notes a change that has happened, even if `result` is a failure.
+    fn noted_if(
+        &self,
+        happened: bool,
+        change: &Change,
+        result: Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        if happened {
+            self.note(change);
+        }
+        result
+    }
+
     /// Carries out one step of a plan, or leaves all as before.
     pub(super) async fn apply(&self, change: &Change) -> Result<(), Refusal> {
         match change {
@@ -478,11 +491,31 @@ impl<P: Platform> Node<P> {
             Change::RemoveVolume(volume) => {
                 let removed = self.remove_volume(volume).await;
                 // The volume may be gone although its origin could not be made durable.
-                if !self.has_volume(volume) {
-                    self.note(change);
-                }
-                return removed;
+                return self.noted_if(!self.has_volume(volume), change, removed);
             }
+            Change::RemovePool(_)
+            | Change::AddPool(_)
+            | Change::GivePoolDevice { .. }
+            | Change::TakePoolDevice { .. }
+            | Change::GiveSpare { .. } => return self.apply_to_devices(change).await,
+            Change::PutArray(array) => self.devices.forget_inactive(&array.name.value),
+            Change::DropArray(array) => self.devices.forget_inactive(array),
+            // These change the configuration alone.
+            Change::PutDevice(_)
+            | Change::DropDevice(_)
+            | Change::GiveMember { .. }
+            | Change::Exchanged { .. }
+            | Change::Cold { .. }
+            | Change::StartDegraded { .. }
+            | Change::PutLog(_) => (),
+        }
+        self.note(change);
+        Ok(())
+    }
+
+    /// As [`Node::apply`], for pools and spares.
+    async fn apply_to_devices(&self, change: &Change) -> Result<(), Refusal> {
+        match change {
             Change::RemovePool(pool) => self.remove_pool(pool).await?,
             Change::AddPool(pool) => {
                 let devices = self.devices_of(pool, Vec::new())?;
@@ -494,30 +527,17 @@ impl<P: Platform> Node<P> {
             }
             Change::TakePoolDevice { pool, device } => {
                 let taken = self.remove_device(pool, device).await;
-                let has = |pool: &NodePool<P::Driver>| pool.devices.borrow().contains_key(device);
-                if taken.is_ok() || !self.pool(pool.as_str()).is_ok_and(|pool| has(&pool)) {
-                    self.note(change);
-                }
-                return taken;
+                let pool = self.pool(pool.as_str());
+                let has = pool.is_ok_and(|pool| pool.devices.borrow().contains_key(device));
+                return self.noted_if(taken.is_ok() || !has, change, taken);
             }
             Change::GiveSpare { array, device } if self.devices.runs(array) => {
-                let source = self.known(device)?;
-                let given = self
-                    .devices
-                    .give_member(array.as_str(), None, &source, false);
+                let (array, source) = (array.as_str(), self.known(device)?);
+                let given = self.devices.give_member(array, None, &source, false);
                 given.await?;
             }
-            Change::PutArray(array) => self.devices.forget_inactive(&array.name.value),
-            Change::DropArray(array) => self.devices.forget_inactive(array),
-            // These change the configuration alone.
-            Change::PutDevice(_)
-            | Change::DropDevice(_)
-            | Change::GiveSpare { .. }
-            | Change::GiveMember { .. }
-            | Change::Exchanged { .. }
-            | Change::Cold { .. }
-            | Change::StartDegraded { .. }
-            | Change::PutLog(_) => (),
+            // A spare of an array that does not run changes the configuration alone.
+            _ => (),
         }
         self.note(change);
         Ok(())

@@ -18,7 +18,7 @@ use block::{BoxDevice, Geometry, Pool, Sectors};
 use devices::{ARRAY, LoneDriver, SearchDisk, SearchWorld};
 use life::SearchEvent;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet, VecDeque, hash_map::DefaultHasher};
+use std::collections::{BTreeSet, HashMap, VecDeque, hash_map::DefaultHasher};
 use std::hash::{Hash, Hasher};
 
 const MEMBERS_MAX: usize = 3;
@@ -357,9 +357,7 @@ impl AssemblySearch {
             past: Some(past.clone()),
         };
         let world = life.world.borrow();
-        let rounds: HashSet<usize> = world.wrote.iter().map(|w| w.round).collect();
-        let mut rounds: Vec<usize> = rounds.into_iter().collect();
-        rounds.sort_unstable();
+        let rounds: BTreeSet<usize> = world.wrote.iter().map(|w| w.round).collect();
         let mut copies = base;
         for round in rounds {
             let wrote: Vec<_> = world.wrote.iter().filter(|w| w.round == round).collect();
@@ -389,9 +387,18 @@ impl AssemblySearch {
         self.reach(rest(copies, &life.truth));
         drop(world);
         drop(life);
+        for event in self.possible(events, spent < state.events) {
+            events.push(event);
+            self.live(state, here, degraded, events);
+            events.pop();
+        }
+    }
+
+    /// The events that may follow `events`; `more` beside those that cost none.
+    fn possible(&self, events: &[SearchEvent], more: bool) -> Vec<SearchEvent> {
         let each = |event: fn(usize) -> SearchEvent| (0..self.members).map(event);
         let mut next = vec![SearchEvent::Notice, SearchEvent::Fill];
-        if spent < state.events {
+        if more {
             next.push(SearchEvent::Write);
             next.extend(each(|role| SearchEvent::Lose(role, false)));
             next.extend(each(|role| SearchEvent::Lose(role, true)));
@@ -404,11 +411,7 @@ impl AssemblySearch {
                 next.extend(each(|role| SearchEvent::LoseFirst(role, true)));
             }
         }
-        for event in next {
-            events.push(event);
-            self.live(state, here, degraded, events);
-            events.pop();
-        }
+        next
     }
 
     fn reach(&mut self, mut state: RestState) {

@@ -103,95 +103,98 @@ fn a_full_one_is_read() {
     );
 }
 
+type Change = fn(&mut ArraySuperblock, u64);
+
+const LIMIT: u64 = 1 << 50;
+/// Possible numbers of each field, and impossible ones.
+const CHANGES: [(Change, &[u64], &[u64]); 20] = [
+    (|s, n| s.role = n as u16, &[0, 2, ROLE_SPARE as u64], &[3]),
+    (
+        |s, n| s.events = n,
+        &[76, NUMBER_MAX - 1],
+        &[75, NUMBER_MAX],
+    ),
+    (|s, n| s.sealed = n, &[0, 77], &[78]),
+    (|s, n| s.history[0].event = n, &[10, 76], &[9, 77]),
+    (|s, n| s.block = Sectors(n), &[1, 8], &[0, 2, 16]),
+    (|s, n| s.chunk = Sectors(n), &[64, 128], &[0, 4, 8192]),
+    (
+        |s, n| s.data_at = Sectors(n),
+        &[8192, LIMIT - 2048],
+        &[0, 6144, 8193, LIMIT],
+    ),
+    (|s, n| s.region = Sectors(n), &[256, 1024], &[0, 128, 300]),
+    (|s, n| s.journal_slots = n as u32, &[1, 16, 20], &[0, 21]),
+    (
+        |s, n| s.table[2].sectors = Sectors(n),
+        &[LIMIT - 1],
+        &[0, LIMIT, u64::MAX],
+    ),
+    (|s, n| s.table[1].checkpoint = Sectors(n), &[8192], &[8193]),
+    (
+        |s, n| s.table[2].failed_at = n,
+        &[NUMBER_MAX - 1],
+        &[NUMBER_MAX],
+    ),
+    (
+        |s, n| s.bad[0].start = Lba(n),
+        &[0, 8192 - 16],
+        &[8192 - 15, u64::MAX],
+    ),
+    (
+        |s, n| s.bad[0].len = Sectors(n),
+        &[1, 8192 - 8],
+        &[0, 8192 - 7, u64::MAX],
+    ),
+    (|s, n| s.table.truncate(n as usize), &[3], &[2]),
+    // As many regions as the bitmap has bits.
+    (
+        |s, n| {
+            let sectors = |entry: &mut MemberEntry| entry.sectors = Sectors(n);
+            s.table.iter_mut().for_each(sectors);
+        },
+        &[251_658_240],
+        &[251_658_240 + 128],
+    ),
+    // Other levels have no journal.
+    (
+        |s, n| (s.level, s.journal_slots) = (Level::Raid1, n as u32),
+        &[0],
+        &[16],
+    ),
+    // Members one after the other are added up.
+    (
+        |s, n| {
+            (s.level, s.journal_slots) = (Level::Linear, 0);
+            s.table[2].sectors = Sectors(n);
+        },
+        &[LIMIT - 8],
+        &[u64::MAX],
+    ),
+    // A level without redundancy has no use for a bitmap.
+    (
+        |s, n| {
+            (s.level, s.journal_slots) = (Level::Raid0, 0);
+            s.region = Sectors(n);
+        },
+        &[1],
+        &[0],
+    ),
+    // A record has to fit a buffer.
+    (
+        |s, n| {
+            (s.data_at, s.region) = (Sectors(1 << 30), Sectors(8192));
+            s.chunk = Sectors(n);
+        },
+        &[2048],
+        &[4096],
+    ),
+];
+
 /// A checksum does not prove that the numbers are possible.
 #[test]
 fn numbers_that_cannot_be_are_refused() {
-    type Change = fn(&mut ArraySuperblock, u64);
-    const LIMIT: u64 = 1 << 50;
-    let changes: [(Change, &[u64], &[u64]); 20] = [
-        (|s, n| s.role = n as u16, &[0, 2, ROLE_SPARE as u64], &[3]),
-        (
-            |s, n| s.events = n,
-            &[76, NUMBER_MAX - 1],
-            &[75, NUMBER_MAX],
-        ),
-        (|s, n| s.sealed = n, &[0, 77], &[78]),
-        (|s, n| s.history[0].event = n, &[10, 76], &[9, 77]),
-        (|s, n| s.block = Sectors(n), &[1, 8], &[0, 2, 16]),
-        (|s, n| s.chunk = Sectors(n), &[64, 128], &[0, 4, 8192]),
-        (
-            |s, n| s.data_at = Sectors(n),
-            &[8192, LIMIT - 2048],
-            &[0, 6144, 8193, LIMIT],
-        ),
-        (|s, n| s.region = Sectors(n), &[256, 1024], &[0, 128, 300]),
-        (|s, n| s.journal_slots = n as u32, &[1, 16, 20], &[0, 21]),
-        (
-            |s, n| s.table[2].sectors = Sectors(n),
-            &[LIMIT - 1],
-            &[0, LIMIT, u64::MAX],
-        ),
-        (|s, n| s.table[1].checkpoint = Sectors(n), &[8192], &[8193]),
-        (
-            |s, n| s.table[2].failed_at = n,
-            &[NUMBER_MAX - 1],
-            &[NUMBER_MAX],
-        ),
-        (
-            |s, n| s.bad[0].start = Lba(n),
-            &[0, 8192 - 16],
-            &[8192 - 15, u64::MAX],
-        ),
-        (
-            |s, n| s.bad[0].len = Sectors(n),
-            &[1, 8192 - 8],
-            &[0, 8192 - 7, u64::MAX],
-        ),
-        (|s, n| s.table.truncate(n as usize), &[3], &[2]),
-        // As many regions as the bitmap has bits.
-        (
-            |s, n| {
-                let sectors = |entry: &mut MemberEntry| entry.sectors = Sectors(n);
-                s.table.iter_mut().for_each(sectors);
-            },
-            &[251_658_240],
-            &[251_658_240 + 128],
-        ),
-        // Other levels have no journal.
-        (
-            |s, n| (s.level, s.journal_slots) = (Level::Raid1, n as u32),
-            &[0],
-            &[16],
-        ),
-        // Members one after the other are added up.
-        (
-            |s, n| {
-                (s.level, s.journal_slots) = (Level::Linear, 0);
-                s.table[2].sectors = Sectors(n);
-            },
-            &[LIMIT - 8],
-            &[u64::MAX],
-        ),
-        // A level without redundancy has no use for a bitmap.
-        (
-            |s, n| {
-                (s.level, s.journal_slots) = (Level::Raid0, 0);
-                s.region = Sectors(n);
-            },
-            &[1],
-            &[0],
-        ),
-        // A record has to fit a buffer.
-        (
-            |s, n| {
-                (s.data_at, s.region) = (Sectors(1 << 30), Sectors(8192));
-                s.chunk = Sectors(n);
-            },
-            &[2048],
-            &[4096],
-        ),
-    ];
-    for (i, (change, possible, impossible)) in changes.into_iter().enumerate() {
+    for (i, (change, possible, impossible)) in CHANGES.into_iter().enumerate() {
         let all = possible.iter().map(|n| (n, true));
         for (n, is_possible) in all.chain(impossible.iter().map(|n| (n, false))) {
             let mut changed = sample();

@@ -38,6 +38,24 @@ async fn outer(bench: &Bench, legs: Vec<MemberCandidate>) -> Array {
     made.unwrap()
 }
 
+/// A new mirror of two legs.
+async fn mirrored(bench: &Bench, inner: Option<Level>) -> Array {
+    let mut legs = Vec::new();
+    for pair in [[0usize, 1], [2, 3]] {
+        if let Some(level) = inner {
+            let mut plan = plan(level);
+            plan.name = format!("half{}", pair[0]);
+            let half = bench.make(&plan, &pair, &[]).await.unwrap();
+            half.close().await.unwrap();
+        }
+        legs.push(leg(bench, inner, pair).await);
+    }
+    let mut fresh = || bench.uuid();
+    let mirror = plan(Level::Raid1);
+    let made = create(&bench.env, &mirror, legs, vec![], &mut fresh, options());
+    made.await.unwrap()
+}
+
 /// One leg hangs in a write of 2 and is evicted; 3 is written; then the leg is taken back, and only
 /// then the write of 2 ends.
 #[test]
@@ -47,20 +65,7 @@ fn a_write_that_was_given_up_does_not_land_after_its_members_return() {
         .flat_map(|inner| [(inner, false), (inner, true)])
     {
         let (mut sim, disks) = run(1, 1, &[8; 4], async move |bench| {
-            let mut legs = Vec::new();
-            for pair in [[0usize, 1], [2, 3]] {
-                if let Some(level) = inner {
-                    let mut plan = plan(level);
-                    plan.name = format!("half{}", pair[0]);
-                    let half = bench.make(&plan, &pair, &[]).await.unwrap();
-                    half.close().await.unwrap();
-                }
-                legs.push(leg(&bench, inner, pair).await);
-            }
-            let mut fresh = || bench.uuid();
-            let mirror = plan(Level::Raid1);
-            let made = create(&bench.env, &mirror, legs, vec![], &mut fresh, options());
-            let array = made.await.unwrap();
+            let array = mirrored(&bench, inner).await;
             bench.write(&array, 0, 4096, 1).await.unwrap();
             array.close().await.unwrap();
         });

@@ -146,26 +146,87 @@ fn among(
     let Some(now) = last(volume, witness, names, &all)? else {
         return new(wanted, 0, names, found);
     };
-    let is_trusted = |copy: usize| {
+    let mut last = LastLog {
+        wanted,
+        witness,
+        names,
+        now,
+        trusted: trusted(now, witness, logs),
+        doubts: Vec::new(),
+    };
+    last.doubt_copies()?;
+    if last.trusted == [false; 2] {
+        return match now.may_be_dirty {
+            false => new(wanted, now.sequence, names, found),
+            true => Err(elsewhere(volume, now, logs)),
+        };
+    }
+    if now.may_be_dirty {
+        last.doubt_origin()?;
+    }
+    let without = [0, 1].map(|copy| match found[copy] {
+        CandidateState::Log { room, .. } | CandidateState::Blank { room } => {
+            too_small(volume, &names[copy], *room, now.segments)
+        }
+        CandidateState::Absent(_) | CandidateState::Other(_) => None,
+    });
+    let sequence = all.iter().map(|s| s.sequence).max().unwrap_or(0);
+    Ok(Chosen {
+        superblock: last.next(sequence),
+        is_new: false,
+        shrinks: last.trusted != now.mask,
+        doubts: last.doubts,
+        without,
+    })
+}
+
+/// The copies of the log `now` that have all of its data.
+fn trusted(
+    now: &LogSuperblock,
+    witness: Option<&LogSuperblock>,
+    logs: [Option<&LogSuperblock>; 2],
+) -> [bool; 2] {
+    [0, 1].map(|copy| {
         let log = logs[copy].filter(|s| s.log == now.log && s.epoch == now.epoch);
         // The witness is written last: a copy with a lower sequence is an older image.
         let known = witness.filter(|witness| witness.log == now.log);
         let least = known.map_or(0, |witness| witness.sequence);
         now.mask[copy] && log.is_some_and(|s| s.sequence >= least)
-    };
-    let trusted = [is_trusted(0), is_trusted(1)];
-    let mut doubts = Vec::new();
-    let mut doubt = |what: String, remedy: String| match wanted.is_forced {
-        true => {
-            doubts.push(what);
-            Ok(())
+    })
+}
+
+/// The last log of a volume, before the next opening.
+struct LastLog<'a> {
+    wanted: &'a WantedLog,
+    witness: Option<&'a LogSuperblock>,
+    names: &'a [String; 2],
+    /// The newest superblock.
+    now: &'a LogSuperblock,
+    trusted: [bool; 2],
+    /// Reasons to refuse the log that the operator has overridden.
+    doubts: Vec<String>,
+}
+
+impl LastLog<'_> {
+    fn doubt(&mut self, what: String, remedy: String) -> Result<(), String> {
+        if self.wanted.is_forced {
+            self.doubts.push(what);
+            return Ok(());
         }
-        false => Err(format!("{volume} is not served: {what}; {remedy}")),
-    };
-    let remembered = witness.is_some_and(|witness| witness.log == now.log);
-    let is_other = witness.is_some() && now.may_be_dirty;
-    if !remembered && (trusted != now.mask || is_other) {
-        let away = missing(names, now.mask, trusted);
+        let volume = &self.wanted.volume;
+        Err(format!("{volume} is not served: {what}; {remedy}"))
+    }
+
+    /// Without its witness, an absent copy may have more than those present.
+    fn doubt_copies(&mut self) -> Result<(), String> {
+        let (wanted, now, witness) = (self.wanted, self.now, self.witness);
+        let volume = &wanted.volume;
+        let remembered = witness.is_some_and(|witness| witness.log == now.log);
+        let is_other = witness.is_some() && now.may_be_dirty;
+        if remembered || (self.trusted == now.mask && !is_other) {
+            return Ok(());
+        }
+        let away = missing(self.names, now.mask, self.trusted);
         let file = match witness {
             None => "the file of the log in `state` is lost, which would say".to_owned(),
             Some(_) => format!("the file of the log in `state` is of another log of {volume}"),
@@ -181,71 +242,60 @@ fn among(
             "{attach}, or see `hotset pool recover {volume}`: `--write-back` writes back what is \
              here, and `--discard` discards that"
         );
-        doubt(what, remedy)?;
+        self.doubt(what, remedy)
     }
-    if trusted == [false; 2] {
-        return match now.may_be_dirty {
-            false => new(wanted, now.sequence, names, found),
-            true => Err(elsewhere(volume, now, logs)),
-        };
-    }
-    if now.may_be_dirty && now.sectors > wanted.sectors {
-        return Err(format!(
-            "{volume} is not served: it has dirty data and had {} sectors; {} are wanted: give it \
-             its size back, or see `hotset pool recover {volume}`: `--discard` discards that",
-            now.sectors, wanted.sectors
-        ));
-    }
-    if now.may_be_dirty && now.sectors < wanted.sectors {
+
+    /// Dirty data goes to an origin of its size or a larger one, and to no other device.
+    fn doubt_origin(&mut self) -> Result<(), String> {
+        let (wanted, now) = (self.wanted, self.now);
+        let volume = &wanted.volume;
         let what = format!(
             "it has dirty data and had {} sectors; {} are wanted",
             now.sectors, wanted.sectors
         );
-        let remedy = format!(
-            "give it its size back, or see `hotset pool recover {volume}`: `--write-back` writes \
-             the data back all the same, and `--discard` discards it"
-        );
-        doubt(what, remedy)?;
-    }
-    if now.may_be_dirty && likeness(&now.identity, &wanted.identity) == Likeness::Other {
-        let what = "this is another device than the origin of its dirty data, which would \
-                    overwrite it";
-        let remedy = format!(
-            "give it its own back, or see `hotset pool recover {volume}`: `--write-back` overwrites \
-             this one with the dirty data, and `--discard` discards that"
-        );
-        doubt(what.into(), remedy)?;
-    }
-    let without = [0, 1].map(|copy| match found[copy] {
-        CandidateState::Log { room, .. } | CandidateState::Blank { room } => {
-            too_small(volume, &names[copy], *room, now.segments)
+        if now.sectors > wanted.sectors {
+            return Err(format!(
+                "{volume} is not served: {what}: give it its size back, or see \
+                 `hotset pool recover {volume}`: `--discard` discards that"
+            ));
         }
-        CandidateState::Absent(_) | CandidateState::Other(_) => None,
-    });
-    let sequence = all.iter().map(|s| s.sequence).max().unwrap_or(0);
-    let superblock = LogSuperblock {
-        copy: None,
-        mask: trusted,
-        sequence,
-        incarnation: now.incarnation + 1,
-        sectors: wanted.sectors,
-        opened_at: wanted.now.0.max(now.opened_at),
-        devices: names.clone(),
-        host: wanted.host.clone(),
-        identity: wanted.identity.clone(),
-        ..now.clone()
-    };
-    Ok(Chosen {
-        superblock: LogSuperblock {
+        if now.sectors < wanted.sectors {
+            let remedy = format!(
+                "give it its size back, or see `hotset pool recover {volume}`: `--write-back` \
+                 writes the data back all the same, and `--discard` discards it"
+            );
+            self.doubt(what, remedy)?;
+        }
+        if likeness(&now.identity, &wanted.identity) == Likeness::Other {
+            let what = "this is another device than the origin of its dirty data, which would \
+                        overwrite it";
+            let remedy = format!(
+                "give it its own back, or see `hotset pool recover {volume}`: `--write-back` \
+                 overwrites this one with the dirty data, and `--discard` discards that"
+            );
+            self.doubt(what.into(), remedy)?;
+        }
+        Ok(())
+    }
+
+    /// The superblock of the next incarnation, after superblocks of up to `sequence`.
+    fn next(&self, sequence: u64) -> LogSuperblock {
+        let (wanted, now) = (self.wanted, self.now);
+        LogSuperblock {
+            copy: None,
+            mask: self.trusted,
+            sequence,
             // The mask shrinks here, outside of `LogLedger::change`.
-            epoch: now.epoch + u64::from(trusted != now.mask),
-            ..superblock
-        },
-        is_new: false,
-        shrinks: trusted != now.mask,
-        doubts,
-        without,
-    })
+            epoch: now.epoch + u64::from(self.trusted != now.mask),
+            incarnation: now.incarnation + 1,
+            sectors: wanted.sectors,
+            opened_at: wanted.now.0.max(now.opened_at),
+            devices: self.names.clone(),
+            host: wanted.host.clone(),
+            identity: wanted.identity.clone(),
+            ..now.clone()
+        }
+    }
 }
 
 /// Returns the newest superblock of the volume's last log, which is the one opened last. An earlier

@@ -54,16 +54,7 @@ pub(super) async fn choose<P: Device + Clone>(
         ))
     };
     let format = || {
-        let superblock = JournalSuperblock {
-            journal: Uuid(wanted.uuid.0.wrapping_add(1).max(1)),
-            log: next.log,
-            sequence: 1,
-            retired: 0,
-            half,
-            sectors: wanted.sectors,
-            volume: volume.clone(),
-            identity: wanted.identity.clone(),
-        };
+        let superblock = blank(wanted, next.log, half);
         let (device, memory) = (device.clone(), env.pool.clone());
         Ok((Some(WriteJournal::new(device, memory, superblock)), None))
     };
@@ -83,7 +74,37 @@ pub(super) async fn choose<P: Device + Clone>(
         Ok(Err(error)) => return other(error.to_string()),
         Err(error) => return absent(error.to_string()),
     };
-    let found = journal.superblock();
+    if is_own(wanted, chosen, &journal, &name)? {
+        let found = journal.superblock();
+        if found.half_at(1) + found.half > blocks {
+            return absent(format!("it has {blocks} blocks, and had more"));
+        }
+        return Ok((Some(journal), None));
+    }
+    format()
+}
+
+fn blank(wanted: &WantedLog, log: Uuid, half: u64) -> JournalSuperblock {
+    JournalSuperblock {
+        journal: Uuid(wanted.uuid.0.wrapping_add(1).max(1)),
+        log,
+        sequence: 1,
+        retired: 0,
+        half,
+        sectors: wanted.sectors,
+        volume: wanted.volume.clone(),
+        identity: wanted.identity.clone(),
+    }
+}
+
+/// True if a journal is that of the chosen log; refuses one that another log may need.
+fn is_own<P: Device>(
+    wanted: &WantedLog,
+    chosen: &Chosen,
+    journal: &WriteJournal<P>,
+    name: &str,
+) -> Result<bool, String> {
+    let (volume, next, found) = (&wanted.volume, &chosen.superblock, journal.superblock());
     if found.volume != *volume {
         return Err(format!(
             "{name} has the journal of volume {}; give each volume its own",
@@ -91,17 +112,11 @@ pub(super) async fn choose<P: Device + Clone>(
         ));
     }
     let named = next.journal.as_ref().map(|(uuid, _)| *uuid);
-    if found.log == next.log && named == Some(found.journal) {
-        if found.half_at(1) + found.half > blocks {
-            return absent(format!("it has {blocks} blocks, and had more"));
-        }
-        return Ok((Some(journal), None));
-    }
     if found.log != next.log && journal.pending().is_some() {
         return Err(format!(
             "{volume} is not served: {name} has a part of what its origin may have half, of a log \
              that is not here; `hotset pool recover {volume} --discard` replays it"
         ));
     }
-    format()
+    Ok(found.log == next.log && named == Some(found.journal))
 }

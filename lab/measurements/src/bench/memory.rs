@@ -68,6 +68,14 @@ pub fn default_policy() -> &'static str {
         .0
 }
 
+fn volume() -> VolumeConfig {
+    VolumeConfig {
+        name: "volume".into(),
+        sectors: Some(Sectors(VOLUME_BLOCKS * BLOCK_SECTORS)),
+        mode: CacheMode::WriteThrough,
+    }
+}
+
 /// Runs `plan` with the default policy; `allocated` returns the bytes that the allocator has given
 /// out.
 pub fn measure(plan: MemoryPlan, allocated: fn() -> i64) -> MemoryMeasured {
@@ -82,13 +90,8 @@ pub fn measure(plan: MemoryPlan, allocated: fn() -> i64) -> MemoryMeasured {
         };
         let cache = Cache::new(config, policy, local.env()).expect("sound");
         let disk = |target| local.disk(TargetId(target)).expect("nop is a disk");
-        let config = VolumeConfig {
-            name: "volume".into(),
-            sectors: Some(Sectors(VOLUME_BLOCKS * BLOCK_SECTORS)),
-            mode: CacheMode::WriteThrough,
-        };
-        let origin = BoxDevice::new(disk(1));
-        let volume = cache.add_volume(config, origin).expect("sound");
+        let volume = cache.add_volume(volume(), BoxDevice::new(disk(1)));
+        let volume = volume.expect("sound");
         let env = local.env();
         let put = |sectors| {
             let mut device = NewPoolDevice::whole(disk(0), "controller");
@@ -108,33 +111,30 @@ pub fn measure(plan: MemoryPlan, allocated: fn() -> i64) -> MemoryMeasured {
         let small = put(WARMING);
         fill(WARMING).await;
         cache.remove_device(small).await.expect("it is in the pool");
-
         let before = (allocated(), resident_bytes());
         let device = put(plan.pool);
         fill(plan.pool).await;
         let full_bytes = cache.valid_blocks() * BLOCK_BYTES;
         let (allocated, resident) = (allocated() - before.0, resident_bytes() - before.1);
-
         // Cold again.
-        cache
-            .remove_device(device)
-            .await
-            .expect("it is in the pool");
+        let removed = cache.remove_device(device).await;
+        removed.expect("it is in the pool");
         put(plan.pool);
         let mut rng = fastrand::Rng::with_seed(1);
-        let mut buf = env.pool.get(BLOCK_BYTES as usize).await;
-        let mut hits_before = 0;
-        for i in 0..plan.warming + plan.counted {
-            if i == plan.warming {
-                hits_before = cache.counters().get(Counter::ReadsHit);
+        let mut read = async |count: u64| {
+            let before = cache.counters().get(Counter::ReadsHit);
+            let mut buf = env.pool.get(BLOCK_BYTES as usize).await;
+            for _ in 0..count {
+                let block = scattered(zipf(rng.f64()));
+                let (back, read) = volume.read(Lba(block * BLOCK_SECTORS), buf).await;
+                read.expect("nop never fails");
+                buf = back;
+                cache.settle().await;
             }
-            let block = scattered(zipf(rng.f64()));
-            let (back, read) = volume.read(Lba(block * BLOCK_SECTORS), buf).await;
-            read.expect("nop never fails");
-            buf = back;
-            cache.settle().await;
-        }
-        let hits = cache.counters().get(Counter::ReadsHit) - hits_before;
+            cache.counters().get(Counter::ReadsHit) - before
+        };
+        read(plan.warming).await;
+        let hits = read(plan.counted).await;
         *outcome.lock().expect("no panic under this lock") = Some(MemoryMeasured {
             pool_bytes: plan.pool.bytes(),
             full_bytes,

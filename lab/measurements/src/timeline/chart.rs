@@ -102,26 +102,7 @@ fn draw(
         .x_label_area_size(if is_last { 40 } else { 8 })
         .y_label_area_size(66)
         .build_cartesian_2d(0.0..end, 0.0..most)?;
-    let mut mesh = chart.configure_mesh();
-    if is_last {
-        mesh.x_desc("seconds");
-    }
-    mesh.y_desc(panel.unit)
-        .x_labels(12)
-        .y_labels(5)
-        .x_label_formatter(&|x| {
-            if is_last {
-                format!("{x:.0}")
-            } else {
-                String::new()
-            }
-        })
-        .y_label_formatter(&|y| format!("{y:.0}"))
-        .label_style(TEXT.into_font().color(&INK))
-        .axis_style(INK)
-        .bold_line_style(GRID)
-        .light_line_style(PAPER)
-        .draw()?;
+    draw_mesh(&mut chart, panel.unit, is_last)?;
     for phase in timeline.phases.iter() {
         if event(phase.stretch).is_some() {
             let line = [(phase.from_s, 0.0), (phase.from_s, most)];
@@ -160,6 +141,29 @@ fn draw(
         Some(head) => name_events(head, &chart, timeline),
         None => Ok(()),
     }
+}
+
+/// Draws the axes; the seconds below the last panel alone.
+fn draw_mesh(chart: &mut Chart<'_, '_>, unit: &str, is_last: bool) -> Result<(), Box<dyn Error>> {
+    let seconds = |x: &f64| match is_last {
+        true => format!("{x:.0}"),
+        false => String::new(),
+    };
+    let mut mesh = chart.configure_mesh();
+    if is_last {
+        mesh.x_desc("seconds");
+    }
+    mesh.y_desc(unit)
+        .x_labels(12)
+        .y_labels(5)
+        .x_label_formatter(&seconds)
+        .y_label_formatter(&|y| format!("{y:.0}"))
+        .label_style(TEXT.into_font().color(&INK))
+        .axis_style(INK)
+        .bold_line_style(GRID)
+        .light_line_style(PAPER)
+        .draw()?;
+    Ok(())
 }
 
 /// Names the events above the lines that mark them, in two rows so that names do not meet.

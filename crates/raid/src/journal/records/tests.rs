@@ -166,40 +166,70 @@ impl World {
         };
     }
 
+    fn begin(&mut self, announced: AnnouncedChange, fault: Fault) -> bool {
+        let blocked = match announced {
+            AnnouncedChange::Part(stripe) => {
+                self.is_busy(stripe)
+                    || self.records.has_whole(stripe) && fault != Fault::PartAfterWhole
+            }
+            AnnouncedChange::Whole(stripe) => self.is_busy(stripe),
+            AnnouncedChange::Nothing => !self.writing.is_empty(),
+        };
+        if blocked || !self.records.has_room() {
+            return false;
+        }
+        let begun = self.records.begin(announced);
+        let slot = (begun.number % self.records.slots()) as usize;
+        self.writing.push(Writing {
+            begun,
+            slot,
+            record: record(begun, stripe(announced), entry(announced)),
+        });
+        let place = match fault {
+            Fault::InPlaceEarly => Place::BeingWritten,
+            _ => Place::Untouched,
+        };
+        let update = Update {
+            announced,
+            place,
+            covered: false,
+            ended: false,
+        };
+        self.updates.insert(begun.number, update);
+        true
+    }
+
+    fn end_flush(&mut self, fault: Fault) -> bool {
+        let Some(mut flush) = self.flush.take() else {
+            return false;
+        };
+        for number in &flush.covers {
+            self.updates.get_mut(number).expect("it began").covered = true;
+        }
+        if fault == Fault::NotRevoked {
+            flush.failed.clear();
+        }
+        for number in flush.failed {
+            if let Some((stripe, begun)) = self.records.revocation(number) {
+                let slot = (number % self.records.slots()) as usize;
+                let revoked = record(begun, Some(stripe), JournalEntry::Revoked);
+                self.slots[slot] = FoundSlot::Record(revoked);
+                self.records.revoked(number);
+            }
+        }
+        if fault == Fault::FreedLate {
+            flush.done = self.records.done_before();
+        }
+        let proof = Durable::found((), 0).proof(|()| true);
+        self.records
+            .free_before(flush.done, &proof.expect("nobody holds it"));
+        true
+    }
+
     /// Takes a step; false if the step is impossible.
     fn step(&mut self, step: Step, fault: Fault) -> bool {
         match step {
-            Step::Begin(announced) => {
-                let blocked = match announced {
-                    AnnouncedChange::Part(stripe) => {
-                        self.is_busy(stripe)
-                            || self.records.has_whole(stripe) && fault != Fault::PartAfterWhole
-                    }
-                    AnnouncedChange::Whole(stripe) => self.is_busy(stripe),
-                    AnnouncedChange::Nothing => !self.writing.is_empty(),
-                };
-                if blocked || !self.records.has_room() {
-                    return false;
-                }
-                let begun = self.records.begin(announced);
-                let slot = (begun.number % self.records.slots()) as usize;
-                self.writing.push(Writing {
-                    begun,
-                    slot,
-                    record: record(begun, stripe(announced), entry(announced)),
-                });
-                let place = match fault {
-                    Fault::InPlaceEarly => Place::BeingWritten,
-                    _ => Place::Untouched,
-                };
-                let update = Update {
-                    announced,
-                    place,
-                    covered: false,
-                    ended: false,
-                };
-                self.updates.insert(begun.number, update);
-            }
+            Step::Begin(announced) => return self.begin(announced, fault),
             Step::Lands(at) if at < self.writing.len() => {
                 let writing = self.writing.remove(at);
                 self.put(&writing, Written::All);
@@ -239,31 +269,7 @@ impl World {
                     covers: ended.map(|(number, _)| *number).collect(),
                 });
             }
-            Step::FlushEnds => {
-                let Some(mut flush) = self.flush.take() else {
-                    return false;
-                };
-                for number in &flush.covers {
-                    self.updates.get_mut(number).expect("it began").covered = true;
-                }
-                if fault == Fault::NotRevoked {
-                    flush.failed.clear();
-                }
-                for number in flush.failed {
-                    if let Some((stripe, begun)) = self.records.revocation(number) {
-                        let slot = (number % self.records.slots()) as usize;
-                        let revoked = record(begun, Some(stripe), JournalEntry::Revoked);
-                        self.slots[slot] = FoundSlot::Record(revoked);
-                        self.records.revoked(number);
-                    }
-                }
-                if fault == Fault::FreedLate {
-                    flush.done = self.records.done_before();
-                }
-                let proof = Durable::found((), 0).proof(|()| true);
-                self.records
-                    .free_before(flush.done, &proof.expect("nobody holds it"));
-            }
+            Step::FlushEnds => return self.end_flush(fault),
             _ => return false,
         }
         true
