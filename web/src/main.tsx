@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import { failure, request, resume, session } from "./api";
-import { away, connect, disconnect, seen } from "./live";
+import { away, connect, disconnect, seen, status } from "./live";
 import { Failure } from "./parts";
 import "./style.css";
 import { sentence } from "./text";
@@ -48,6 +48,10 @@ function Page() {
     if (signedIn) connect();
     else disconnect();
   }, [signedIn]);
+  const troubles = signedIn ? (status.value?.troubles.length ?? 0) : 0;
+  useEffect(() => {
+    document.title = `${troubles > 0 ? `(${troubles}) ` : ""}hotset on ${location.hostname}`;
+  }, [troubles]);
   if (signedIn === undefined) return <p class="muted">Loading…</p>;
   if (signedIn === null) return <SignIn />;
   const problem = away.value;

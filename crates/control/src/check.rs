@@ -14,7 +14,7 @@ pub use agreement::agreement;
 use agreement::agreement_of;
 pub use arrays::{domain, shares, survives};
 pub use frontends::frontends_of_volumes;
-pub use machine::{dates, devices, few_lines, memory, openable, ports, sockets};
+pub use machine::{dates, devices, few_lines, memory, openable, ports, sockets, unmade};
 pub use roles::{DeviceRole, roles};
 
 use crate::config::{Config, Device};
@@ -56,6 +56,7 @@ pub fn check_to_serve(
 pub fn lacking(config: &Config, now: u64) -> Vec<ConfigurationProblem> {
     let mut found = Vec::new();
     devices(config, &mut found);
+    unmade(config, &mut found);
     dates(config, now, &mut found);
     found.sort();
     found

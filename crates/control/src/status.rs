@@ -50,7 +50,7 @@ pub struct Status {
     pub jobs: Vec<Job>,
     /// Every open device.
     pub devices: Vec<DeviceActivity>,
-    /// Devices of the configuration that nothing uses.
+    /// Devices and arrays of the configuration that nothing uses.
     #[serde(default)]
     pub unused: Vec<Unused>,
 }
@@ -320,13 +320,13 @@ pub struct ScrubStatus {
     pub error: Option<String>,
 }
 
-/// A device of the configuration that nothing uses.
+/// A device or an array of the configuration that nothing uses.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Unused {
     /// Name of the device.
     pub name: String,
-    /// File, block device or NBD export behind the device.
+    /// File, block device or NBD export behind the device; level and members of an array.
     pub place: String,
     /// Drive model of a simulated device, which is as slow.
     pub model: Option<String>,

@@ -55,6 +55,13 @@ fn wrong(what: &'static str, why: impl std::fmt::Display) -> IoError {
     IoError::new(IoErrorKind::Invalid, format!("{what}: {why}"))
 }
 
+fn unfit(what: &'static str, why: rustls::Error) -> IoError {
+    match why {
+        rustls::Error::InconsistentKeys(_) => wrong(what, "the key is that of another certificate"),
+        why => wrong(what, why),
+    }
+}
+
 fn certificates(what: &'static str, pem: &[u8]) -> IoResult<Vec<CertificateDer<'static>>> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let all = all.map_err(|e| wrong(what, e))?;
@@ -109,7 +116,7 @@ impl Acceptor {
         let chain = certificates("the TLS certificate", identity.certificates)?;
         let config = builder
             .with_single_cert(chain, key(identity.key)?)
-            .map_err(|e| wrong("the TLS certificate and key", e))?;
+            .map_err(|e| unfit("the TLS certificate and key", e))?;
         Ok(Acceptor(Arc::new(config)))
     }
 

@@ -12,7 +12,7 @@ use crate::platform::Platform;
 use crate::sink::RecordingSink;
 use block::{Device as _, Driver, Nanos, Peer, SECTOR_BYTES};
 use cache::{Counter, DeviceState};
-use control::config::{Name, VolumeMode};
+use control::config::{self, Name, VolumeMode};
 use control::explained::PolicyReport;
 use control::status::PoolReport as PoolStatus;
 use control::status::{
@@ -136,7 +136,7 @@ impl<P: Platform> Node<P> {
         pools.iter().map(|(n, p)| pool(n, p, now)).collect()
     }
 
-    /// Devices of the configuration that are not open and in no array.
+    /// Devices and arrays of the configuration that are not open and in no array.
     fn unused(&self) -> Vec<Unused> {
         let config = self.devices.config();
         let in_array = |name: &Name| {
@@ -146,12 +146,17 @@ impl<P: Platform> Node<P> {
                 .flat_map(|a| a.members.iter().chain(a.spares.iter()));
             all.any(|member| member == name)
         };
-        let devices = config.devices.iter();
-        let unused = devices.filter(|device| {
-            let name = &device.name.value;
-            !self.devices.is_open(name) && !in_array(name)
+        let is_unused = |name: &Name| !self.devices.is_open(name) && !in_array(name);
+        let arrays = config.arrays.iter();
+        let arrays = arrays.filter(|array| is_unused(&array.name.value));
+        let arrays = arrays.map(|array| Unused {
+            name: array.name.value.to_string(),
+            place: array_place(array),
+            model: None,
         });
-        let unused = unused.map(|device| Unused {
+        let devices = config.devices.iter();
+        let devices = devices.filter(|device| is_unused(&device.name.value));
+        let devices = devices.map(|device| Unused {
             name: device.name.value.to_string(),
             place: match (&device.path, &device.nbd) {
                 (Some(path), _) => path.display().to_string(),
@@ -160,8 +165,15 @@ impl<P: Platform> Node<P> {
             },
             model: device.model.as_ref().map(|model| model.value.clone()),
         });
-        unused.collect()
+        devices.chain(arrays).collect()
     }
+}
+
+/// The level and the members of an array, for its place.
+fn array_place(array: &config::Array) -> String {
+    let members = array.members.value.iter().map(Name::as_str);
+    let members = members.collect::<Vec<_>>().join(", ");
+    format!("{} of {members}", array.level.value.name())
 }
 
 /// A rate per second; 0 over no time.

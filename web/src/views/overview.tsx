@@ -19,7 +19,8 @@ function Health(props: { now: Status }) {
     return (
       <div class="banner good" role="status">
         <p>
-          <strong>All is well.</strong> Up {span(props.now.uptime_s)}, {count(props.now.volumes.length, "volume")},{" "}
+          <strong>{props.now.volumes.length > 0 ? "All is well." : "No volume is served yet."}</strong> Up{" "}
+          {span(props.now.uptime_s)}, {count(props.now.volumes.length, "volume")},{" "}
           {count(props.now.nbd.connections, "connection")}.
         </p>
       </div>

@@ -1,11 +1,14 @@
 /** Where a token is asked for. */
 
 import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
 import { Refused, request, session, type Session } from "../api";
 
 export function SignIn() {
   const token = useSignal("");
   const wrong = useSignal("");
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => field.current?.focus(), []);
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     try {
@@ -20,9 +23,13 @@ export function SignIn() {
       <h1>hotset</h1>
       <form onSubmit={submit}>
         <input type="text" autocomplete="username" value="hotset" hidden readOnly />
-        <label for="token">Token, as `hotset web` printed it at its first start</label>
+        <label for="token">
+          Token, as <code>hotset web</code> printed it at its first start
+        </label>
         <input
           id="token"
+          ref={field}
+          aria-invalid={wrong.value !== ""}
           type="password"
           autocomplete="current-password"
           required

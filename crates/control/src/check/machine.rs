@@ -6,11 +6,12 @@ use crate::memory::{self, LOG_BLOCK_BYTES};
 use crate::problem::ConfigurationProblem;
 use crate::users::{self, FileUsers};
 use nbd::tls::{Acceptor, TlsIdentity, valid_between};
+use raid::BLOCK_BYTES;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::net::TcpListener;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use writelog::{JOURNAL_BYTES_MIN, LOG_BYTES_MIN};
 
@@ -68,6 +69,31 @@ pub fn devices(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
         written_back(volumes, device, size, problems);
         cached(config, device, size, problems);
     }
+}
+
+/// Appends the arrays with members that are all here and blank: they wait to be made.
+pub fn unmade(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
+    for array in config.arrays.iter().filter(|array| !array.raw.value) {
+        let is_blank = |member: &Name| {
+            let mut devices = config.devices.iter();
+            let device = devices.find(|device| device.name.value == *member);
+            let path = device.and_then(|device| device.path.as_ref());
+            path.is_some_and(|path| begins_blank(&path.value))
+        };
+        if array.members.value.iter().all(is_blank) {
+            let name = &array.name;
+            let what = format!("array {} is not made yet", name.value);
+            let remedy = format!("make it with `hotset array create {}`", name.value);
+            problems.push(ConfigurationProblem::new(name.line, what, remedy));
+        }
+    }
+}
+
+/// True if a device can be read, and has zeroes in the place of an array's superblocks.
+fn begins_blank(path: &Path) -> bool {
+    let mut superblocks = [0; 2 * BLOCK_BYTES];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut superblocks, 0));
+    read.is_ok() && superblocks.iter().all(|byte| *byte == 0)
 }
 
 /// Appends a problem if a pool device of `size` bytes has room for too few lines.

@@ -1,5 +1,5 @@
-//! Devices of this machine that could be an origin or a pool's device: those of the configuration
-//! that nothing uses, and the block devices that `lsblk` lists.
+//! Devices of this machine that could be an origin or a pool's device: those of the configuration,
+//! its arrays, and the block devices that `lsblk` lists.
 //!
 //! Not here: the permission to overwrite a device; the daemon decides on that.
 
@@ -8,6 +8,7 @@ use crate::gate::ReaderCaller;
 use crate::problem::ProblemAnswer;
 use axum::Json;
 use axum::extract::State;
+use control::status::DeviceActivity;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -72,6 +73,17 @@ pub async fn places(
             used_by: found.and_then(|f| f.used_by),
         });
     }
+    let is_listed = |open: &&DeviceActivity| machine.iter().all(|place| place.place != open.place);
+    let elsewhere = status.devices.iter().filter(is_listed);
+    places.extend(elsewhere.map(|open| PlaceAnswer {
+        name: Some(open.name.clone()),
+        place: open.place.clone(),
+        size_bytes: Some(open.size_bytes),
+        model: None,
+        rotational: None,
+        holds: None,
+        used_by: Some(format!("hotset, as {}", open.role)),
+    }));
     places.extend(machine);
     Ok(Json(places))
 }

@@ -2,6 +2,7 @@
 
 use super::asked::SimCommand;
 use super::shown::{percent, progress, significant, threads};
+use super::size::BLOCK_BYTES;
 use crate::CommandFailure;
 use crate::laboratory::formats::ALL_FORMATS;
 use advise::replay::ReplayPace;
@@ -82,6 +83,7 @@ fn table(rows: &[EngineRow]) -> TextTable {
         "TRACE",
         "LINE",
         "SIZE",
+        "POOL",
         "MODE",
         "POLICY",
         "MISS %",
@@ -100,6 +102,7 @@ fn table(rows: &[EngineRow]) -> TextTable {
             row.trace.clone(),
             row.line_bytes.to_string(),
             format!("{}%", significant(100.0 * row.size_fraction)),
+            bytes(row.cache_blocks * BLOCK_BYTES),
             row.mode.to_owned(),
             row.policy.clone(),
             match row.accesses {

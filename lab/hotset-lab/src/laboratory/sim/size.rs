@@ -4,7 +4,7 @@ use control::config::ByteCount;
 use std::str::FromStr;
 use tracesim::PoolSize;
 
-const BLOCK_BYTES: u64 = 4096;
+pub const BLOCK_BYTES: u64 = 4096;
 /// Default factor of a range.
 const FACTOR: f64 = 2.0;
 /// Most sizes of a range.
