@@ -20,7 +20,8 @@
 //! mirrored.
 //!
 //! Not here: backward streams of requests shorter than a grain; streams with more than half of a
-//! window in flight, a part of which is taken for random.
+//! window in flight, a part of which is taken for random; several readers of the same range, which
+//! looks like a hot region; files shorter than the cutoff.
 
 use crate::lines::BLOCK_BYTES;
 use std::ops::Range;
@@ -36,23 +37,25 @@ const STREAMS: usize = 32;
 const GRAIN_BYTES: u64 = 64 << 10;
 const GRAIN_BLOCKS: u64 = GRAIN_BYTES / BLOCK_BYTES as u64;
 
-/// The window in requests: `qemu-img` has 8 of 2 MiB in flight, 16 at its most, and
-/// a frontend that is short of memory cuts them into pieces of 256 KiB. A window is twice that.
-const WINDOW_REQUESTS: u64 = 192;
-const WINDOW_BLOCKS_MIN: u64 = 4 * GRAIN_BLOCKS;
+/// The window: `qemu-img` has 16 requests of 2 MiB in flight at its most, and a frontend that is
+/// short of memory cuts them into pieces. A window is twice that.
 const WINDOW_GRAINS: u64 = 64 * WINDOW_WORDS as u64;
 const WINDOW_WORDS: usize = 16;
+/// The window of requests shorter than a grain, in requests, and its least length. A hot set beside
+/// a stream is not to stall the stream.
+const WINDOW_REQUESTS: u64 = 192;
+const WINDOW_BLOCKS_MIN: u64 = 4 * GRAIN_BLOCKS;
 
 /// A request goes on with its stream if this many times its length was moved before it, and as many
 /// grains.
 const LENGTHS_BEFORE: u64 = 4;
 
-/// Limit of a stream's requests while its end stalls. Pieces of a long request come behind the end:
-/// of 8 of 2 MiB, in pieces of 256 KiB, 56 at a time. Other requests are late by their number in
-/// flight.
+/// Limit of a stream's requests while its end stalls, for requests shorter than a grain. They are
+/// late by their number in flight.
 const STILL_MAX: u32 = 32;
-const STILL_PIECES_MAX: u32 = 64;
-const PIECE_BLOCKS_MIN: u64 = 4 * GRAIN_BLOCKS;
+/// The same for longer requests. Pieces of a long request come behind the end: of 16 of 2 MiB, in
+/// pieces of 256 KiB, 112 at a time.
+const STILL_PIECES_MAX: u32 = 128;
 
 /// Beside a stream past the cutoff this part of it suffices: `nbdcopy` reads at four places, each
 /// for 128 MiB.
@@ -140,8 +143,10 @@ impl SequentialStream {
 
     /// Blocks between the stream's end and a request for `blocks`, if within the window.
     fn distance(&self, blocks: &Range<u64>) -> Option<u64> {
-        let window = (WINDOW_REQUESTS * (blocks.end - blocks.start))
-            .clamp(WINDOW_BLOCKS_MIN, WINDOW_GRAINS * GRAIN_BLOCKS);
+        let window = match blocks.end - blocks.start {
+            GRAIN_BLOCKS.. => WINDOW_GRAINS * GRAIN_BLOCKS,
+            few => (WINDOW_REQUESTS * few).max(WINDOW_BLOCKS_MIN),
+        };
         let distance = self.next.abs_diff(self.along(blocks).start);
         (distance <= window).then_some(distance)
     }
@@ -152,9 +157,9 @@ impl SequentialStream {
         let before = LENGTHS_BEFORE * grain(blocks.end - blocks.start);
         let goes_on = || (1..=before).all(|n| self.is_marked(start.wrapping_sub(n)));
         let is_dense = 16 * self.dense >= 9 * self.span;
-        let still_max = match blocks.end - blocks.start < PIECE_BLOCKS_MIN {
-            true => STILL_MAX,
-            false => STILL_PIECES_MAX,
+        let still_max = match blocks.end - blocks.start {
+            GRAIN_BLOCKS.. => STILL_PIECES_MAX,
+            _ => STILL_MAX,
         };
         self.bytes >= cutoff && self.still < still_max && (is_dense || goes_on())
     }
@@ -477,11 +482,14 @@ mod tests {
     fn a_backup_at_several_places_enters_by_two_percent_at_most() {
         let all = 8192 * MIB;
         for (readers, chunk, kind, piece) in [
-            // `qemu-img convert -m 16 -W`, and the same with little memory.
+            // `qemu-img convert -m 16 -W`, and the same with less and less memory.
             (1, all, (2 * MIB, 16), MIB),
             (1, all, (2 * MIB, 16), MIB / 4),
+            (1, all, (2 * MIB, 16), MIB / 8),
+            (1, all, (2 * MIB, 16), MIB / 16),
             // `nbdcopy` by one, two and four connections.
             (1, all, (MIB / 4, 64), MIB / 4),
+            (1, all, (MIB / 4, 64), MIB / 16),
             (2, 128 * MIB, (MIB / 4, 64), MIB / 4),
             (4, 128 * MIB, (MIB / 4, 64), MIB / 4),
         ] {
