@@ -449,15 +449,18 @@ fn arrays_nest_and_the_lower_may_be_raw() {
              [[pool]]\nname = \"fast\"\ndevices = []\n\
              [[volume]]\nname = \"vol\"\norigin = \"disk\"\npool = \"fast\"\n";
     let config = place.config(&text);
-    let check = run(hotset().arg("check").arg(&config));
-    assert!(
-        !check.contains("warning") && check.contains("3 arrays"),
-        "{check}"
-    );
+    let check = || run(hotset().arg("check").arg(&config));
+    let unmade = check();
+    assert!(unmade.contains("array left is not made yet"), "{unmade}");
     run(hotset()
         .args(["array", "create", "left", "--config"])
         .arg(&config));
     create(&place);
+    let made = check();
+    assert!(
+        !made.contains("warning") && made.contains("3 arrays"),
+        "{made}"
+    );
     let daemon = place.serve();
     let bytes = noise(3, VOLUME_BYTES);
     fs::write(place.path("in"), &bytes).unwrap();
@@ -475,7 +478,7 @@ fn arrays_nest_and_the_lower_may_be_raw() {
             .replace("\"y\"", "\"x\""),
     )
     .unwrap();
-    let check = run(hotset().arg("check").arg(&config));
+    let check = check();
     assert!(
         check.contains("losing controller x stops array disk"),
         "{check}"

@@ -102,12 +102,16 @@ fn volumes_and_pools_are_changed_by_the_api() {
     let status = daemon.status();
     assert_eq!(status["volumes"].as_array().unwrap().len(), 1);
     assert_eq!(status["pools"][0]["devices"][0]["name"], "second");
-    crate::common::until("the device to be offered", || {
+    let place_of = |name: &str| {
         let places = site.operate("GET", "/api/v1/places", "").json();
-        let all = places.as_array().unwrap();
-        all.iter()
-            .any(|place| place["name"] == "pool" && place["size_bytes"] == 64 << 20)
+        let mut all = places.as_array().unwrap().iter();
+        all.find(|place| place["name"] == name).cloned()
+    };
+    crate::common::until("the device to be offered", || {
+        place_of("pool").is_some_and(|pool| pool["size_bytes"] == 64 << 20)
     });
+    // A file in use is shown, and cannot be chosen.
+    assert_eq!(place_of("second").unwrap()["used_by"], "hotset, as pool");
     daemon.stop();
 }
 
