@@ -100,7 +100,7 @@ pub(crate) fn answers(bytes: &[u8]) -> Vec<u8> {
 
 async fn exchange(router: &Router, bytes: &[u8]) -> Vec<u8> {
     let (mut client, server) = duplex(1 << 16);
-    let served = tokio::spawn(converse(server, router.clone()));
+    let served = tokio::spawn(converse(server, router.clone(), Arc::default()));
     let mut answers = Vec::new();
     let talk = async {
         let (mut from, mut to) = tokio::io::split(&mut client);

@@ -2,23 +2,29 @@
 
 use axum::Router;
 use control::plain;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at one time; one more is closed at once.
+/// Connections at one time. One more takes the place of the oldest without a request, or is closed
+/// at once.
 const CONNECTIONS_MAX: usize = 256;
 /// Time limit of a handshake, and of the head of a request.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
@@ -110,6 +116,7 @@ pub async fn serve(
     let listening = format!("hotset web: listening on {scheme}://{address}/\n");
     let _ = std::io::stdout().write_all(listening.as_bytes());
     let free = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut silent = SilentConnections::default();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -125,35 +132,68 @@ pub async fn serve(
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let Ok(place) = free.clone().try_acquire_owned() else {
-            continue;
+        let place = match free.clone().try_acquire_owned() {
+            Err(_) if silent.end_oldest() => {
+                let ended = timeout(ACCEPT_PAUSE, free.clone().acquire_owned()).await;
+                ended.ok().and_then(Result::ok)
+            }
+            place => place.ok(),
         };
+        let Some(place) = place else { continue };
         let tls = tls.as_ref().map(|tls| tls.acceptor.clone());
-        let router = router.clone();
-        tokio::spawn(async move {
+        let (router, heard) = (router.clone(), Arc::<AtomicBool>::default());
+        let hears = heard.clone();
+        let task = tokio::spawn(async move {
             let _place = place;
             match tls {
-                None => converse(stream, router).await,
+                None => converse(stream, router, hears).await,
                 Some(tls) => {
                     if let Ok(Ok(stream)) = timeout(HEAD_TIME_MAX, tls.accept(stream)).await {
-                        converse(stream, router).await;
+                        converse(stream, router, hears).await;
                     }
                 }
             }
         });
+        silent.add(heard, task.abort_handle());
     }
 }
 
-/// Answers the requests of one connection.
+/// Connections without a request, from the oldest on: strangers hold them without a token.
+#[derive(Default)]
+struct SilentConnections(VecDeque<(Arc<AtomicBool>, AbortHandle)>);
+
+impl SilentConnections {
+    fn add(&mut self, heard: Arc<AtomicBool>, task: AbortHandle) {
+        self.0
+            .retain(|(heard, task)| !heard.load(Relaxed) && !task.is_finished());
+        self.0.push_back((heard, task));
+    }
+
+    /// Ends the oldest. Returns false if there is none.
+    fn end_oldest(&mut self) -> bool {
+        self.0
+            .retain(|(heard, task)| !heard.load(Relaxed) && !task.is_finished());
+        let oldest = self.0.pop_front();
+        oldest.inspect(|(_, task)| task.abort()).is_some()
+    }
+}
+
+/// Answers the requests of one connection; `heard` becomes true with the first.
 pub async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: Router,
+    heard: Arc<AtomicBool>,
 ) {
+    let answers = TowerToHyperService::new(router);
+    let service = service_fn(move |request| {
+        heard.store(true, Relaxed);
+        answers.call(request)
+    });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)
         .max_buf_size(64 << 10);
-    let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let connection = http.serve_connection(TokioIo::new(stream), service);
     // An error of the connection concerns its client alone.
     let _ = timeout(CONNECTION_TIME_MAX, connection).await;
 }

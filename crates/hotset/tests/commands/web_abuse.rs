@@ -61,6 +61,10 @@ fn flooded_with_connections_and_slow_readers() {
             .filter_map(|_| TcpStream::connect(site.address()).ok())
             .collect();
         assert!(idle.len() > 900, "{} connections", idle.len());
+        // Strangers that hold their connections keep nobody out.
+        for _ in 0..10 {
+            assert_eq!(site.metric("hotset_up"), Some(1.0));
+        }
         drop(idle);
         site.recovers();
         let live = format!(
