@@ -108,7 +108,8 @@ fn volumes_and_pools_are_changed_by_the_api() {
         all.find(|place| place["name"] == name).cloned()
     };
     crate::common::until("the device to be offered", || {
-        place_of("pool").is_some_and(|pool| pool["size_bytes"] == 64 << 20)
+        let pool = place_of("pool");
+        pool.is_some_and(|pool| pool["used_by"].is_null() && pool["size_bytes"] == 64 << 20)
     });
     // A file in use is shown, and cannot be chosen.
     assert_eq!(place_of("second").unwrap()["used_by"], "hotset, as pool");
