@@ -105,7 +105,7 @@ impl<P: Device + Clone + 'static> LogLedger<P> {
                 (Some(file), remembered)
             }
         };
-        let (found, mut absent) = looked(candidates, &env).await;
+        let (found, mut absent) = looked(candidates, remembered.as_ref(), &env).await;
         let names = found.each_ref().map(|copy| copy.candidate.name.clone());
         let seen = found.each_ref().map(|copy| &copy.state);
         let chosen = choose(&wanted, remembered.as_ref(), &names, seen).map_err(invalid)?;
@@ -231,9 +231,11 @@ impl<P: Clone> LookedDevice<P> {
     }
 }
 
-/// Looks at the devices, and returns them by copy, with the absent ones and the reason for each.
+/// Looks at the devices, and returns them by copy, with the absent ones and the reason for each. Of
+/// two with the same copy, the current one counts.
 async fn looked<P: Device + Clone>(
     candidates: [LogCandidate<P>; 2],
+    witness: Option<&LogSuperblock>,
     env: &Env,
 ) -> ([LookedDevice<P>; 2], Vec<(String, String)>) {
     let (mut found, mut absent) = (Vec::new(), Vec::new());
@@ -252,11 +254,16 @@ async fn looked<P: Device + Clone>(
             pair,
         });
     }
-    let copy = |found: &LookedDevice<P>| match &found.state {
-        CandidateState::Log { superblock, .. } => superblock.copy,
+    let logs = [0, 1].map(|at: usize| match &found[at].state {
+        CandidateState::Log { superblock, .. } => Some(&**superblock),
         _ => None,
+    });
+    let copies = logs.map(|log| log?.copy);
+    let is_swapped = match (copies, choose::current(witness, logs)) {
+        ([Some(first), Some(second)], Some(at)) if first == second => usize::from(first) != at,
+        _ => copies[0] == Some(1) || copies[1] == Some(0),
     };
-    if copy(&found[0]) == Some(1) || copy(&found[1]) == Some(0) {
+    if is_swapped {
         found.swap(0, 1);
     }
     let Ok(found) = found.try_into() else {

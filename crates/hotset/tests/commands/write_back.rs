@@ -360,6 +360,32 @@ fn a_device_of_a_log_is_replaced_and_the_log_is_whole_again() {
     daemon.stop();
 }
 
+/// The device has left its place, has the other one since, and is restored from an image.
+#[test]
+fn an_older_image_of_the_other_copy_of_a_log_costs_no_service() {
+    let (place, server) = through();
+    let daemon = place.serve();
+    run(&mut place.command(ON));
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    client.write(0, &noise(6, 1 << 16), true).unwrap();
+    fs::copy(place.path("log0"), place.path("image")).unwrap();
+    run(&mut place.command("volume replace-log vol log0 log2"));
+    run(&mut place.command("volume replace-log vol log1 log0"));
+    server.signal(libc::SIGSTOP);
+    let later = noise(7, 1 << 20);
+    client.write(1 << 20, &later, true).unwrap();
+    daemon.process.kill();
+    server.signal(libc::SIGCONT);
+    fs::copy(place.path("image"), place.path("log0")).unwrap();
+    let daemon = place.serve();
+    let mut client = Client::connect(&place.path("nbd"), "vol");
+    assert!(client.read(1 << 20, 1 << 20).unwrap() == later);
+    until("both copies", || {
+        volume(&daemon)["write_back"]["copies"] == 2
+    });
+    daemon.stop();
+}
+
 #[test]
 fn the_page_begins_write_back_and_ends_it() {
     let (place, _server) = through();

@@ -135,6 +135,7 @@ fn among(
     if let [Some(a), Some(b)] = logs
         && a.copy == b.copy
         && a.log == b.log
+        && current(witness, logs).is_none()
     {
         return Err(format!(
             "{volume} is not served: {} and {} hold the same copy; take away the older, or see \
@@ -178,6 +179,23 @@ fn among(
         doubts: last.doubts,
         without,
     })
+}
+
+/// The only device that the witness knows as current: the other is away, or an older image. An older
+/// image may be of the same copy, of a device that had left its place and has another since.
+pub(super) fn current(
+    witness: Option<&LogSuperblock>,
+    logs: [Option<&LogSuperblock>; 2],
+) -> Option<usize> {
+    let known = witness?;
+    let is_current = |log: &LogSuperblock| {
+        log.log == known.log && log.epoch >= known.epoch && log.sequence >= known.sequence
+    };
+    match logs.map(|log| log.is_some_and(is_current)) {
+        [true, false] => Some(0),
+        [false, true] => Some(1),
+        _ => None,
+    }
 }
 
 /// The copies of the log `now` that have all of its data.

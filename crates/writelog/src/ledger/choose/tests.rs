@@ -183,6 +183,18 @@ fn a_copy_that_was_lost_is_not_trusted_whoever_knows_of_it() {
     );
 }
 
+/// A device that had left its place has the other one since, and is restored from an image.
+#[test]
+fn an_older_image_of_the_current_copy_is_no_current_copy() {
+    let older = || device(superblock(Some(0), 9, 2, BOTH));
+    let (first, second) = ([current(0), older()], [older(), current(0)]);
+    assert_eq!(opened(Some(witness()), first), ([true, false], false));
+    refused(None, [current(0), older()], "hold the same copy");
+    refused(None, second, "hold the same copy");
+    let twins = [current(0), current(0)];
+    refused(Some(witness()), twins, "hold the same copy");
+}
+
 #[test]
 fn without_the_witness_all_that_may_hold_something_has_to_be_there() {
     refused(
