@@ -19,6 +19,7 @@ mod scrub;
 mod supervise;
 
 pub use create::Before;
+pub(crate) use devices::DeviceNames;
 pub use devices::{DeviceSource, OpenDevices};
 pub use lease::Lease;
 pub(crate) use running::RunningArray;

@@ -180,15 +180,13 @@ impl CoreParts {
     }
 
     fn journals(&self) -> Vec<StripeJournal> {
-        let (shape, meta) = (&self.shape, self.meta.as_ref());
-        let journaled = meta.iter().filter(|meta| meta.journal_slots > 0);
-        let roles = (0..shape.members()).collect::<Vec<_>>();
-        journaled
-            .flat_map(|meta| {
-                roles
-                    .iter()
-                    .map(|role| StripeJournal::new(*role, meta, shape))
-            })
+        let journaled = self.meta.as_ref().filter(|meta| meta.journal_slots > 0);
+        let Some(meta) = journaled else {
+            return Vec::new();
+        };
+        let roles = 0..self.shape.members();
+        roles
+            .map(|role| StripeJournal::new(role, meta, &self.shape))
             .collect()
     }
 }

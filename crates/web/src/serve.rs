@@ -164,17 +164,21 @@ struct SilentConnections(VecDeque<(Arc<AtomicBool>, AbortHandle)>);
 
 impl SilentConnections {
     fn add(&mut self, heard: Arc<AtomicBool>, task: AbortHandle) {
-        self.0
-            .retain(|(heard, task)| !heard.load(Relaxed) && !task.is_finished());
+        self.forget_others();
         self.0.push_back((heard, task));
     }
 
     /// Ends the oldest. Returns false if there is none.
     fn end_oldest(&mut self) -> bool {
-        self.0
-            .retain(|(heard, task)| !heard.load(Relaxed) && !task.is_finished());
+        self.forget_others();
         let oldest = self.0.pop_front();
         oldest.inspect(|(_, task)| task.abort()).is_some()
+    }
+
+    /// Forgets connections with a request, and those that have ended.
+    fn forget_others(&mut self) {
+        self.0
+            .retain(|(heard, task)| !heard.load(Relaxed) && !task.is_finished());
     }
 }
 

@@ -254,10 +254,7 @@ async fn looked<P: Device + Clone>(
             pair,
         });
     }
-    let logs = [0, 1].map(|at: usize| match &found[at].state {
-        CandidateState::Log { superblock, .. } => Some(&**superblock),
-        _ => None,
-    });
+    let logs = [0, 1].map(|at: usize| found[at].state.log());
     let copies = logs.map(|log| log?.copy);
     let is_swapped = match (copies, choose::current(witness, logs)) {
         ([Some(first), Some(second)], Some(at)) if first == second => usize::from(first) != at,

@@ -93,9 +93,7 @@ impl<P: Device> CacheCore<P> {
         lines.sort_unstable_by_key(|(slot, _)| *slot);
         lines
     }
-}
 
-impl<P: Device> CacheCore<P> {
     /// Pins and empties the first of `lines`, and those beside it, that are at rest.
     fn pin_for_trim(&self, lines: &[ForgottenLine]) -> Vec<ForgottenLine> {
         let state = &mut *self.state.borrow_mut();

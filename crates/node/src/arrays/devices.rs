@@ -30,6 +30,9 @@ pub struct OpenDevices<P: Platform> {
     pub(super) itself: Weak<OpenDevices<P>>,
 }
 
+/// Names of the configuration by the names in reports of arrays.
+pub(crate) type DeviceNames = BTreeMap<Arc<str>, Name>;
+
 /// A device or an array of the configuration.
 #[derive(Clone)]
 pub enum DeviceSource {
@@ -115,6 +118,17 @@ impl<P: Platform> OpenDevices<P> {
             .borrow_mut()
             .retain(|name, _| open.contains_key(name) || known.contains(name));
         *self.config.borrow_mut() = Rc::new(config);
+    }
+
+    /// The names of all devices that are or were open. Of two names for a device, that of the open
+    /// one holds.
+    pub(crate) fn names(&self) -> DeviceNames {
+        let (open, called) = (self.open.borrow(), self.called.borrow());
+        let named = |(name, called): (&Name, &Arc<str>)| (called.clone(), name.clone());
+        let (these, former): (Vec<_>, Vec<_>) = called
+            .iter()
+            .partition(|(name, _)| open.contains_key(*name));
+        former.into_iter().chain(these).map(named).collect()
     }
 
     /// True if an array called `name` runs.

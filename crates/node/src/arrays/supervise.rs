@@ -184,10 +184,7 @@ impl<P: Platform> OpenDevices<P> {
 
     /// The name in the configuration of the device called `device` in reports.
     fn name_of(&self, device: &str) -> Option<Name> {
-        let (open, called) = (self.open.borrow(), self.called.borrow());
-        let names = called.iter().filter(|(_, called)| ***called == *device);
-        let name = names.max_by_key(|(name, _)| open.contains_key(*name));
-        name.map(|(name, _)| name.clone())
+        self.names().get(device).cloned()
     }
 
     /// Cancels the copy of a member in sync to another device.

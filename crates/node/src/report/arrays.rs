@@ -1,20 +1,16 @@
 //! The reports of a node's arrays.
 
-use crate::arrays::{OpenDevices, RunningArray};
+use crate::arrays::{DeviceNames, OpenDevices, RunningArray};
 use crate::node::Node;
 use crate::platform::Platform;
 use block::{Nanos, Sectors};
-use control::config::{self, Name};
+use control::config;
 use control::status::{ArrayReport, MemberStatus, ProgressReport};
 use raid::{ArrayCondition, MemberState};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Number of events shown.
 const EVENTS_SHOWN: usize = 8;
-
-/// Names of the configuration by the names in reports.
-type Names = BTreeMap<Arc<str>, String>;
 
 impl<P: Platform> Node<P> {
     /// All arrays that run or should run.
@@ -26,13 +22,7 @@ impl<P: Platform> Node<P> {
 impl<P: Platform> OpenDevices<P> {
     /// All arrays that run, or failed to start at the last attempt.
     pub fn reports(&self, now: Nanos) -> Vec<ArrayReport> {
-        let (open, called) = (self.open.borrow(), self.called.borrow());
-        let named = |(name, called): (&Name, &Arc<str>)| (called.clone(), name.to_string());
-        // Of two names for a device, that of the open one holds.
-        let (these, former): (Vec<_>, Vec<_>) = called
-            .iter()
-            .partition(|(name, _)| open.contains_key(*name));
-        let names: Names = former.into_iter().chain(these).map(named).collect();
+        let names = self.names();
         let running = self.running.borrow();
         let inactive = self.inactive.borrow();
         let time = self.platform.time_of_day();
@@ -67,10 +57,10 @@ fn inactive_array(config: &config::Array, why: &str) -> ArrayReport {
     }
 }
 
-fn array(running: &RunningArray, names: &Names, now: Nanos, time_of_day: u64) -> ArrayReport {
+fn array(running: &RunningArray, names: &DeviceNames, now: Nanos, time_of_day: u64) -> ArrayReport {
     let report = running.array().report();
     let named = |device: &Arc<str>| match names.get(device) {
-        Some(name) => name.clone(),
+        Some(name) => name.to_string(),
         None => device.to_string(),
     };
     let members = report.members.iter().map(|member| MemberStatus {

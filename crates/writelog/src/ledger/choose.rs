@@ -45,6 +45,16 @@ pub(super) enum CandidateState {
     Other(String),
 }
 
+impl CandidateState {
+    /// The superblock of a copy.
+    pub(super) fn log(&self) -> Option<&LogSuperblock> {
+        match self {
+            CandidateState::Log { superblock, .. } => Some(superblock),
+            _ => None,
+        }
+    }
+}
+
 /// The decision: the state that holds from now on.
 pub(super) struct Chosen {
     /// Superblock, with the trusted copies in its mask.
@@ -128,10 +138,7 @@ fn among(
     found: [&CandidateState; 2],
 ) -> Result<Chosen, String> {
     let volume = &wanted.volume;
-    let logs = found.map(|found| match found {
-        CandidateState::Log { superblock, .. } => Some(&**superblock),
-        _ => None,
-    });
+    let logs = found.map(CandidateState::log);
     if let [Some(a), Some(b)] = logs
         && a.copy == b.copy
         && a.log == b.log
