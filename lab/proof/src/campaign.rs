@@ -27,8 +27,13 @@ pub trait Campaign: Sync {
         true
     }
 
-    /// Runs the case of `seed`.
-    fn run(&self, seed: u64) -> CaseReport<Self::Class>;
+    /// Runs the case of `seed`, which may panic.
+    fn case(&self, seed: u64) -> CaseReport<Self::Class>;
+
+    /// Runs the case of `seed`. A panic is a violation.
+    fn run(&self, seed: u64) -> CaseReport<Self::Class> {
+        CaseReport::of(|| self.case(seed))
+    }
 
     /// The command that repeats the case of `seed`.
     fn replay(&self, seed: u64) -> String;

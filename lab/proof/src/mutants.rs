@@ -60,7 +60,10 @@ impl WorkspaceCopy {
         ] {
             copy_tree(&from.join(name), &to.join(name))?;
         }
-        Ok(WorkspaceCopy(to.to_path_buf()))
+        // Programs are run from within the copy.
+        let to = to.canonicalize();
+        let to = to.map_err(|e| format!("the copy of the workspace: {e}"))?;
+        Ok(WorkspaceCopy(to))
     }
 
     /// Tries `mutations` by `example` of this crate or each by its own test. Then runs the seeds

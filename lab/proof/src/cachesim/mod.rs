@@ -28,8 +28,8 @@ pub struct CacheCampaign;
 impl Campaign for CacheCampaign {
     type Class = Class;
 
-    fn run(&self, seed: u64) -> Report {
-        Report::of(|| run::run(seed))
+    fn case(&self, seed: u64) -> Report {
+        run::run(seed)
     }
 
     fn replay(&self, seed: u64) -> String {

@@ -49,7 +49,7 @@ pub struct CrashCampaign;
 impl Campaign for CrashCampaign {
     type Class = Class;
 
-    fn run(&self, seed: u64) -> Report {
+    fn case(&self, seed: u64) -> Report {
         run(&CrashCase::new(seed, Length::Long))
     }
 

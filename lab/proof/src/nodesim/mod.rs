@@ -34,7 +34,7 @@ pub struct NodeCampaign;
 impl Campaign for NodeCampaign {
     type Class = Class;
 
-    fn run(&self, seed: u64) -> Report {
+    fn case(&self, seed: u64) -> Report {
         run::run(seed)
     }
 

@@ -21,7 +21,7 @@ pub struct PortCampaign;
 impl Campaign for PortCampaign {
     type Class = Class;
 
-    fn run(&self, seed: u64) -> Report {
+    fn case(&self, seed: u64) -> Report {
         run::run(seed)
     }
 

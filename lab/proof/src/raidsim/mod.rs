@@ -60,7 +60,7 @@ impl Campaign for ArrayCampaign {
         self.only.as_ref().is_none_or(|only| *only == trouble())
     }
 
-    fn run(&self, seed: u64) -> Report {
+    fn case(&self, seed: u64) -> Report {
         run(self.scenario(seed))
     }
 

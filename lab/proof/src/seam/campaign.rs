@@ -37,7 +37,7 @@ impl Situation for FaultClass {}
 impl Campaign for SeamCampaign {
     type Class = FaultClass;
 
-    fn run(&self, seed: u64) -> CaseReport<FaultClass> {
+    fn case(&self, seed: u64) -> CaseReport<FaultClass> {
         let one = run_seed(seed, self.0);
         let mut report = CaseReport::default();
         report.operations = one.record.answered;

@@ -36,7 +36,7 @@ pub struct WriteBackCampaign(pub Cleaning);
 impl Campaign for WriteBackCampaign {
     type Class = Landing;
 
-    fn run(&self, seed: u64) -> Report {
+    fn case(&self, seed: u64) -> Report {
         run(&WriteBackCase::new(seed, self.0))
     }
 

@@ -52,8 +52,8 @@ pub struct LivesCampaign;
 impl Campaign for LivesCampaign {
     type Class = Class;
 
-    fn run(&self, seed: u64) -> Report {
-        Report::of(|| lives(seed))
+    fn case(&self, seed: u64) -> Report {
+        lives(seed)
     }
 
     fn replay(&self, seed: u64) -> String {
