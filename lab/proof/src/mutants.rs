@@ -294,8 +294,19 @@ impl Judge<'_> {
             .args(["test", "--quiet"])
             .args(test.split_whitespace());
         choose(&mut command, chosen);
-        Ok(self.copy.run(command)?.success())
+        let passed = self.copy.run(command)?.success();
+        match passed && !has_run_tests(&self.copy.log()) {
+            true => Err(format!("no test is `cargo test {test}`")),
+            false => Ok(passed),
+        }
     }
+}
+
+/// True if a test ran: names that match none pass.
+fn has_run_tests(log: &str) -> bool {
+    log.lines()
+        .filter_map(|line| line.strip_prefix("running "))
+        .any(|count| !count.starts_with("0 "))
 }
 
 fn choose(command: &mut Command, chosen: Option<usize>) {
@@ -342,6 +353,12 @@ fn put(path: &Path, text: &str) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_match_no_test_have_not_run_one() {
+        assert!(has_run_tests("running 0 tests\n\nrunning 1 test\n."));
+        assert!(!has_run_tests("running 0 tests\n\nrunning 0 tests\n"));
+    }
 
     #[test]
     fn the_seed_that_caught_a_mutation_is_run_alone() {
