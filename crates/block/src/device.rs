@@ -152,6 +152,12 @@ pub trait Device: 'static {
 
     /// Appends runs that cover `extent` exactly, in order.
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult;
+
+    /// A transfer of `extent` follows in pieces. A device that judges requests by their length
+    /// judges the whole.
+    fn announce(&self, extent: Extent) {
+        let _ = extent;
+    }
 }
 
 /// A device of a type unknown here, shared; for topologies built at run time. Costs a boxed future
@@ -174,6 +180,7 @@ trait DynDevice {
         extent: Extent,
         out: &'a mut Vec<(Extent, Content)>,
     ) -> Fut<'a, IoResult>;
+    fn announce(&self, extent: Extent);
 }
 
 impl<D: Device> DynDevice for D {
@@ -201,6 +208,9 @@ impl<D: Device> DynDevice for D {
         out: &'a mut Vec<(Extent, Content)>,
     ) -> Fut<'a, IoResult> {
         Box::pin(Device::extents(self, extent, out))
+    }
+    fn announce(&self, extent: Extent) {
+        Device::announce(self, extent);
     }
 }
 
@@ -236,6 +246,9 @@ impl Device for BoxDevice {
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
         self.0.extents(extent, out).await
     }
+    fn announce(&self, extent: Extent) {
+        self.0.announce(extent);
+    }
 }
 
 impl<D: Device> Device for Rc<D> {
@@ -259,5 +272,8 @@ impl<D: Device> Device for Rc<D> {
     }
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
         D::extents(self, extent, out).await
+    }
+    fn announce(&self, extent: Extent) {
+        D::announce(self, extent);
     }
 }

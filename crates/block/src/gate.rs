@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// A device from its clients' view, in bytes. Requests of any overlap and alignment are kept apart.
 ///
 /// A change is carried through once polled. Requests are at most [`Gate::BYTES_MAX`] bytes long but
-/// for `zero`, `discard` and `extents`, and not empty.
+/// for `zero`, `discard`, `extents` and `announce`, and not empty.
 ///
 /// Errors: `Invalid` for an empty request or one past the end, and those of the device.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
@@ -65,6 +65,9 @@ pub trait Boundary: 'static {
 
     /// Appends the content of the bytes at `offset`, in runs of whole blocks that cover them.
     async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult;
+
+    /// A transfer of `len` bytes at `offset` follows in pieces, as of [`Device::announce`].
+    async fn announce(&self, offset: u64, len: u64);
 }
 
 /// A device from its clients' view; clones are the same boundary.
@@ -187,6 +190,12 @@ impl<D: Device> Boundary for Gate<D> {
         self.0.bounds(offset, len)?;
         let blocks = self.0.outer_blocks(offset, len);
         self.0.device.extents(blocks, out).await
+    }
+
+    async fn announce(&self, offset: u64, len: u64) {
+        if self.0.bounds(offset, len).is_ok() {
+            self.0.device.announce(self.0.outer_blocks(offset, len));
+        }
     }
 }
 

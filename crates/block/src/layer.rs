@@ -49,6 +49,11 @@ pub trait Layer: 'static {
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
         self.below().extents(extent, out).await
     }
+
+    /// As [`Device::announce`].
+    fn announce(&self, extent: Extent) {
+        self.below().announce(extent);
+    }
 }
 
 impl<L: Layer> Device for L {
@@ -72,5 +77,8 @@ impl<L: Layer> Device for L {
     }
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {
         L::extents(self, extent, out).await
+    }
+    fn announce(&self, extent: Extent) {
+        L::announce(self, extent);
     }
 }

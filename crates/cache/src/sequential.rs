@@ -16,6 +16,8 @@
 //!     a request is sequential if the grains before it were moved, or most of the window
 //!     a stream with a stalled end is none: requests in random order come to its end soon
 //!
+//! A request that comes in pieces is judged once, as a whole, if it is announced.
+//!
 //! A stream with a second request that ends at the start of the first runs backwards, and is kept
 //! mirrored.
 //!
@@ -32,6 +34,9 @@ const CHAINS: usize = 256;
 
 /// Streams remembered; 7 KiB.
 const STREAMS: usize = 32;
+
+/// Requests in pieces that are remembered; 1 KiB.
+const DIVIDED: usize = 32;
 
 /// Unit of a stream's bitmap.
 const GRAIN_BYTES: u64 = 64 << 10;
@@ -218,9 +223,19 @@ impl SequentialStream {
     }
 }
 
+/// A request that comes in pieces.
+struct DividedRequest {
+    blocks: Range<u64>,
+    /// Blocks of the pieces to come.
+    left: u64,
+    is_sequential: bool,
+}
+
 pub(crate) struct Sequential {
     chains: Box<[Chain; CHAINS]>,
     streams: Vec<SequentialStream>,
+    /// The oldest first.
+    divided: Vec<DividedRequest>,
     requests: u32,
     cutoff: Option<u64>,
 }
@@ -235,6 +250,7 @@ impl Sequential {
         Sequential {
             chains: Box::new([Chain::default(); CHAINS]),
             streams: Vec::with_capacity(STREAMS),
+            divided: Vec::with_capacity(DIVIDED),
             requests: 0,
             cutoff,
         }
@@ -243,17 +259,59 @@ impl Sequential {
     /// True if a request for `blocks` would be sequential.
     #[inline]
     pub(crate) fn is_sequential(&self, blocks: &Range<u64>) -> bool {
-        self.cutoff
-            .is_some_and(|cutoff| match self.stream(blocks, cutoff) {
-                Some((sequential, _)) => sequential,
-                None => u64::from(self.chain(blocks.start).map_or(0, |c| c.bytes)) >= cutoff,
-            })
+        self.cutoff.is_some_and(
+            |cutoff| match (self.whole(blocks), self.stream(blocks, cutoff)) {
+                (Some(at), _) => self.divided[at].is_sequential,
+                (None, Some((is_sequential, _))) => is_sequential,
+                _ => u64::from(self.chain(blocks.start).map_or(0, |c| c.bytes)) >= cutoff,
+            },
+        )
+    }
+
+    /// Notes a request for `blocks` that comes in pieces. One longer than the cutoff is judged by
+    /// its pieces.
+    pub(crate) fn announce(&mut self, blocks: Range<u64>) {
+        let left = blocks.end - blocks.start;
+        let cutoff = self.cutoff.unwrap_or(0);
+        if left * BLOCK_BYTES as u64 > cutoff {
+            return;
+        }
+        let is_sequential = self.note(&blocks, cutoff);
+        if self.divided.len() == DIVIDED {
+            self.divided.remove(0);
+        }
+        self.divided.push(DividedRequest {
+            blocks,
+            left,
+            is_sequential,
+        });
+    }
+
+    /// The place of the announced request that `blocks` are a piece of.
+    fn whole(&self, blocks: &Range<u64>) -> Option<usize> {
+        let has = |whole: &Range<u64>| whole.start <= blocks.start && blocks.end <= whole.end;
+        self.divided.iter().position(|divided| has(&divided.blocks))
+    }
+
+    /// Takes a piece of an announced request; true if that is sequential.
+    fn take_piece(&mut self, blocks: &Range<u64>) -> Option<bool> {
+        let at = self.whole(blocks)?;
+        let divided = &mut self.divided[at];
+        divided.left = divided.left.saturating_sub(blocks.end - blocks.start);
+        let (left, is_sequential) = (divided.left, divided.is_sequential);
+        if left == 0 {
+            self.divided.remove(at);
+        }
+        Some(is_sequential)
     }
 
     /// Notes a request; true if the request is sequential.
     #[inline]
     pub(crate) fn observe(&mut self, blocks: &Range<u64>) -> bool {
-        self.cutoff.is_some_and(|cutoff| self.note(blocks, cutoff))
+        self.cutoff.is_some_and(|cutoff| {
+            let piece = self.take_piece(blocks);
+            piece.unwrap_or_else(|| self.note(blocks, cutoff))
+        })
     }
 
     fn note(&mut self, blocks: &Range<u64>, cutoff: u64) -> bool {
@@ -501,6 +559,47 @@ mod tests {
                 entered >> 20
             );
         }
+    }
+
+    /// Bytes of announced requests that are not taken for sequential, a piece of each at a time.
+    fn entered_in_pieces(len: u64, depth: u64, piece: u64) -> u64 {
+        let mut detector = Sequential::new(Some(CUTOFF));
+        let mut missed = 0;
+        for first in (0..1024 * MIB).step_by((len * depth) as usize) {
+            let wholes: Vec<_> = (0..depth).map(|n| first + n * len).collect();
+            for start in &wholes {
+                detector.announce(*start..start + len);
+            }
+            for at in (0..len).step_by(piece as usize) {
+                for start in &wholes {
+                    let blocks = start + at..(start + at + piece).min(start + len);
+                    let is_sequential = detector.is_sequential(&blocks);
+                    assert_eq!(detector.observe(&blocks), is_sequential);
+                    missed += u64::from(!is_sequential) * (blocks.end - blocks.start);
+                }
+            }
+        }
+        assert!(detector.divided.is_empty());
+        missed * BLOCK_BYTES as u64
+    }
+
+    #[test]
+    fn announced_requests_are_sequential_whatever_their_pieces() {
+        for piece in [1, 7, 8, MIB / 16, MIB] {
+            let entered = entered_in_pieces(2 * MIB, 16, piece);
+            assert!(entered <= CUTOFF, "pieces of {piece}: {entered}");
+        }
+    }
+
+    #[test]
+    fn announced_requests_whose_pieces_never_come_are_forgotten() {
+        let mut detector = Sequential::new(Some(CUTOFF));
+        for at in 0..1000 {
+            detector.announce(at * 64 * MIB..at * 64 * MIB + 64);
+        }
+        assert_eq!(detector.divided.len(), DIVIDED);
+        detector.announce(0..4 * MIB + 1);
+        assert_eq!(detector.whole(&(0..1)), None, "longer than the cutoff");
     }
 
     #[test]

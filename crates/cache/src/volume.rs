@@ -247,4 +247,9 @@ impl<P: Device> Device for Volume<P> {
         self.0.check(extent)?;
         self.0.origin.extents(extent, out).await
     }
+
+    fn announce(&self, extent: Extent) {
+        let mut sequential = self.0.sequential.borrow_mut();
+        sequential.announce(covering(extent));
+    }
 }

@@ -300,4 +300,8 @@ impl<D: Driver> Device for ServedVolume<D> {
         span.end(&result);
         result
     }
+
+    fn announce(&self, extent: Extent) {
+        self.0.cached.announce(extent);
+    }
 }

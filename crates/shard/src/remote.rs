@@ -35,6 +35,7 @@ enum GateVerb {
     Discard(u64, u64),
     Flush,
     Extents(u64, u64),
+    Announce(u64, u64),
 }
 
 /// The success of a request.
@@ -123,6 +124,7 @@ async fn carry_out<G: Boundary>(gate: Option<G>, verb: GateVerb) -> GateAnswer {
         GateVerb::Zero(offset, len) => gate.zero(offset, len).await?,
         GateVerb::Discard(offset, len) => gate.discard(offset, len).await?,
         GateVerb::Flush => gate.flush().await?,
+        GateVerb::Announce(offset, len) => gate.announce(offset, len).await,
     }
     Ok(GateSuccess::Done)
 }
@@ -188,5 +190,10 @@ impl Boundary for RemoteGate {
             }
             _ => unreachable!("contents were asked for"),
         }
+    }
+
+    async fn announce(&self, offset: u64, len: u64) {
+        // Whether the gate is still there is found by the transfer.
+        drop(self.ask(GateVerb::Announce(offset, len)).await);
     }
 }

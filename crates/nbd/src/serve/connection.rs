@@ -397,6 +397,7 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
             let payload = self.payload(n).await?.share();
             admitted.keep();
             if at == 0 && n < len {
+                self.export.gate.announce(offset, len.into()).await;
                 rest = Some(WriteRest {
                     link: &link,
                     parts: Rc::new(WriteParts::new(len)),

@@ -86,6 +86,7 @@ impl<G: Boundary> RequestWorker<'_, G> {
             }
             SessionCommand::Read { offset, len, .. } => {
                 let all = pieces(offset, len, piece);
+                self.gate.announce(offset, len.into()).await;
                 return self.long_read(cookie, charge, offset, len, all).await;
             }
             SessionCommand::Write { offset, fua, .. } => {

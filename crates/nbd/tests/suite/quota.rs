@@ -2,8 +2,8 @@
 //! held up, and listeners with failing accepts.
 
 use block::{
-    Address, Connector, Device, Env, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult, Layer,
-    Lba, Listener, Nanos, Sectors, SharedBuf, Stream,
+    Address, Connector, Device, Env, Extent, Fua, Gate, Geometry, IoError, IoErrorKind, IoResult,
+    Layer, Lba, Listener, Nanos, Sectors, SharedBuf, Stream,
 };
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, NbdServer, NbdStats, ServerLimits};
@@ -14,17 +14,19 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 const MIB: u64 = 16;
+const READ: u16 = 0;
 const WRITE: u16 = 1;
 
 fn address(n: usize) -> Address {
     Address::Unix(format!("/run/nbd-{n}").into())
 }
 
-/// A disk that can hold writes.
+/// A disk that can hold writes, and notes what is announced.
 struct Held {
     disk: ShardDisk<SimDriver>,
     env: Env,
     hold: Rc<Cell<bool>>,
+    announced: Rc<RefCell<Vec<Extent>>>,
 }
 
 impl Layer for Held {
@@ -39,6 +41,10 @@ impl Layer for Held {
             self.env.timer.sleep(Nanos::from_millis(10)).await;
         }
         self.disk.write(at, data, fua).await
+    }
+
+    fn announce(&self, extent: Extent) {
+        self.announced.borrow_mut().push(extent);
     }
 }
 
@@ -72,6 +78,7 @@ struct Rig {
     env: Env,
     server: Rc<RefCell<Option<HeldServer>>>,
     hold: Rc<Cell<bool>>,
+    announced: Rc<RefCell<Vec<Extent>>>,
     log: Rc<RefCell<Vec<String>>>,
 }
 
@@ -87,6 +94,7 @@ where
     let mut sim = SimHost::new(world);
     let (outcome, _) = run_alone(&mut sim, move |local| async move {
         let (env, hold) = (local.env(), Rc::new(Cell::new(false)));
+        let announced: Rc<RefCell<Vec<Extent>>> = Rc::default();
         let log: Rc<RefCell<Vec<String>>> = Rc::default();
         let said = log.clone();
         let say = Rc::new(move |line: &str| said.borrow_mut().push(line.to_owned()));
@@ -95,6 +103,7 @@ where
             disk: local.disk(disk).unwrap(),
             env: env.clone(),
             hold: hold.clone(),
+            announced: announced.clone(),
         };
         let gate = Gate::new(device, env.clone());
         server.add("", gate, &ExportOptions::default()).unwrap();
@@ -112,6 +121,7 @@ where
             env,
             server: Rc::new(RefCell::new(Some(server.clone()))),
             hold,
+            announced,
             log,
         };
         test(rig).await;
@@ -181,15 +191,18 @@ impl Rig {
     }
 }
 
-fn write(cookie: u64, offset: u64, bytes: &[u8]) -> Vec<u8> {
+fn head(command: u16, cookie: u64, offset: u64, len: usize) -> Vec<u8> {
     let mut wire = 0x2560_9513_u32.to_be_bytes().to_vec();
     wire.extend([0, 0]);
-    wire.extend(WRITE.to_be_bytes());
+    wire.extend(command.to_be_bytes());
     wire.extend(cookie.to_be_bytes());
     wire.extend(offset.to_be_bytes());
-    wire.extend((bytes.len() as u32).to_be_bytes());
-    wire.extend(bytes);
+    wire.extend((len as u32).to_be_bytes());
     wire
+}
+
+fn write(cookie: u64, offset: u64, bytes: &[u8]) -> Vec<u8> {
+    [&head(WRITE, cookie, offset, bytes.len()), bytes].concat()
 }
 
 fn few() -> ServerLimits {
@@ -286,6 +299,22 @@ fn clients_that_are_gone_give_their_places_back_while_their_writes_are_held() {
             read.unwrap();
             assert!(buf.iter().all(|byte| *byte == round), "round {round}");
         }
+    });
+}
+
+#[test]
+fn requests_that_are_carried_out_in_pieces_are_announced_as_wholes() {
+    run(few(), 0, |rig| async move {
+        let stream = rig.enter(0).await.expect("there is a place");
+        let (long, few) = (2 << 20, vec![1; 512]);
+        rig.send(&stream, &write(1, 0, &few)).await;
+        rig.send(&stream, &write(2, 1 << 20, &vec![7; long])).await;
+        rig.send(&stream, &head(READ, 3, 4096, 4096)).await;
+        rig.send(&stream, &head(READ, 4, 8 << 20, long)).await;
+        let answers = 4 * 16 + 4096 + long;
+        assert!(rig.receives(&stream, answers).await);
+        let from = |mib: u64| Extent::new(Lba(mib << 11), Sectors::from_mib(2));
+        assert_eq!(*rig.announced.borrow(), [from(1), from(8)]);
     });
 }
 

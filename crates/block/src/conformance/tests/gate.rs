@@ -189,6 +189,9 @@ impl Boundary for Broken {
     async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult {
         self.gate.extents(offset, len, out).await
     }
+    async fn announce(&self, offset: u64, len: u64) {
+        self.gate.announce(offset, len).await;
+    }
 }
 
 fn run(widens: bool) {
