@@ -1,17 +1,20 @@
 //! A tar archive as one trace: its members that are traces of one text format, one after another,
 //! or its first that is of a binary one. Other members, such as a list of devices, are passed over.
 //!
-//! Not here: members that are compressed by themselves.
+//! A member may be compressed if it is read alone: of an archive in a pipe none is.
 
 use crate::Format;
 use crate::format::SNIFFED_BYTES;
+use crate::reader::{decompressed, is_compressed};
 use std::io::{self, BufRead, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tar::{EntryType, Header, PaxExtensions};
 
 const BLOCK_BYTES: u64 = 512;
 /// Longest extended header; a longer one is damage.
 const EXTENSIONS_BYTES_MAX: u64 = 1 << 20;
+/// Decompressed bytes of a member by which its format is recognised, at the most.
+const MEMBER_SNIFFED_BYTES: u64 = 1 << 12;
 /// Names of members in an error.
 const NAMES_MAX: usize = 5;
 
@@ -20,11 +23,49 @@ pub(crate) fn begins(start: &[u8]) -> bool {
     start.get(257..262) == Some(b"ustar")
 }
 
+/// The place of a member that is a trace.
+pub(crate) struct ArchiveMember {
+    pub(crate) path: PathBuf,
+    pub(crate) format: Format,
+    /// Bytes before it in the archive, and of it.
+    pub(crate) from: u64,
+    pub(crate) bytes: u64,
+    pub(crate) is_compressed: bool,
+}
+
+/// The members of the archive `input` that are traces of one format, which `asked` may name.
+pub(crate) fn members(
+    input: impl BufRead,
+    asked: Option<Format>,
+) -> io::Result<Vec<ArchiveMember>> {
+    let mut archive = Archive::new(input, asked);
+    let mut members = Vec::new();
+    while archive.advance()? {
+        members.extend(archive.member.take());
+    }
+    Ok(members)
+}
+
+struct CountedInput<R> {
+    input: R,
+    taken: u64,
+}
+
+impl<R: Read> Read for CountedInput<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let n = self.input.read(buf)?;
+        self.taken += n as u64;
+        Ok(n)
+    }
+}
+
 /// The bytes of its traces.
 pub(crate) struct Archive<R> {
-    input: R,
+    input: CountedInput<R>,
     asked: Option<Format>,
     found: Option<Format>,
+    /// The present member.
+    member: Option<ArchiveMember>,
     passed: Vec<String>,
     /// The beginning of the present member, and the number of its bytes yielded.
     start: Vec<u8>,
@@ -39,9 +80,10 @@ impl<R: BufRead> Archive<R> {
     /// The traces of an archive, of the format `asked` if one is.
     pub(crate) fn new(input: R, asked: Option<Format>) -> Archive<R> {
         Archive {
-            input,
+            input: CountedInput { input, taken: 0 },
             asked,
             found: None,
+            member: None,
             passed: Vec::new(),
             start: Vec::new(),
             at: 0,
@@ -115,6 +157,7 @@ impl<R: BufRead> Archive<R> {
     fn is_wanted(&mut self, header: &Header) -> io::Result<bool> {
         self.start
             .resize(self.left.min(SNIFFED_BYTES as u64) as usize, 0);
+        let (from, bytes) = (self.input.taken, self.left);
         let whole = read_up_to(&mut self.input, &mut self.start)?;
         if whole < self.start.len() {
             return Err(damaged("the archive is cut off"));
@@ -122,10 +165,11 @@ impl<R: BufRead> Archive<R> {
         self.at = 0;
         self.left -= self.start.len() as u64;
         let path = header.path().unwrap_or_else(|_| Path::new("?").into());
-        let formats = match Format::recognise(&path, &self.start) {
-            _ if self.start.is_empty() => Vec::new(),
+        let start = decompressed_start(&self.start);
+        let formats = match Format::recognise(&path, &start) {
+            _ if start.is_empty() => Vec::new(),
             Ok(format) => vec![format],
-            Err(_) => Format::sniff(&self.start),
+            Err(_) => Format::sniff(&start),
         };
         let wanted = match (self.found, self.asked) {
             (None, None) => formats.first(),
@@ -139,7 +183,14 @@ impl<R: BufRead> Archive<R> {
             self.start.clear();
         }
         self.found = self.found.or(wanted.copied());
-        Ok(wanted.is_some())
+        self.member = wanted.map(|format| ArchiveMember {
+            path: path.into_owned(),
+            format: *format,
+            from,
+            bytes,
+            is_compressed: is_compressed(&self.start),
+        });
+        Ok(self.member.is_some())
     }
 
     fn nothing(&self) -> io::Error {
@@ -181,6 +232,11 @@ impl<R: BufRead> Read for Archive<R> {
             }
             let another = self.found.is_some();
             self.ended = !self.advance()?;
+            if is_compressed(&self.start) && !self.ended {
+                return Err(damaged(
+                    "its members are compressed: give the archive as a file, not through a pipe",
+                ));
+            }
             // So that a last line without its end stays one.
             if another && !self.ended && self.found.is_some_and(Format::is_text) {
                 buf[0] = b'\n';
@@ -189,6 +245,18 @@ impl<R: BufRead> Read for Archive<R> {
         }
         Ok(0)
     }
+}
+
+/// The first bytes of a member, of which `start` are the first as they are in the archive.
+fn decompressed_start(start: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    if !is_compressed(start) {
+        plain.extend_from_slice(start);
+    } else if let Ok((_, input)) = decompressed(io::Cursor::new(start.to_vec())) {
+        // The end of what is at hand is no end of the stream.
+        let _cut_off = input.take(MEMBER_SNIFFED_BYTES).read_to_end(&mut plain);
+    }
+    plain
 }
 
 fn damaged(what: &str) -> io::Error {
@@ -217,18 +285,21 @@ mod tests {
     const LATER: &str = "1538326800,16,8,0,1063\n";
     const DEVICES: &str = "device_id,device_capacity\n";
 
-    /// An archive as made by GNU tar, compressed.
-    fn packed(members: &[(&str, &str)]) -> Vec<u8> {
+    /// An archive as made by GNU tar.
+    fn archived<B: AsRef<[u8]>>(members: &[(&str, B)]) -> Vec<u8> {
         let mut builder = tar::Builder::new(Vec::new());
         for (name, content) in members {
             let mut header = Header::new_gnu();
-            header.set_size(content.len() as u64);
-            let content = content.as_bytes();
+            header.set_size(content.as_ref().len() as u64);
+            let content = content.as_ref();
             builder.append_data(&mut header, name, content).unwrap();
         }
-        let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        gzip.write_all(&builder.into_inner().unwrap()).unwrap();
-        gzip.finish().unwrap()
+        builder.into_inner().unwrap()
+    }
+
+    /// The same, compressed.
+    fn packed<B: AsRef<[u8]>>(members: &[(&str, B)]) -> Vec<u8> {
+        gzip(&archived(members))
     }
 
     fn read(bytes: Vec<u8>, format: Option<Format>) -> Result<Vec<TraceRecord>, crate::Error> {
@@ -253,6 +324,49 @@ mod tests {
         }
         let spc = read(packed(&members), Some(Format::Spc)).unwrap();
         assert_eq!(spc.len(), 1);
+    }
+
+    const USR: &str =
+        "128166372000000000,usr,0,Read,0,512,1\n128166372000000030,usr,0,Read,0,512,1";
+    const WEB: &str =
+        "128166372000000010,web,0,Write,512,512,1\n128166372000000040,web,0,Read,0,512,1\n";
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut gzip = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(bytes).unwrap();
+        gzip.finish().unwrap()
+    }
+
+    #[test]
+    fn the_volumes_of_an_archive_are_merged_by_time_though_each_is_compressed() {
+        let (usr, web) = (gzip(USR.as_bytes()), gzip(WEB.as_bytes()));
+        let plain = packed(&[
+            ("usr_0.csv", USR),
+            ("README", "hello\n"),
+            ("web_0.csv", WEB),
+        ]);
+        let members: [(&str, &[u8]); 2] = [("msr/usr_0.csv.gz", &usr), ("msr/web_0.csv.gz", &web)];
+        let dir = std::env::temp_dir().join(format!("hotset-trace-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        for bytes in [plain, packed(&members), archived(&members)] {
+            let path = dir.join("msr.tgz");
+            std::fs::write(&path, &bytes).unwrap();
+            for format in [None, Some(Format::Msr)] {
+                let reader = TraceReader::open(&path, format, Strictness::Strict).unwrap();
+                assert_eq!(reader.format(), Format::Msr);
+                let records: Vec<_> = reader.map(Result::unwrap).collect();
+                let times = records
+                    .iter()
+                    .map(|r| r.time.0 % 10_000)
+                    .collect::<Vec<_>>();
+                assert_eq!(times, [0, 1000, 3000, 4000]);
+                assert_eq!(records[0].volume, records[2].volume);
+                assert_ne!(records[0].volume, records[1].volume);
+            }
+        }
+        let piped = read(packed(&members), None).unwrap_err();
+        assert!(piped.to_string().contains("as a file"), "{piped}");
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

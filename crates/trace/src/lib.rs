@@ -20,6 +20,7 @@ mod archive;
 mod error;
 mod format;
 mod info;
+mod merge;
 mod reader;
 mod tape;
 #[cfg(test)]

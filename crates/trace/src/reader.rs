@@ -5,11 +5,12 @@ use crate::archive::{self, Archive};
 use crate::format::{
     FormatForm, LineParser, RecordParser, SNIFFED_BYTES, TextLine, binary, blktrace, validate,
 };
-use crate::{Error, Format, TraceRecord};
+use crate::{Error, Format, TraceRecord, merge};
 use block::Nanos;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
+use std::ops::Add;
 use std::path::{Path, PathBuf};
 
 /// Longest line accepted, so that a file without newlines cannot fill memory.
@@ -41,6 +42,19 @@ pub struct Skipped {
     pub truncated: bool,
 }
 
+impl Add for Skipped {
+    type Output = Skipped;
+
+    fn add(self, other: Skipped) -> Skipped {
+        Skipped {
+            malformed: self.malformed + other.malformed,
+            out_of_order: self.out_of_order + other.out_of_order,
+            beyond_end: self.beyond_end + other.beyond_end,
+            truncated: self.truncated || other.truncated,
+        }
+    }
+}
+
 /// Bytes of a trace.
 pub type Input = Box<dyn BufRead + Send>;
 
@@ -48,6 +62,11 @@ pub type Input = Box<dyn BufRead + Send>;
 pub trait DecodedRecords: Send {
     /// The next; `None` at the end. `Err` is a clause, and the end.
     fn next(&mut self) -> Result<Option<TraceRecord>, String>;
+
+    /// Counts of input left out so far.
+    fn skipped(&self) -> Skipped {
+        Skipped::default()
+    }
 }
 
 /// Linux devices with requests to be taken, of formats that name devices.
@@ -114,15 +133,29 @@ enum DecoderStep {
 }
 
 impl TraceReader {
-    /// Opens `path`, guessing the format if `format` is `None`.
+    /// Opens `path`, guessing the format if `format` is `None`. The traces of an archive are merged
+    /// by time.
     pub fn open(
         path: &Path,
         format: Option<Format>,
         strictness: Strictness,
     ) -> Result<TraceReader, Error> {
+        if let Some(merged) = merge::members(path, format, strictness)? {
+            return Ok(merged);
+        }
         let fail = |e: io::Error| Error::new(path, None, e.to_string());
         let file = File::open(path).map_err(fail)?;
         TraceReader::new(path, file, format, strictness)
+    }
+
+    /// Opens the traces of the archive `path`, merged by time; `None` if it has less than two or is
+    /// none.
+    pub fn merged(
+        path: &Path,
+        format: Option<Format>,
+        strictness: Strictness,
+    ) -> Result<Option<TraceReader>, Error> {
+        merge::members(path, format, strictness)
     }
 
     /// Reads from `input`; `path` is for error messages, and for the formats that only a name
@@ -232,7 +265,10 @@ impl TraceReader {
 
     /// Counts of input left out so far.
     pub fn skipped(&self) -> Skipped {
-        self.skipped
+        match &self.decoder {
+            RecordDecoder::Elsewhere(records) => self.skipped + records.skipped(),
+            _ => self.skipped,
+        }
     }
 
     fn step(&mut self) -> DecoderStep {
@@ -412,7 +448,13 @@ pub fn plain(
     Ok((start, buffered(input)))
 }
 
-fn decompressed(input: impl Read + Send + 'static) -> io::Result<(Vec<u8>, Input)> {
+/// True if compressed bytes begin with `start`.
+pub(crate) fn is_compressed(start: &[u8]) -> bool {
+    start.starts_with(&ZSTD_MAGIC) || start.starts_with(&GZIP_MAGIC)
+}
+
+/// As [`plain`], of no archive.
+pub(crate) fn decompressed(input: impl Read + Send + 'static) -> io::Result<(Vec<u8>, Input)> {
     let (start, input) = peek(input)?;
     let input = buffered(input);
     let plain: Box<dyn Read + Send> = if start.starts_with(&ZSTD_MAGIC) {

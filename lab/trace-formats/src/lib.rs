@@ -32,6 +32,9 @@ pub fn open(
         let rows = parquet::RowInput::open(file, strictness == Strictness::Lenient);
         return of_rows(path, rows, strictness);
     }
+    if let Some(merged) = TraceReader::merged(path, format, strictness)? {
+        return Ok(merged);
+    }
     file.rewind().map_err(fail)?;
     read(path, file, format, strictness)
 }
