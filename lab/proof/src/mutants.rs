@@ -16,6 +16,7 @@ pub use mutation::{Mutation, read};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use weave::{CHOICE, Woven};
@@ -73,13 +74,39 @@ impl WorkspaceCopy {
         mutations: &[Mutation],
         example: &str,
         arguments: &[String],
-        report: impl Fn(&Mutation, Fate, Option<String>),
+        report: impl FnMut(&Mutation, Fate, Option<String>),
     ) -> Result<Vec<Fate>, String> {
-        let seen_by = Judge {
+        let judge = CampaignJudge {
             copy: self,
             example,
             arguments,
         };
+        self.try_by(&judge, mutations, report)
+    }
+
+    /// Tries `mutations` by the program of a package. `violation` returns the violation that it has
+    /// seen of a program.
+    pub fn try_programs(
+        &self,
+        mutations: &[Mutation],
+        package: &str,
+        violation: &dyn Fn(&Path) -> Result<Option<String>, String>,
+        report: impl FnMut(&Mutation, Fate, Option<String>),
+    ) -> Result<Vec<Fate>, String> {
+        let judge = ProgramJudge {
+            copy: self,
+            package,
+            violation,
+        };
+        self.try_by(&judge, mutations, report)
+    }
+
+    fn try_by(
+        &self,
+        judge: &impl MutationJudge,
+        mutations: &[Mutation],
+        mut report: impl FnMut(&Mutation, Fate, Option<String>),
+    ) -> Result<Vec<Fate>, String> {
         let mut fates = BTreeMap::new();
         // Those that have a build of their own.
         let mut apart = BTreeSet::new();
@@ -89,15 +116,15 @@ impl WorkspaceCopy {
                 break;
             }
             self.with(&woven.files, || {
-                let chosen = woven.chosen.iter().map(|i| &mutations[*i]);
-                if !seen_by.build(chosen)? {
+                let chosen: Vec<_> = woven.chosen.iter().map(|i| &mutations[*i]).collect();
+                if !judge.build(&chosen)? {
                     apart.extend(woven.blamed(&self.log()));
                     return Ok(());
                 }
                 for index in &woven.chosen {
                     let mutation = &mutations[*index];
-                    let (mut fate, seen) = seen_by.run(mutation, Some(*index))?;
-                    if fate == Fate::Caught && !seen_by.is_sound_without(mutation, &seen)? {
+                    let (mut fate, seen) = judge.run(mutation, Some(*index))?;
+                    if fate == Fate::Caught && !judge.is_sound_without(mutation, &seen)? {
                         fate = Fate::Mistaken;
                     }
                     report(mutation, fate, seen);
@@ -112,48 +139,23 @@ impl WorkspaceCopy {
                 continue;
             }
             let changed = BTreeMap::from([(mutation.file.clone(), mutation.apply(&self.0)?)]);
-            let (fate, seen) = self.with(&changed, || match seen_by.build([mutation])? {
-                true => seen_by.run(mutation, None),
+            let (fate, seen) = self.with(&changed, || match judge.build(&[mutation])? {
+                true => judge.run(mutation, None),
                 false => Ok((Fate::Uncompiled, self.seen(Fate::Uncompiled))),
             })?;
             report(mutation, fate, seen.clone());
             fates.insert(index, fate);
-            caught.extend((fate == Fate::Caught).then_some((index, seen)));
+            caught.extend((fate == Fate::Caught).then_some((mutation, index, seen)));
         }
-        seen_by.build(caught.iter().map(|(index, _)| &mutations[*index]))?;
-        for (index, seen) in caught {
-            if !seen_by.is_sound_without(&mutations[index], &seen)? {
-                report(&mutations[index], Fate::Mistaken, seen);
+        let again: Vec<_> = caught.iter().map(|(mutation, ..)| *mutation).collect();
+        judge.build(&again)?;
+        for (mutation, index, seen) in caught {
+            if !judge.is_sound_without(mutation, &seen)? {
+                report(mutation, Fate::Mistaken, seen);
                 fates.insert(index, Fate::Mistaken);
             }
         }
         Ok(fates.into_values().collect())
-    }
-
-    /// Tries `mutations` one after the other by the program of a package. `judge` returns the
-    /// violation that it has seen.
-    pub fn try_programs(
-        &self,
-        mutations: &[Mutation],
-        package: &str,
-        judge: &dyn Fn(&Path) -> Result<Option<String>, String>,
-        mut report: impl FnMut(&Mutation, Fate, Option<String>),
-    ) -> Result<Vec<Fate>, String> {
-        let mut fates = Vec::new();
-        for mutation in mutations {
-            let changed = BTreeMap::from([(mutation.file.clone(), mutation.apply(&self.0)?)]);
-            let (fate, seen) = self.with(&changed, || {
-                if !self.cargo("build", &["-p", package])?.success() {
-                    return Ok((Fate::Uncompiled, self.seen(Fate::Uncompiled)));
-                }
-                let seen = judge(&self.0.join("target/debug").join(package))?;
-                let fate = seen.as_ref().map_or(Fate::Survived, |_| Fate::Caught);
-                Ok((fate, seen))
-            })?;
-            report(mutation, fate, seen);
-            fates.push(fate);
-        }
-        Ok(fates)
     }
 
     /// Does `work` while `files` have other texts.
@@ -210,17 +212,65 @@ impl WorkspaceCopy {
     }
 }
 
-/// The judge of mutations: a campaign, unless a mutation names a test.
-struct Judge<'a> {
+/// What tells a mutated workspace from a sound one.
+trait MutationJudge {
+    /// Builds what judges `mutations`. Returns false on an error of the compiler.
+    fn build(&self, mutations: &[&Mutation]) -> Result<bool, String>;
+
+    /// Tries `mutation`, once built: the one of index `chosen` if several were woven.
+    fn run(
+        &self,
+        mutation: &Mutation,
+        chosen: Option<usize>,
+    ) -> Result<(Fate, Option<String>), String>;
+
+    /// True if what has `seen` a mutation passes without the mutation, once built.
+    fn is_sound_without(&self, mutation: &Mutation, seen: &Option<String>) -> Result<bool, String>;
+}
+
+/// A program that somebody else judges.
+struct ProgramJudge<'a> {
+    copy: &'a WorkspaceCopy,
+    package: &'a str,
+    violation: &'a dyn Fn(&Path) -> Result<Option<String>, String>,
+}
+
+impl MutationJudge for ProgramJudge<'_> {
+    fn build(&self, _: &[&Mutation]) -> Result<bool, String> {
+        let built = self.copy.cargo("build", &["-p", self.package])?;
+        Ok(built.success())
+    }
+
+    fn run(&self, _: &Mutation, chosen: Option<usize>) -> Result<(Fate, Option<String>), String> {
+        let program = self.copy.0.join("target/debug").join(self.package);
+        // The judge starts the program as any other, so that a script makes the choice.
+        let script = self.copy.0.join("target").join(self.package);
+        let choice = chosen.map_or_else(String::new, |index| format!("{CHOICE}={index} "));
+        let text = format!("#!/bin/sh\n{choice}exec '{}' \"$@\"\n", program.display());
+        put(&script, &text)?;
+        let mode = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(&script, mode).map_err(|e| format!("{}: {e}", script.display()))?;
+        let seen = (self.violation)(&script)?;
+        let fate = seen.as_ref().map_or(Fate::Survived, |_| Fate::Caught);
+        Ok((fate, seen))
+    }
+
+    /// A storm is no case that could be repeated.
+    fn is_sound_without(&self, _: &Mutation, _: &Option<String>) -> Result<bool, String> {
+        Ok(true)
+    }
+}
+
+/// A campaign, unless a mutation names a test.
+struct CampaignJudge<'a> {
     copy: &'a WorkspaceCopy,
     example: &'a str,
     arguments: &'a [String],
 }
 
-impl Judge<'_> {
-    /// Builds the campaign or tests of `mutations`. Returns false on an error of the compiler.
-    fn build<'m>(&self, mutations: impl IntoIterator<Item = &'m Mutation>) -> Result<bool, String> {
-        let targets: BTreeSet<_> = mutations.into_iter().map(Mutation::built_for).collect();
+impl MutationJudge for CampaignJudge<'_> {
+    fn build(&self, mutations: &[&Mutation]) -> Result<bool, String> {
+        let targets: BTreeSet<_> = mutations.iter().map(|m| m.built_for()).collect();
         for target in targets {
             let nodes = if self.example == NODES { "nodes" } else { "" };
             let done = match target.is_empty() {
@@ -242,7 +292,6 @@ impl Judge<'_> {
         Ok(true)
     }
 
-    /// Runs the campaign or test of `mutation` with the mutation at `chosen`, once built.
     fn run(
         &self,
         mutation: &Mutation,
@@ -260,7 +309,6 @@ impl Judge<'_> {
         Ok((fate, self.copy.seen(fate)))
     }
 
-    /// True if the seed or test that has `seen` a mutation passes without the mutation, once built.
     fn is_sound_without(&self, mutation: &Mutation, seen: &Option<String>) -> Result<bool, String> {
         match (&mutation.test, seen.as_deref().and_then(seed_of)) {
             (Some(test), _) => self.passes(test, None),
@@ -271,7 +319,9 @@ impl Judge<'_> {
             (None, None) => Ok(true),
         }
     }
+}
 
+impl CampaignJudge<'_> {
     fn is_violated(&self, arguments: &[String], chosen: Option<usize>) -> Result<bool, String> {
         let program = self.copy.0.join("target/debug/examples").join(self.example);
         let mut command = Command::new(program);
