@@ -60,6 +60,13 @@ impl VerbMeter {
         self.0.borrow().in_flight
     }
 
+    /// Returns the time since which requests are in flight and none has ended; `None` if none is
+    /// in flight.
+    pub fn unanswered_since(&self) -> Option<Nanos> {
+        let snapshot = self.0.borrow();
+        (snapshot.in_flight > 0).then_some(snapshot.moved)
+    }
+
     /// Returns the error of the last request that failed.
     pub fn last_error(&self) -> Option<String> {
         self.1.borrow().clone()
@@ -74,12 +81,16 @@ impl RequestObserver for VerbMeter {
     fn begin(&self, now: Nanos, _: &RawAccess) {
         let mut snapshot = self.0.borrow_mut();
         snapshot.pass(now);
+        if snapshot.in_flight == 0 {
+            snapshot.moved = now;
+        }
         snapshot.in_flight += 1;
     }
 
     fn end(&self, now: Nanos, access: &RawAccess, began: Nanos, ending: Ending) {
         let mut snapshot = self.0.borrow_mut();
         snapshot.pass(now);
+        snapshot.moved = now;
         snapshot.in_flight -= 1;
         // Copied only if a snapshot was taken since.
         let tally = Rc::make_mut(&mut snapshot.tallies[access.verb as usize]);
@@ -144,6 +155,8 @@ pub struct StatsSnapshot {
     tallies: [Rc<VerbTally>; AccessVerb::ALL.len()],
     nothing: Rc<VerbTally>,
     in_flight: u64,
+    /// When a request ended last, or began while none was in flight.
+    moved: Nanos,
     busy: Nanos,
     weighted: Nanos,
 }
@@ -156,6 +169,7 @@ impl StatsSnapshot {
             tallies: std::array::from_fn(|_| nothing.clone()),
             nothing,
             in_flight: 0,
+            moved: at,
             busy: Nanos::ZERO,
             weighted: Nanos::ZERO,
         }

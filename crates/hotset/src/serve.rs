@@ -21,6 +21,8 @@ use uring::{Options, Uring, UringDriver};
 
 /// The shard of volumes and devices; further ones serve NBD connections.
 const HOME: ShardId = ShardId(0);
+/// Interval of the looks at an end that takes longer.
+const END_SAID: Nanos = Nanos::from_secs(2);
 
 /// Lets this process open as many files as its administrator allows; the limit that is in
 /// force at first is for programs that use `select`.
@@ -194,7 +196,26 @@ async fn run(
     asked.for_end().await;
     notify(&[NotifyState::Stopping]);
     host.end_within(node.stop_max());
+    env.spawn
+        .spawn(say_waits_at_end(node.clone(), env.timer.clone()));
     node.stop().await
+}
+
+/// Names the parts that the end waits for, once the end takes [`END_SAID`], and each time that
+/// these change.
+async fn say_waits_at_end(node: Rc<Node<UringPlatform>>, timer: Timer) {
+    let mut said = String::new();
+    loop {
+        timer.sleep(END_SAID).await;
+        let Some(wait) = node.waits_at_end() else {
+            continue;
+        };
+        notify(&[NotifyState::Stopping, NotifyState::Status(&wait.line)]);
+        if wait.what != said {
+            log::line(Priority::Warning, &wait.line);
+            said = wait.what;
+        }
+    }
 }
 
 /// Reads the configuration again at each request of a signal, for ever.
@@ -215,7 +236,9 @@ async fn feed_watchdog(node: Rc<Node<UringPlatform>>, timer: Timer) {
     }
     let period = Nanos(limit_us * 1000 / 3);
     loop {
-        notify(&[NotifyState::Watchdog, NotifyState::Status(&served(&node))]);
+        let wait = node.waits_at_end();
+        let state = wait.map_or_else(|| served(&node), |wait| wait.line);
+        notify(&[NotifyState::Watchdog, NotifyState::Status(&state)]);
         timer.sleep(period).await;
     }
 }

@@ -32,7 +32,7 @@ pub use event::{NodeEvent, Priority};
 pub use frontend::nbd::{NbdFrontend, ServedListener, end_fronts, run_front};
 pub use frontend::{Frontend, VolumeAbout};
 pub use leaf::Leaf;
-pub use node::{Controlled, Frontends, Node, left_out};
+pub use node::{Controlled, EndWait, Frontends, Node, left_out};
 pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, OpenedPlace, RawRole, claimed, open, retried};
 pub use platform::{ConfigurationDraft, LogWitness, Platform, Remembered, Roles, UserProcess};
 pub use recover::{RecoverAction, RecoverTarget, Recovery, recover};

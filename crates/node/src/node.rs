@@ -9,6 +9,8 @@
 mod again;
 mod change;
 mod controlled;
+mod end_line;
+mod ending;
 mod job;
 mod jobs;
 mod late;
@@ -32,6 +34,7 @@ mod wear;
 mod write_back;
 
 pub use controlled::Controlled;
+pub use ending::EndWait;
 pub(crate) use pool::AbsentDevice;
 pub use pool::NodePool;
 pub(crate) use write_back::changed;
@@ -47,6 +50,7 @@ use block::{Deadline, Device as _, Env, Extent, Gate, InFlight, Nanos, Sectors, 
 use cache::NewPoolDevice;
 use control::config::{Config, Name, VolumeMode};
 use control::meant;
+use ending::NodeEnd;
 use job::{Detaching, Jobs};
 use late::Returns;
 use queue::ChangeQueue;
@@ -125,6 +129,7 @@ pub struct Node<P: Platform> {
     /// Logs that are being opened again.
     reopening: Rc<InFlight>,
     stopped: Cell<bool>,
+    ending: NodeEnd,
 }
 
 impl<P: Platform> Node<P> {
@@ -171,6 +176,7 @@ impl<P: Platform> Node<P> {
             waits: Signal::default(),
             reopening: Rc::default(),
             stopped: Cell::new(false),
+            ending: NodeEnd::default(),
         });
         let pools = node.pools.borrow().clone();
         let volumes = config.volumes.iter();

@@ -5,6 +5,9 @@ use crate::common::{
     Daemon, Place, Process, USUAL, copy_in, copy_out, faultless, fio, hotset, noise, refused, run,
     tool, until,
 };
+use std::os::unix::net::UnixDatagram;
+use std::process::Command;
+use std::time::Instant;
 
 #[test]
 fn a_pool_device_killed_under_load_costs_no_error() {
@@ -131,7 +134,7 @@ fn an_origin_that_does_not_answer_is_left_when_the_daemon_ends() {
         "path = \"$/origin\"",
         "nbd = \"nbd+unix:///?socket=$/slow\"",
     );
-    let limits = "state = \"$/state\"\ngrace = \"100ms\"\nstop = \"2s\"";
+    let limits = "state = \"$/state\"\ngrace = \"100ms\"\nstop = \"4s\"";
     place.config(&text.replace("state = \"$/state\"", limits));
     let mut daemon = place.serve();
     std::fs::write(place.path("source"), [1; 4096]).unwrap();
@@ -146,9 +149,11 @@ fn an_origin_that_does_not_answer_is_left_when_the_daemon_ends() {
     let mut error = daemon.process.0.stderr.take().unwrap();
     std::io::Read::read_to_string(&mut error, &mut log).unwrap();
     assert!(
-        log.contains("volume vol may have lost writes: its origin origin has not answered for 2s"),
+        log.contains("volume vol may have lost writes: its origin origin has not answered for 4s"),
         "{log}"
     );
+    let waits = "waiting for the last writes of volume vol; device origin has answered none of ";
+    assert_eq!(log.matches(waits).count(), 1, "{log}");
     drop((writer, server));
 }
 
@@ -224,6 +229,40 @@ fn leave_dirty(place: &Place, server: &Process) -> Vec<u8> {
     assert!(dirty(&daemon) >= 4 << 20, "{}", daemon.status());
     daemon.process.kill();
     bytes
+}
+
+#[test]
+fn an_end_that_takes_long_says_what_it_waits_for_and_until_when() {
+    let (place, server) = write_back();
+    place.config(&WRITE_BACK.replace("stop = ", "grace = \"1s\"\nstop = "));
+    let daemon = place.serve();
+    server.signal(libc::SIGSTOP);
+    std::fs::write(place.path("source"), noise(1, 4 << 20)).unwrap();
+    copy_in(&place.path("source"), &daemon.uri("vol"));
+    std::fs::remove_file(place.path("notify")).unwrap();
+    let manager = UnixDatagram::bind(place.path("notify")).unwrap();
+    let began = Instant::now();
+    let log = daemon.stop();
+    // Three times `grace` and one and a half times `stop`.
+    assert!(began.elapsed().as_secs() < 9 + 1, "{:?}", began.elapsed());
+    let says = [
+        "waiting for the last writes of volume vol; ",
+        "of volume vol are dirty; device origin has answered none of ",
+        " s: see to it; the end comes within ",
+    ];
+    let lines = || log.lines().filter(|line| line.contains(says[0]));
+    assert!(
+        lines().count() == 1 && lines().all(|line| says.iter().all(|said| line.contains(said))),
+        "{log}"
+    );
+    let mut state = [0; 512];
+    manager.set_nonblocking(true).unwrap();
+    let mut states = String::new();
+    while let Ok(len) = manager.recv(&mut state) {
+        states += &String::from_utf8_lossy(&state[..len]);
+    }
+    let status = format!("STOPPING=1\nSTATUS={}", says[0]);
+    assert!(states.contains(&status), "{states}");
 }
 
 #[test]

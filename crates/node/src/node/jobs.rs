@@ -74,7 +74,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// The state of the log of `volume`, if there is one.
-    fn log_status(&self, volume: &Name) -> Option<writelog::WriteBackStatus> {
+    pub(super) fn log_status(&self, volume: &Name) -> Option<writelog::WriteBackStatus> {
         let volumes = self.volumes.borrow();
         volumes.get(volume)?.volume.log_status()
     }

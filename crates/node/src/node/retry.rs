@@ -170,12 +170,13 @@ impl<P: Platform> Node<P> {
         Ok(all.remove(name).is_some())
     }
 
-    /// Begins no more attempts, and waits a limited time for the running ones.
-    pub(super) async fn end_waiting(&self) {
+    /// Begins no more attempts, and waits for the running ones until `by`.
+    pub(super) async fn end_waiting(&self, by: Nanos) {
         self.waiting
             .borrow_mut()
             .retain(|_, waiting| waiting.trying);
-        self.attempts_ended(self.grace.get(), || false).await;
+        let left = by.since(self.env().timer.now());
+        self.attempts_ended(left, || false).await;
     }
 
     /// Waits for the running attempts, for at most `most` and not once `is_over`.

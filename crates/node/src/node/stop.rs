@@ -6,24 +6,25 @@
 //! Invariant: a volume that is quiesced when the end begins is not written any more; the content of
 //! its origin is not taken for hotset's own.
 
+use super::ending::EndStep;
 use super::{Node, NodeVolume, Refusal};
 use crate::event::NodeEvent;
 use crate::platform::Platform;
 use crate::seconds;
 use block::{Device, Nanos};
 use control::config::Name;
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 
 /// Divisor of the origins' time limit that gives the limit of pools, and of arrays.
 const SHORTER: u64 = 4;
 
 impl<P: Platform> Node<P> {
-    /// Longest time of [`Node::stop`]: for the change being made and the clients, the origins, the
-    /// pools and the arrays.
+    /// Longest time of [`Node::stop`]: for the change being made, the clients, the origins, the
+    /// logs that stay dirty, the pools and the arrays.
     pub fn stop_max(&self) -> Nanos {
         let (grace, stop) = (self.grace.get(), self.stop.get());
         let shorter = Nanos(stop.0 / SHORTER);
-        grace + grace + stop + shorter + shorter
+        grace + grace + grace + stop + shorter + shorter
     }
 
     /// Stops accepting requests, finishes those in flight, and makes their data durable.
@@ -31,8 +32,11 @@ impl<P: Platform> Node<P> {
         self.look_for_losses();
         self.stopped.set(true);
         self.waits.notify();
+        self.ending.begin(self.env().timer.now() + self.stop_max());
+        let by = self.env().timer.now() + self.grace.get();
         self.change_ended().await;
-        self.end_waiting().await;
+        self.end_waiting(by).await;
+        self.ending.go_on(EndStep::Clients);
         let volumes = self.volumes.borrow().clone();
         let is_quiesced = |served: &NodeVolume<P>| served.volume.cached().is_quiesced();
         let (quiesced, volumes): (Vec<_>, Vec<_>) = volumes
@@ -48,23 +52,21 @@ impl<P: Platform> Node<P> {
             };
             let _ = self.env().timer.timeout(self.grace.get(), close).await;
         });
-        join_all(closes).await;
         let frontends = self.frontends.iter();
-        join_all(frontends.map(|frontend| frontend.shut_down(self.grace.get()))).await;
-        let ends = volumes.iter().map(|(name, served)| self.end(name, served));
+        let frontends = frontends.map(|frontend| frontend.shut_down(self.grace.get()));
+        join(join_all(closes), join_all(frontends)).await;
+        let names = volumes.iter().map(|(name, _)| name.clone());
+        self.ending.go_on(EndStep::Volumes(names.collect()));
+        let ends = volumes.iter().map(async |(name, served)| {
+            let lost = self.end(name, served).await;
+            self.ending.is_done(name);
+            lost
+        });
         let mut lost: Vec<_> = join_all(ends).await.into_iter().flatten().collect();
         let shorter = Nanos(self.stop.get().0 / SHORTER);
         let timer = self.env().timer;
-        let pools = self.pools.borrow().clone();
-        let closes = pools.iter().map(async |(name, pool)| {
-            if timer.timeout(shorter, pool.cache.close()).await.is_none() {
-                self.platform.event(NodeEvent::PoolNotClosed {
-                    pool: name.clone(),
-                    limit: shorter,
-                });
-            }
-        });
-        join_all(closes).await;
+        self.close_pools(shorter).await;
+        self.ending.go_on(EndStep::Arrays);
         match timer.timeout(shorter, self.devices.stop()).await {
             Some(Ok(())) => {}
             Some(Err(error)) => {
@@ -80,6 +82,23 @@ impl<P: Platform> Node<P> {
         } else {
             Err(lost.join("; "))
         }
+    }
+
+    async fn close_pools(&self, limit: Nanos) {
+        let pools = self.pools.borrow().clone();
+        self.ending
+            .go_on(EndStep::Pools(pools.keys().cloned().collect()));
+        let timer = self.env().timer;
+        let closes = pools.iter().map(async |(name, pool)| {
+            if timer.timeout(limit, pool.cache.close()).await.is_none() {
+                self.platform.event(NodeEvent::PoolNotClosed {
+                    pool: name.clone(),
+                    limit,
+                });
+            }
+            self.ending.is_done(name);
+        });
+        join_all(closes).await;
     }
 
     /// Waits a limited time for the change that is being made, and for logs that are being opened
@@ -106,11 +125,13 @@ impl<P: Platform> Node<P> {
             let _ = served.guard.renew().await;
             Ok(())
         };
+        let timer = self.env().timer;
+        let by = timer.now() + self.stop.get();
         if !self.end_log(name, served).await {
             return None;
         }
-        let timer = self.env().timer;
-        let result: Option<block::IoResult> = timer.timeout(self.stop.get(), work).await;
+        let left = by.since(timer.now());
+        let result: Option<block::IoResult> = timer.timeout(left, work).await;
         let why = match result {
             Some(Ok(())) => return None,
             Some(Err(error)) => error.to_string(),
