@@ -11,6 +11,7 @@
 //! - [`section`]: one section as a request carries it.
 //! - [`serve`] and [`client`]: the two ends of the control socket.
 //! - [`recording`]: clients' requests of a volume, as recorded.
+//! - [`recovery`]: the report of `hotset pool recover`.
 //! - [`status`], [`observed`], [`explained`]: the reports of a running daemon.
 //! - [`trouble`]: the troubles of a daemon, in one list.
 //!
@@ -36,6 +37,7 @@ pub mod problem;
 pub mod protocol;
 mod read;
 pub mod recording;
+pub mod recovery;
 mod schema;
 pub mod secrets;
 pub mod section;

@@ -37,14 +37,19 @@ impl PlanStep {
         PlanStep { line, what, change }
     }
 
-    /// The step in a line, for people; `files` are those of the other configuration.
-    pub fn show(&self, files: &ConfigurationFiles) -> String {
-        let place = match self.line {
+    /// The file of the step, and its line; `files` are those of the other configuration.
+    pub fn place(&self, files: &ConfigurationFiles) -> String {
+        match self.line {
             Some(line) => files.place(line),
             None => files
                 .main()
                 .map_or_else(String::new, |file| file.display().to_string()),
-        };
+        }
+    }
+
+    /// The step in a line, for people; `files` are those of the other configuration.
+    pub fn show(&self, files: &ConfigurationFiles) -> String {
+        let place = self.place(files);
         match &self.change {
             Ok(_) => format!("{place}: {}", self.what),
             Err(why) => format!("{place}: {}; this needs a restart: {why}", self.what),

@@ -55,6 +55,9 @@ pub enum HotsetCommand {
     Reload {
         #[command(flatten)]
         control: ControlOption,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Show the state and rates of a running daemon
     Status {
@@ -201,7 +204,9 @@ impl HotsetCommand {
                 log_format,
             } => serve::serve(&config.file, cold, log_format),
             HotsetCommand::Check(command) => commands::check::run(&command),
-            HotsetCommand::Reload { control } => commands::reload::run(&control.control),
+            HotsetCommand::Reload { control, json } => {
+                commands::reload::run(&control.control, json)
+            }
             HotsetCommand::Status {
                 control,
                 json,

@@ -46,6 +46,9 @@ pub struct Options {
     /// Write the result to another file or block device, and leave origin and log as they are
     #[arg(long, value_name = "PATH", conflicts_with = "check")]
     to: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
     #[arg(long, hide = true)]
     keep: bool,
     #[arg(long, hide = true)]
@@ -94,7 +97,8 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), CommandFai
     let found = found.clone();
     let name = found.name.value.clone();
     let discards = action == RecoverAction::Discard && options.to.is_none();
-    let (text, witness) = alone(&config, async move |devices, platform| {
+    let json = options.json;
+    let (report, witness) = alone(&config, async move |devices, platform| {
         let logs = platform.logs().await.map_err(|error| error.to_string())?;
         let recovered = match &options.to {
             None => node::recover(devices, platform, &found, &logs, action, None).await?,
@@ -114,7 +118,7 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), CommandFai
         };
         let mut logs = logs.into_iter();
         let witness = logs.find(|log| log.superblock.volume == name.as_str());
-        Ok((recovered.to_string(), witness.map(|witness| witness.file)))
+        Ok((recovered.report(), witness.map(|witness| witness.file)))
     })?;
     if let (true, Some(witness)) = (discards, witness) {
         let gone = fs::remove_file(&witness).and_then(|()| synced(&witness));
@@ -122,7 +126,11 @@ pub fn run(file: &Path, volume: &str, options: Options) -> Result<(), CommandFai
             CommandFailure::Runtime(format!("{}: cannot be removed: {cause}", witness.display()))
         })?;
     }
-    print_line(text)?;
+    if json {
+        let text = serde_json::to_string(&report).map_err(CommandFailure::runtime)?;
+        return print_line(text);
+    }
+    report.lines.iter().try_for_each(print_line)?;
     if discards {
         let what = "its log is discarded, and has no dirty data any more";
         print_line(format!("volume {volume}: {what}"))?;

@@ -96,6 +96,13 @@ fn files_alone_are_judged_while_a_daemon_serves_them() {
     refused(hotset().arg("check").arg(&file), 2, &["control"]);
     let judged = run(hotset().args(["check", "--alone"]).arg(&file));
     assert!(judged.contains("no problem found"), "{judged}");
+    let as_json = |status: i32| -> serde_json::Value {
+        let check = ["check", "--alone", "--json"];
+        let output = hotset().args(check).arg(&file).output().unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    assert_eq!(as_json(0)["problems"], serde_json::json!([]));
     place.config(&format!("{USUAL}\nunknown = 1\n"));
     let line = fs::read_to_string(&file).unwrap().lines().count();
     let expected = format!("hotset.toml:{line}: ");
@@ -104,6 +111,8 @@ fn files_alone_are_judged_while_a_daemon_serves_them() {
         2,
         &[&expected],
     );
+    let problem = as_json(2)["problems"][0].clone();
+    assert!(problem.as_str().unwrap().contains(&expected), "{problem}");
     daemon.stop();
 }
 

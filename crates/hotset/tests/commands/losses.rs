@@ -426,6 +426,16 @@ fn a_volume_with_dirty_data_is_served_by_its_log_or_not_at_all() {
     place.serve().stop();
 }
 
+/// The report of an inspection, in which the devices of the log have these states.
+fn as_json(recover: &mut Command, states: [&str; 2]) -> serde_json::Value {
+    let report: serde_json::Value = serde_json::from_str(&run(recover)).unwrap();
+    assert_eq!(report["outcome"], "inspected", "{report}");
+    assert_eq!(report["journal"]["device"], "hdd9", "{report}");
+    let seen = [&report["log"][0]["state"], &report["log"][1]["state"]];
+    assert_eq!(seen, states, "{report}");
+    report
+}
+
 /// A journaled volume without its log: reported without a change, and given up by a command.
 #[test]
 fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
@@ -443,6 +453,8 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     };
     leave_dirty(&place, &server);
     server.signal(libc::SIGCONT);
+    let report = as_json(&mut recover(&["--json"]), ["current", "current"]);
+    assert!(report["dirty_bytes"].as_u64() >= Some(4 << 20), "{report}");
     let said = run(&mut recover(&[]));
     let expected = ["log0: a copy that counts", "`hotset serve` writes it back"];
     assert!(expected.iter().all(|text| said.contains(text)), "{said}");
@@ -454,6 +466,8 @@ fn a_log_that_is_lost_is_given_up_and_its_journal_replayed() {
     }
     let origin = || std::fs::read(place.path("origin")).unwrap();
     let (before, journal) = (origin(), std::fs::read(place.path("hdd9")).unwrap());
+    let report = as_json(&mut recover(&["--json"]), ["absent", "absent"]);
+    assert!(report["dirty_bytes"].is_null(), "{report}");
     let said = run(&mut recover(&[]));
     let expected = [
         "log1: cannot be used",

@@ -2,6 +2,7 @@
 
 use crate::common::{Place, Process, USUAL, all, copy_in, copy_out, hotset, noise};
 use crate::common::{refused, run, tool, until};
+use serde_json::Value;
 use std::fs;
 use std::process::{Command, Stdio};
 
@@ -37,6 +38,10 @@ fn what_a_file_would_change_is_said_before() {
     );
 
     place.config(&USUAL.replace("64MiB", "128MiB"));
+    let (status, listed) = changes(&place);
+    assert_eq!(status, Some(4));
+    assert_eq!(listed[0]["place"], format!("{file}:4"), "{listed}");
+    assert!(listed[0]["needs_restart"].is_string() && listed[1]["needs_restart"].is_null());
     let (status, said) = against(&place);
     assert!(
         status == Some(4)
@@ -56,6 +61,14 @@ fn what_a_file_would_change_is_said_before() {
     assert_eq!(daemon.status()["volumes"][0]["mode"], "pass-through");
     fs::remove_file(place.path("hotset.toml")).unwrap();
     daemon.stop();
+}
+
+/// The exit status of `hotset check --against-running --json`, and its changes.
+fn changes(place: &Place) -> (Option<i32>, Value) {
+    let mut command = place.command("check --against-running --json");
+    let output = command.arg(place.path("hotset.toml")).output().unwrap();
+    let judged: Value = serde_json::from_slice(&output.stdout).unwrap();
+    (output.status.code(), judged["changes"].clone())
 }
 
 /// Devices, a volume and a socket to add to [`USUAL`].
@@ -214,7 +227,8 @@ fn what_cannot_be_run_is_refused_before_the_first_step() {
         "{said}"
     );
     place.file("none", 32);
-    assert!(run(&mut place.command("reload")).contains("1 change made"));
+    let made: Value = serde_json::from_str(&run(&mut place.command("reload --json"))).unwrap();
+    assert_eq!(made["changes"].as_array().unwrap().len(), 1, "{made}");
     assert_eq!(daemon.status()["volumes"].as_array().unwrap().len(), 2);
     daemon.stop();
 }

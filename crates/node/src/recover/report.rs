@@ -1,7 +1,10 @@
 //! Reports of a log and its recovery.
 
+use super::found::LostRecords;
 use super::{CopyState, JournalState, RecoverOutcome, Recovery};
 use block::Nanos;
+use control::config::Name;
+use control::recovery::{RecoveredDevice, RecoveryReport};
 use std::fmt;
 use writelog::Cleaning;
 
@@ -47,6 +50,38 @@ impl fmt::Display for Recovery {
 }
 
 impl Recovery {
+    /// The report for programs.
+    pub fn report(&self) -> RecoveryReport {
+        let (outcome, to, lost): (_, _, Option<&LostRecords>) = match &self.outcome {
+            RecoverOutcome::Inspected => ("inspected", None, None),
+            RecoverOutcome::Discarded => ("discarded", None, None),
+            RecoverOutcome::ReplayedTo(path) => ("replayed", Some(path), None),
+            RecoverOutcome::WrittenBack(_, lost) => ("written-back", None, lost.as_ref()),
+            RecoverOutcome::WrittenBackTo(path, _, lost) => {
+                ("written-back", Some(path), lost.as_ref())
+            }
+        };
+        let log = self.log.as_ref().ok();
+        let copies = self.copies.iter();
+        RecoveryReport {
+            volume: self.volume.to_string(),
+            origin: self.origin.to_string(),
+            log: copies.map(|(name, state)| copy(name, state)).collect(),
+            journal: self
+                .journal
+                .as_ref()
+                .map(|(name, state)| journal(name, state)),
+            dirty_bytes: log.map(|log| log.dirty.0),
+            lag_s: log.map(|log| log.lag.as_secs_f64()),
+            doubts: log.map_or_else(Vec::new, |log| log.doubts.clone()),
+            why: self.log.as_ref().err().cloned(),
+            outcome,
+            to: to.cloned(),
+            lost: lost.map(LostRecords::to_string),
+            lines: self.to_string().lines().map(str::to_owned).collect(),
+        }
+    }
+
     fn devices(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let volume = &self.volume;
         for (name, state) in &self.copies {
@@ -152,5 +187,38 @@ impl Recovery {
     fn has_copy(&self) -> bool {
         let mut copies = self.copies.iter();
         copies.any(|(_, copy)| matches!(copy, CopyState::Current))
+    }
+}
+
+fn copy(name: &Name, state: &CopyState) -> RecoveredDevice {
+    let (state, why) = match state {
+        CopyState::Absent(why) => ("absent", Some(why)),
+        CopyState::Nothing => ("nothing", None),
+        CopyState::Stale => ("overtaken", None),
+        CopyState::Current => ("current", None),
+    };
+    RecoveredDevice {
+        device: name.to_string(),
+        state,
+        why: why.cloned(),
+        newest_write_s: None,
+    }
+}
+
+fn journal(name: &Name, state: &JournalState) -> RecoveredDevice {
+    let (state, why, age) = match state {
+        JournalState::Absent(why) => ("absent", Some(why), None),
+        JournalState::Nothing => ("nothing", None, None),
+        JournalState::Void => ("given-up", None, None),
+        JournalState::Done => ("done", None, None),
+        JournalState::Pending(age) => ("pending", None, Some(age)),
+        JournalState::Damaged(why) => ("damaged", Some(why), None),
+        JournalState::Replayed(age) => ("replayed", None, Some(age)),
+    };
+    RecoveredDevice {
+        device: name.to_string(),
+        state,
+        why: why.cloned(),
+        newest_write_s: age.map(|age| age.as_secs_f64()),
     }
 }

@@ -247,7 +247,7 @@ impl MachineGatherer<'_> {
         let name = "daemon/differences.txt";
         parts.one(name, "hotset check --against-running", move || {
             let found = check::differences(&file, &control);
-            let (lines, _) = found.map_err(reason)?;
+            let lines = found.map_err(reason)?;
             Ok(lines.join("\n") + "\n")
         });
     }
