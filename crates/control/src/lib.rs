@@ -48,4 +48,5 @@ pub mod users;
 mod written;
 
 pub use block::plain;
+pub use nbd::tls::{SIGN_AGAIN, old_version};
 pub use near::meant;

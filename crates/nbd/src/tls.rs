@@ -11,9 +11,9 @@
 //! stream without TLS's own farewell reads as the end of the stream: NBD frames
 //! its messages and notices a truncated one.
 
-mod dates;
+mod form;
 
-pub use dates::valid_between;
+pub use form::{SIGN_AGAIN, old_version, valid_between};
 
 use block::{Buf, IoError, IoErrorKind, IoResult, Pool, SharedBuf, Stream};
 use rustls::pki_types::pem::PemObject;
@@ -60,6 +60,19 @@ fn unfit(what: &'static str, why: rustls::Error) -> IoError {
         rustls::Error::InconsistentKeys(_) => wrong(what, "the key is that of another certificate"),
         why => wrong(what, why),
     }
+}
+
+/// The chain of an identity.
+fn chain(pem: &[u8]) -> IoResult<Vec<CertificateDer<'static>>> {
+    let what = "the TLS certificate";
+    match old_version(pem) {
+        None => certificates(what, pem),
+        Some(old) => Err(wrong(what, outdated(old))),
+    }
+}
+
+fn outdated(version: u8) -> String {
+    format!("its version is {version}, and TLS needs version 3; {SIGN_AGAIN}")
 }
 
 fn certificates(what: &'static str, pem: &[u8]) -> IoResult<Vec<CertificateDer<'static>>> {
@@ -113,7 +126,7 @@ impl Acceptor {
                 builder.with_client_cert_verifier(verifier)
             }
         };
-        let chain = certificates("the TLS certificate", identity.certificates)?;
+        let chain = chain(identity.certificates)?;
         let config = builder
             .with_single_cert(chain, key(identity.key)?)
             .map_err(|e| unfit("the TLS certificate and key", e))?;
@@ -150,7 +163,7 @@ impl Dialer {
         let config = match identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {
-                let chain = certificates("the TLS certificate", identity.certificates)?;
+                let chain = chain(identity.certificates)?;
                 builder
                     .with_client_auth_cert(chain, key(identity.key)?)
                     .map_err(|e| wrong("the TLS certificate and key", e))?
@@ -214,6 +227,15 @@ fn broken(error: impl std::fmt::Display) -> IoError {
     IoError::new(IoErrorKind::Stream, format!("TLS: {error}"))
 }
 
+/// The end of a session, in words of ours where the peer can do something about it.
+fn refused(error: rustls::Error) -> IoError {
+    // The library has no kind of its own for this.
+    match error.to_string().contains("UnsupportedCertVersion") {
+        true => broken(format!("the peer's certificate: {}", outdated(1))),
+        false => broken(error),
+    }
+}
+
 impl<S: Stream> TlsStream<S> {
     async fn shake(
         stream: Rc<S>,
@@ -262,7 +284,7 @@ impl<S: Stream> TlsStream<S> {
                 .session()
                 .process_new_packets()
                 .map(|_| ())
-                .map_err(broken);
+                .map_err(refused);
         };
         let session = self.session.take().expect("it is here");
         let step = TlsStep {
@@ -271,7 +293,7 @@ impl<S: Stream> TlsStream<S> {
         };
         let step = worker(step).await;
         self.session.replace(Some(step.session));
-        step.done.map_err(broken)
+        step.done.map_err(refused)
     }
 
     /// Receives records, if none are left, and decrypts some. False at the end

@@ -1,7 +1,7 @@
 //! Connections: accepting them, TLS, and limits for each client.
 
 use axum::Router;
-use control::plain;
+use control::{SIGN_AGAIN, old_version, plain};
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -72,6 +72,13 @@ fn acceptor((certificate, key): &(PathBuf, PathBuf)) -> Result<TlsAcceptor, Stri
     let chain = CertificateDer::pem_file_iter(certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(|error| wrong(certificate, &error))?;
+    let pem = std::fs::read(certificate).map_err(|error| wrong(certificate, &error))?;
+    if let Some(old) = old_version(&pem) {
+        let file = certificate.display();
+        return Err(format!(
+            "the certificate of {file} has version {old}, and TLS needs version 3; {SIGN_AGAIN}"
+        ));
+    }
     let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)

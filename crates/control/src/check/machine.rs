@@ -5,7 +5,7 @@ use crate::config::{At, ByteCount, Config, Device, Listen, Name, Volume, VolumeM
 use crate::memory::{self, LOG_BLOCK_BYTES};
 use crate::problem::ConfigurationProblem;
 use crate::users::{self, FileUsers};
-use nbd::tls::{Acceptor, TlsIdentity, valid_between};
+use nbd::tls::{Acceptor, SIGN_AGAIN, TlsIdentity, old_version, valid_between};
 use raid::BLOCK_BYTES;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -265,6 +265,12 @@ fn certificates(listen: &Listen, problems: &mut Vec<ConfigurationProblem>) {
         return;
     };
     if problems.len() > before {
+        return;
+    }
+    if let (Some(old), Some(file)) = (old_version(&certificates), &listen.tls_certificate) {
+        let file = file.value.display();
+        let what = format!("the certificate of {file} has version {old}, and TLS needs version 3");
+        problems.push(ConfigurationProblem::new(line, what, SIGN_AGAIN));
         return;
     }
     let identity = TlsIdentity {

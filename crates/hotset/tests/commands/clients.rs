@@ -1,6 +1,8 @@
 //! The daemon and the clients that people use.
 
-use crate::common::{Place, USUAL, copy_in, copy_out, faultless, fio, noise, run, tool};
+use crate::common::{
+    Place, USUAL, copy_in, copy_out, faultless, fio, hotset, noise, refused, run, tool,
+};
 use std::fs;
 
 #[test]
@@ -205,6 +207,29 @@ fn certificates(place: &Place) {
         "x509 -req -in request.pem -CA ca-cert.pem -CAkey ca-key.pem -CAcreateserial \
          -extfile names -out server-cert.pem",
     );
+}
+
+#[test]
+fn a_certificate_of_the_first_version_is_named_with_the_way_to_a_newer_one() {
+    let place = Place::usual();
+    certificates(&place);
+    // Without extensions its version is 1.
+    let sign = "x509 -req -in request.pem -CA ca-cert.pem -CAkey ca-key.pem -CAcreateserial";
+    let mut openssl = tool("openssl", "openssl");
+    openssl.current_dir(place.dir.path()).args(sign.split(' '));
+    run(openssl.args(["-out", "server-cert.pem"]));
+    let listen = "[[listen]]\ntcp = \"127.0.0.1:0\"\ntls_certificate = \"$/server-cert.pem\"\n\
+         tls_key = \"$/server-key.pem\"\n[[listen]]";
+    let file = place.config(&USUAL.replace("[[listen]]", listen));
+    let certificate = place.text("server-cert.pem");
+    let says = format!("the certificate of {certificate} has version 1, and TLS needs version 3");
+    let says = [says.as_str(), "openssl x509 -req", "-extfile"];
+    refused(hotset().arg("check").arg(&file), 2, &says);
+    let mut web = hotset();
+    web.args(["web", "--listen", "127.0.0.1:0", "--state"]);
+    web.arg(place.path("web")).arg("--tls-certificate");
+    web.arg(&certificate).arg("--tls-key");
+    refused(web.arg(place.path("server-key.pem")), 1, &says);
 }
 
 /// A listener with a certificate takes no client without TLS, and one without a certificate stays

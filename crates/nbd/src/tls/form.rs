@@ -1,5 +1,5 @@
-//! The dates of a certificate (RFC 5280, 4.1.2.5). A server shows its certificate whatever the
-//! dates.
+//! The version and the dates of a certificate (RFC 5280, 4.1.2). A server shows its certificate
+//! whatever the dates.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -9,6 +9,26 @@ const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 /// The version of a certificate, which the first had none of.
 const VERSION: u8 = 0xa0;
+
+/// Makes a certificate of version 3; for one that [`old_version`] finds.
+pub const SIGN_AGAIN: &str = "sign it again with extensions: `openssl x509 -req -in REQUEST -CA CA \
+                             -CAkey CA-KEY -extfile NAMES -out CERTIFICATE`, where the file NAMES \
+                             has `subjectAltName=DNS:HOST`";
+
+/// The version of the first certificate in `pem` if that is 1 or 2, which TLS does not take.
+pub fn old_version(pem: &[u8]) -> Option<u8> {
+    let first = CertificateDer::pem_slice_iter(pem).next()?.ok()?;
+    version(&first).filter(|version| *version < 3)
+}
+
+fn version(certificate: &[u8]) -> Option<u8> {
+    let (_, signed, _) = element(certificate)?;
+    let (_, fields, _) = element(signed)?;
+    match element(fields)? {
+        (VERSION, number, _) => element(number)?.1.last()?.checked_add(1),
+        _ => Some(1),
+    }
+}
 
 /// Seconds since 1970 of the begin and the end of validity of the first certificate in `pem`.
 /// `None` if there is none, or its form is unknown.
@@ -125,6 +145,21 @@ mod tests {
             valid_between(pem.as_bytes()),
             Some((951_868_800, 2_524_608_000))
         );
+    }
+
+    #[test]
+    fn versions_before_the_third_are_found() {
+        let made = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap();
+        assert_eq!(old_version(made.cert.pem().as_bytes()), None);
+        let third = made.cert.der().to_vec();
+        assert_eq!(version(&third), Some(3));
+        let at = third.windows(2).position(|bytes| bytes == [VERSION, 3]);
+        let mut second = third.clone();
+        second[at.unwrap() + 4] = 1;
+        assert_eq!(version(&second), Some(2));
+        // The first has no such field: the serial number comes first.
+        assert_eq!(version(&[SEQUENCE, 5, SEQUENCE, 3, 2, 1, 7]), Some(1));
+        assert_eq!(old_version(b"nonsense"), None);
     }
 
     #[test]
