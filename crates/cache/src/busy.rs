@@ -207,13 +207,12 @@ impl Busy {
         self.writes[write].poisoned
     }
 
-    /// True if a pool write to blocks of `run` is in flight.
+    /// True if a pool write to blocks of `run`, or a discard, is in flight.
     pub(crate) fn is_written(&self, slot: SlotNumber, run: BlockRun) -> bool {
+        let mut writes = self.writes.iter();
         policy::VictimVeto::pinned(&self.pins, slot)
-            && self
-                .writes
-                .iter()
-                .any(|(_, w)| w.slot == slot && w.run.overlaps(run))
+            && (writes.any(|(_, w)| w.slot == slot && w.run.overlaps(run))
+                || self.trims.contains(&slot))
     }
 
     /// Poisons the pool writes to blocks of `run`.

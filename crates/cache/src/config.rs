@@ -28,6 +28,9 @@ pub struct Config {
     /// Number of periods without a write after which a marked region may be cleared. Ten seconds:
     /// long enough that a region in use is marked once.
     pub mark_idle_periods: u32,
+    /// The lines that a discard of a client empties are discarded on their pool device too, and
+    /// give up their slots. Off: discards would take time from the device's hits.
+    pub trims_discarded: bool,
 }
 
 impl Default for Config {
@@ -40,6 +43,7 @@ impl Default for Config {
             sequential_bytes: Some(4 << 20),
             commit_period: Nanos::from_secs(1),
             mark_idle_periods: 10,
+            trims_discarded: false,
         }
     }
 }

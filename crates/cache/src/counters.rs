@@ -44,7 +44,7 @@ counters! {
     OriginReadErrors, "origin_read_errors", "Origin reads that failed.";
     LinesAdmitted, "lines_admitted", "Lines given a slot.";
     LinesEvicted, "lines_evicted", "Lines that made room for another.";
-    LinesTrimmed, "lines_trimmed", "Lines of forgotten volumes that were discarded on their pool device.";
+    LinesTrimmed, "lines_trimmed", "Lines of forgotten volumes, or emptied by discards, that were discarded on their pool device.";
     LinesPassedOn, "lines_passed_on", "Lines given a slot on another pool device, because the one in turn is slow or worn.";
     LinesDropped, "lines_dropped", "Lines given up because nothing valid was left in them.";
     Promotions, "promotions", "Runs of blocks written to the pool after a miss.";

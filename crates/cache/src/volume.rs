@@ -240,7 +240,9 @@ impl<P: Device> Device for Volume<P> {
         write::change(&self.0, extent, async move |origin| {
             origin.discard(extent).await
         })
-        .await
+        .await?;
+        self.0.core.hand_on_discard(self.0.id(), extent);
+        Ok(())
     }
 
     async fn extents(&self, extent: Extent, out: &mut Vec<(Extent, Content)>) -> IoResult {

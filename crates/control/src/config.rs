@@ -108,6 +108,8 @@ sections! {
             "A hit that takes longer is served by the origin.";
         commit: Duration = "1s",
             "How often the devices record what they hold. A crash forgets what was promoted since.";
+        trim: bool = false,
+            "Trim on their devices the lines that clients' discards empty, with half of each device's time. A line that makes room is never trimmed: its place is written at once.";
         cold: bool = false,
             "Forget everything that the devices hold when the daemon starts.";
     }

@@ -22,6 +22,7 @@
 mod bitmap;
 pub(crate) mod changes;
 mod commit;
+mod discards;
 mod durability;
 mod hints;
 mod io;
@@ -36,6 +37,7 @@ mod volumes;
 mod warm;
 
 pub(crate) use bitmap::Marking;
+use discards::ClientDiscards;
 pub use durability::Durability;
 pub use open::{DeviceFindings, OpenReport, OpenedPool, origin_record_on};
 use store::SuperblockCopies;
@@ -81,6 +83,8 @@ pub(crate) struct PoolMetadata {
     table: DurableVolumes,
     /// Places of failed writes that may land yet, with the volume's id.
     loose: RefCell<Vec<(u32, Range<u64>)>>,
+    /// Discards of clients that are to be handed on to the pool.
+    discarded: ClientDiscards,
     /// Writes of the volumes' origins, by id.
     origins: RefCell<BTreeMap<u32, Rc<OriginDurability>>>,
     /// Held during writes of superblocks or bitmaps.

@@ -13,6 +13,7 @@
 //! superblocks; if the members are others than before, with a greater epoch.
 
 use super::bitmap::{keep_marked, write_image};
+use super::discards::ClientDiscards;
 use super::durability::Durability;
 use super::io::{READ_MAX, readable, table_area};
 use super::membership::{Given, MembershipVerdict, PoolMembership, place_of, refuse, unusable};
@@ -288,6 +289,7 @@ fn metadata(
         closed: Cell::new(false),
         table: super::table::DurableVolumes::new(super::REGION_BLOCKS),
         loose: RefCell::default(),
+        discarded: ClientDiscards::default(),
         origins: RefCell::default(),
         lock: Mutex::default(),
         committing: Mutex::default(),

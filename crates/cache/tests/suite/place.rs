@@ -166,6 +166,7 @@ pub fn config(period_ms: u64) -> Config {
     Config {
         commit_period: Nanos::from_millis(period_ms),
         mark_idle_periods: 2,
+        trims_discarded: true,
         ..Config::default()
     }
 }

@@ -107,6 +107,35 @@ fn lines_of_an_invalidated_volume_are_discarded_beside_new_ones() {
     }
 }
 
+#[test]
+fn lines_that_a_client_discards_are_discarded_on_their_device_and_give_up_their_slots() {
+    for crash in [false, true] {
+        let mut place = Place::new(12, 2);
+        place.live(&[0, 1], crash, async move |rig| {
+            rig.fill().await;
+            // Half of the last line stays.
+            let most = Extent::new(Lba(0), Sectors(7 * LINE + LINE / 2));
+            rig.volume.discard(most).await.unwrap();
+            rig.cache.check();
+            // Clients read and write these lines meanwhile.
+            join(rig.read(LINE, LINE), rig.write(2 * LINE, LINE, 7)).await;
+            rig.sleep(1000).await;
+            let trimmed = rig.count(Counter::LinesTrimmed);
+            assert!((5..=7).contains(&trimmed), "{trimmed}");
+            rig.expect(2 * LINE, LINE, 7).await;
+            rig.fill().await;
+            assert_eq!(rig.cache.lines().0, 16);
+            rig.cache.check();
+            rig.agrees().await;
+        });
+        place.done(&[0, 1], |rig| async move {
+            rig.agrees().await;
+            assert_eq!(rig.count(Counter::BlocksCorrupt), 0);
+            rig.end().await;
+        });
+    }
+}
+
 /// The operator who adds the device waits, but no client does.
 #[test]
 fn a_device_that_becomes_unresponsive_while_it_joins_holds_up_nobody() {

@@ -193,6 +193,7 @@ impl Pool {
             hit_latency_max: Nanos(latency),
             sequential_bytes: (sequential > 0).then_some(sequential),
             commit_period: Nanos(u64::try_from(self.commit.value.as_nanos()).unwrap_or(u64::MAX)),
+            trims_discarded: self.trim.value,
             ..defaults
         }
     }

@@ -1,6 +1,8 @@
 //! Pools that come and go while a daemon serves clients.
 
-use crate::common::{Place, copy_in, copy_out, hotset, noise, refused, run, tool, until};
+use crate::common::{
+    Place, USUAL, copy_in, copy_out, faultless, fio, hotset, noise, refused, run, tool, until,
+};
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 
@@ -255,4 +257,28 @@ pool = "cache"
     refused(&mut format("origin"), 1, &uses);
     run(&mut format("ssd0"));
     run(&mut format("ssd1"));
+}
+
+/// Lines that a client discards go from the pool's device too, if the pool is to trim.
+#[test]
+fn discards_of_clients_reach_the_pool_if_it_is_to_trim() {
+    for trims in [false, true] {
+        let place = Place::usual();
+        let name = "name = \"fast\"\n";
+        place.config(&USUAL.replace(name, &format!("{name}trim = {trims}\n")));
+        let daemon = place.serve();
+        let uri = daemon.uri("vol");
+        for mode in ["--rw=randread", "--rw=randread", "--rw=trim"] {
+            let report = fio(&place, "load", &uri, &[mode, "--bs=64k", "--size=2m"]);
+            faultless(&report);
+        }
+        assert!(daemon.count("discards") > 0 && daemon.count("lines_admitted") > 0);
+        match trims {
+            true => until("trimmed lines", || daemon.count("lines_trimmed") > 0),
+            false => assert_eq!(daemon.count("lines_trimmed"), 0),
+        }
+        let bytes = copy_out(&uri, &place.path("out"));
+        assert!(bytes.iter().all(|byte| *byte == 0));
+        daemon.stop();
+    }
 }
