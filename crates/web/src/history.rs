@@ -64,7 +64,7 @@ impl DaemonHistory {
         (DaemonHistory { file, begun }, wrong)
     }
 
-    /// The reason why nothing is kept, if so.
+    /// The reason why something is not kept, if so.
     pub fn trouble(&self) -> Option<&str> {
         match &self.file {
             Ok(file) => file.trouble(),

@@ -35,7 +35,7 @@ pub struct HistoryAnswer {
     step_s: u64,
     /// The samples of the span, the oldest first; times without a report have none.
     samples: Vec<Sample>,
-    /// The reason why nothing is kept at present, if so.
+    /// The reason why something is not kept at present, if so.
     trouble: Option<String>,
 }
 

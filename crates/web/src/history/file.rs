@@ -12,10 +12,12 @@
 use super::sample::{FIGURES, Sample};
 use crate::replace::replace_with;
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::vec::IntoIter;
 
 /// Intervals of one length.
 pub struct IntervalRing {
@@ -46,10 +48,12 @@ impl IntervalRing {
     }
 }
 
+/// Volumes with a place each.
+pub const VOLUMES_MAX: usize = 4096;
 /// Places of owners: one for all volumes together, without a name, the others with a name each.
-const OWNERS: usize = 64;
+const OWNERS: usize = 1 + VOLUMES_MAX;
 /// The first bytes of the file; the digit is the version.
-const MAGIC: &[u8; 16] = b"hotset history 1";
+const MAGIC: &[u8; 16] = b"hotset history 2";
 const NAME_BYTES: usize = 128;
 /// The offset of a name, after its checksum and length.
 const NAME_AT: usize = 5;
@@ -61,8 +65,8 @@ const RECORDS_AT: u64 = NAMES_AT + NAMES_BYTES as u64;
 const OWNER_BYTES: u64 = 2 * RECORDS * RECORD_BYTES as u64;
 const FILE_BYTES: u64 = RECORDS_AT + OWNERS as u64 * OWNER_BYTES;
 
-/// The name of each owner but the first; `None` for a free place.
-type Names = Vec<Option<String>>;
+/// The place of each name.
+type Names = HashMap<String, usize>;
 
 /// An open file.
 pub struct HistoryFile {
@@ -94,7 +98,7 @@ impl HistoryFile {
         let mut options = fs::OpenOptions::new();
         let file = options.read(true).write(true).open(path);
         let file = file.map_err(unusable)?;
-        let mut names = [0; NAMES_BYTES];
+        let mut names = vec![0; NAMES_BYTES];
         file.read_exact_at(&mut names, NAMES_AT).map_err(unusable)?;
         let file = HistoryFile {
             path: path.to_owned(),
@@ -105,19 +109,20 @@ impl HistoryFile {
         Ok((file, aside))
     }
 
-    /// The reason why the last sample was not kept, if so.
+    /// The reason why a sample was not kept at the last time, if so.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
     /// Keeps samples of one interval, each of the volume of that name or of all.
     pub fn write(&mut self, ring: &IntervalRing, samples: &[(Option<&str>, Sample)]) {
-        let present: Vec<&str> = samples.iter().filter_map(|(name, _)| *name).collect();
+        let present: HashSet<&str> = samples.iter().filter_map(|(name, _)| *name).collect();
+        let mut room = self.room(&present);
         let mut written = Ok(());
         for (name, sample) in samples {
             let owner = match name {
                 None => Ok(Some(0)),
-                Some(name) => self.owner(name, &present),
+                Some(name) => self.owner(name, &mut room),
             };
             let kept = owner.and_then(|owner| {
                 let Some(owner) = owner else { return Ok(()) };
@@ -127,18 +132,30 @@ impl HistoryFile {
             });
             written = written.and(kept);
         }
-        self.trouble = written.err().map(|error| {
-            let path = self.path.display();
-            format!("{path} cannot be written ({error}); make room for it")
-        });
+        let more = present.len() > VOLUMES_MAX;
+        self.trouble = match written {
+            Err(error) => {
+                let path = self.path.display();
+                Some(format!(
+                    "{path} cannot be written ({error}); make room for it"
+                ))
+            }
+            Ok(()) => more.then(|| {
+                format!(
+                    "of {} volumes, the history keeps the {VOLUMES_MAX} that were there first, and \
+                     all together; `hotset status` has each",
+                    present.len()
+                )
+            }),
+        };
     }
 
     /// All samples of a ring, of a volume or of all together, in any order.
     pub fn read(&self, name: Option<&str>, ring: &IntervalRing) -> Vec<Sample> {
         let owner = match name {
             None => 0,
-            Some(name) => match self.named(name) {
-                Some(owner) => owner,
+            Some(name) => match self.names.get(name) {
+                Some(owner) => *owner,
                 None => return Vec::new(),
             },
         };
@@ -153,37 +170,32 @@ impl HistoryFile {
         decode_all(name.unwrap_or_default(), ring, &bytes)
     }
 
-    /// The place of the owner `name`.
-    fn named(&self, name: &str) -> Option<usize> {
-        let names = self.names.iter();
-        let at = names
-            .clone()
-            .position(|known| known.as_deref() == Some(name));
-        at.map(|at| at + 1)
+    /// Places for new names: the free ones, then those of names that are not present.
+    fn room(&self, present: &HashSet<&str>) -> IntoIter<usize> {
+        let taken: HashSet<usize> = self.names.values().copied().collect();
+        let free = (1..OWNERS).filter(|place| !taken.contains(place));
+        let gone = self.names.iter();
+        let gone = gone.filter(|(name, _)| !present.contains(name.as_str()));
+        let mut gone: Vec<usize> = gone.map(|(_, place)| *place).collect();
+        gone.sort_unstable();
+        free.chain(gone).collect::<Vec<_>>().into_iter()
     }
 
-    /// The place of the owner `name`. A new name gets a free place, or that of a name that is not
-    /// present. `None` if there is neither, or if the name is too long.
-    fn owner(&mut self, name: &str, present: &[&str]) -> io::Result<Option<usize>> {
-        if let Some(owner) = self.named(name) {
-            return Ok(Some(owner));
+    /// The place of the owner `name`. A new name gets one of `room`. `None` if there is none, or if
+    /// the name is too long.
+    fn owner(&mut self, name: &str, room: &mut IntoIter<usize>) -> io::Result<Option<usize>> {
+        if let Some(place) = self.names.get(name) {
+            return Ok(Some(*place));
         }
-        let gone = |known: &Option<String>| {
-            known
-                .as_deref()
-                .is_none_or(|known| !present.contains(&known))
-        };
-        let free = self.names.iter().position(Option::is_none);
-        let Some(at) = free.or_else(|| self.names.iter().position(gone)) else {
+        let Some((entry, place)) = encode_name(name).and_then(|entry| Some((entry, room.next()?)))
+        else {
             return Ok(None);
         };
-        let Some(entry) = encode_name(name) else {
-            return Ok(None);
-        };
-        let offset = NAMES_AT + ((at + 1) * NAME_BYTES) as u64;
+        let offset = NAMES_AT + (place * NAME_BYTES) as u64;
         self.file.write_all_at(&entry, offset)?;
-        self.names[at] = Some(name.to_owned());
-        Ok(Some(at + 1))
+        self.names.retain(|_, other| *other != place);
+        self.names.insert(name.to_owned(), place);
+        Ok(Some(place))
     }
 }
 
@@ -256,7 +268,9 @@ fn parse_name(entry: &[u8]) -> Option<String> {
 }
 
 fn parse_names(bytes: &[u8]) -> Names {
-    bytes.chunks(NAME_BYTES).skip(1).map(parse_name).collect()
+    let places = bytes.chunks(NAME_BYTES).zip(0..).skip(1);
+    let named = places.filter_map(|(entry, place)| Some((parse_name(entry)?, place)));
+    named.collect()
 }
 
 fn checksum(name: &str, record: &[u8]) -> u32 {

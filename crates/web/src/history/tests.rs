@@ -1,6 +1,6 @@
 //! A history is kept, read and refused.
 
-use super::file::{HistoryFile, RINGS};
+use super::file::{HistoryFile, RINGS, VOLUMES_MAX};
 use super::*;
 use control::status::WriteBackReport;
 use std::fs;
@@ -249,12 +249,15 @@ fn a_torn_record_is_not_there_and_all_others_are() {
         .map(|i| (Some("vol"), BEGIN + 10 * i, i as f32))
         .collect();
     bench.written(&all);
-    let mut bytes = fs::read(bench.path()).unwrap();
+    let mut file = fs::OpenOptions::new();
+    let file = file.read(true).write(true).open(bench.path()).unwrap();
+    // The first volume is near the start.
+    let mut bytes = vec![0; 8 << 20];
+    file.read_exact_at(&mut bytes, 0).unwrap();
     // The figure of the fourth, which is in a record of each ring.
     let torn = 3.0_f32.to_le_bytes();
     let at = bytes.windows(4).position(|four| four == torn).unwrap();
-    bytes[at] ^= 1;
-    fs::write(bench.path(), bytes).unwrap();
+    file.write_all_at(&[bytes[at] ^ 1], at as u64).unwrap();
     let now = BEGIN + 60;
     let found = bench.load().range(Some("vol"), BEGIN, now, now).samples;
     let reads: Vec<f32> = found.iter().filter_map(|sample| sample.reads_s).collect();
@@ -274,7 +277,7 @@ fn a_file_of_another_kind_size_or_version_is_kept_beside_a_new_one() {
     };
     let damages: [(&str, &dyn Fn()); 4] = [
         ("is no history of this version", &|| {
-            open().write_all_at(b"2", 15).unwrap()
+            open().write_all_at(b"1", 15).unwrap()
         }),
         ("has another size", &|| open().set_len(whole - 1).unwrap()),
         ("has another size", &|| open().set_len(whole + 1).unwrap()),
@@ -325,16 +328,18 @@ fn without_a_file_there_is_no_history_and_everything_else() {
 fn a_volume_that_is_gone_makes_room_for_another() {
     let bench = Bench::new();
     let (mut file, _) = HistoryFile::open(&bench.path()).unwrap();
-    let names: Vec<String> = (0..64).map(|n| format!("vol{n}")).collect();
+    let names: Vec<String> = (0..=VOLUMES_MAX).map(|n| format!("vol{n}")).collect();
     let many: Vec<_> = names
         .iter()
         .map(|n| (Some(&**n), sample(BEGIN, 1.0)))
         .collect();
     file.write(&RINGS[0], &many);
     let known = |file: &HistoryFile, name: &str| file.read(Some(name), &RINGS[0]).len();
-    assert_eq!(known(&file, "vol62"), 1);
+    assert_eq!(known(&file, &names[VOLUMES_MAX - 1]), 1);
     // There is no room for the last, nor for a name that is longer than any.
-    assert_eq!(known(&file, "vol63"), 0);
+    assert_eq!(known(&file, &names[VOLUMES_MAX]), 0);
+    let trouble = file.trouble().unwrap();
+    assert!(trouble.contains("of 4097 volumes"), "{trouble}");
     let long = "x".repeat(300);
     file.write(&RINGS[0], &[(Some(&long), sample(BEGIN, 1.0))]);
     assert_eq!(file.trouble(), None);
