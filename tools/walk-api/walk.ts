@@ -83,6 +83,9 @@ export async function walk(origin: string, token: string, files: Files, check: C
   await api.remove<true>(volume);
 
   await api.addDevice<true>({ path: { pool }, body: { name: "walked-ssd", path: files.ssd } });
+  // It serves, and was not ejected.
+  const readmitted = await api.readmitDevice<false>({ path: { pool, device: "walked-ssd" }, throwOnError: false });
+  if (readmitted.response?.status !== 409) throw new Error("a device that serves was put back");
   await api.removeDevice<true>({ path: { pool, device: "walked-ssd" } });
   await api.addPool<true>({ body: { name: "walked", devices: [{ name: "walked-second", path: files.second }] } });
   await api.removePool<true>({ path: { pool: "walked" } });

@@ -252,7 +252,7 @@ export interface History {
   /** The time from one sample to the next. */
   step_s: number;
   samples: Sample[];
-  /** Why nothing is kept at present. */
+  /** Why something is not kept at present. */
   trouble: string | null;
 }
 

@@ -3,7 +3,7 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
-import { failure, session } from "./api";
+import { change, failure, segment, session } from "./api";
 import { away } from "./live";
 import type { Problem, Trouble, Volume } from "./model";
 import { sentence, span } from "./text";
@@ -109,16 +109,39 @@ function Remedy(props: { text: string }) {
   return <>{parts.map((part, at) => (at % 2 === 1 ? <code key={at}>{part}</code> : part))}</>;
 }
 
+/** Gives a pool a device of its own back that it has ejected, or that was absent. */
+export function PutBack(props: { pool: string; device: string }) {
+  const { pool, device } = props;
+  const path = `/api/v1/pools/${segment(pool)}/devices/${segment(device)}/readmit`;
+  return (
+    <Confirmed label="Put back" run={() => change("POST", path)}>
+      <p>
+        Pool {pool} uses {device} again. One that was only late is used with what it holds; any other is overwritten, and
+        filled again. No data are lost.
+      </p>
+    </Confirmed>
+  );
+}
+
+/** The command of a remedy that is a button too: the pool, and the device that it takes back. */
+const READMIT = /`hotset pool readmit (\S+) (\S+)`/;
+
 /** What is wrong, what it costs, and what mends it. */
 export function Troubles(props: { found: Trouble[] }) {
   return (
     <div class="banner bad" role="alert" id="troubles">
-      {props.found.map((trouble) => (
-        <p key={trouble.kind + trouble.subject}>
-          <strong>{sentence(`${trouble.subject} ${trouble.what}`)}</strong> Seen for {span(trouble.for_s)};{" "}
-          {trouble.cost}. <Remedy text={sentence(trouble.remedy)} />
-        </p>
-      ))}
+      {props.found.map((trouble) => {
+        const [, pool, device] = READMIT.exec(trouble.remedy) ?? [];
+        return (
+          <div key={trouble.kind + trouble.subject}>
+            <p>
+              <strong>{sentence(`${trouble.subject} ${trouble.what}`)}</strong> Seen for {span(trouble.for_s)};{" "}
+              {trouble.cost}. <Remedy text={sentence(trouble.remedy)} />
+            </p>
+            {pool && device && <PutBack pool={pool} device={device} />}
+          </div>
+        );
+      })}
     </div>
   );
 }

@@ -86,6 +86,7 @@ pub fn resources() -> OpenApiRouter<App> {
         .routes(routes!(pools::remove_pool))
         .routes(routes!(pools::add_device))
         .routes(routes!(pools::remove_device))
+        .routes(routes!(pools::readmit_device))
         .routes(routes!(arrays::add_member))
         .routes(routes!(arrays::fail_member))
         .routes(routes!(arrays::replace_member))

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { change, segment } from "../api";
 import { status } from "../live";
 import type { ArrayState, Pool } from "../model";
-import { Action, Card, Confirmed, State, Table, Troubles } from "../parts";
+import { Action, Card, Confirmed, PutBack, State, Table, Troubles } from "../parts";
 import { bytes, figure, latency, plain, span } from "../text";
 import { Jobs } from "./jobs";
 
@@ -51,12 +51,15 @@ function PoolCard(props: { pool: Pool }) {
             <td>{member.faults}</td>
             <td>{member.controller}</td>
             <td>
-              <Confirmed label="Take out" danger run={() => change("DELETE", `${path}/${segment(member.name)}`)}>
-                <p>
-                  What {member.name} holds of pool {pool.name} is forgotten, and is read from the origins again. No data are
-                  lost. It is put back below by its name, and filled again.
-                </p>
-              </Confirmed>
+              <div class="row">
+                {member.state.startsWith("ejected") && <PutBack pool={pool.name} device={member.name} />}
+                <Confirmed label="Take out" danger run={() => change("DELETE", `${path}/${segment(member.name)}`)}>
+                  <p>
+                    What {member.name} holds of pool {pool.name} is forgotten, and is read from the origins again. No data are
+                    lost. It is put back below by its name, and filled again.
+                  </p>
+                </Confirmed>
+              </div>
             </td>
           </tr>
         ))}
@@ -108,8 +111,19 @@ function ArrayCard(props: { array: ArrayState }) {
               {member.device && member.state === "in sync" && (
                 <Confirmed label="Take out" danger run={() => change("DELETE", `${path}/members/${member.role}`)}>
                   <p>
-                    Array {array.name} goes on without {member.device}, with less redundancy: the next loss may end it. The
-                    device is put back below by its name, and filled from the others.
+                    Array {array.name} goes on without {member.device}, with less redundancy: the next loss may end it. Put
+                    back, the device is filled from the others.
+                  </p>
+                </Confirmed>
+              )}
+              {member.device && member.state === "lost" && (
+                <Confirmed
+                  label="Put back"
+                  run={() => change("POST", `${path}/members`, { device: { name: member.device }, overwrite: false })}
+                >
+                  <p>
+                    {member.device} is filled from the other members of {array.name}: what it lacks is overwritten. If it
+                    holds anything else, the daemon refuses it. Clients are served meanwhile.
                   </p>
                 </Confirmed>
               )}

@@ -236,10 +236,9 @@ fn six_clicks_lead_from_the_first_page_to_a_cached_volume_that_can_be_watched_an
         browser.confirm();
         browser.shows(".banner.bad", "Array mirror is degraded");
         browser.pictures("pools");
-        let field = "//section[@aria-label='Array mirror']//input[contains(@placeholder,'name')]";
-        browser.write(field, "right");
-        browser.click("//section[@aria-label='Array mirror']//input[@type='checkbox']");
-        browser.click("//section[@aria-label='Array mirror']//button[text()='Add']");
+        browser.click("//section[@aria-label='Array mirror']//button[text()='Put back']");
+        browser.shows("dialog[open]", "right is filled from the other members");
+        browser.confirm();
         browser.shows("section[aria-label='Array mirror'] p .state", "healthy");
         browser.click("//section[@aria-label='Array mirror']//button[text()='Scrub']");
         browser.shows("section[aria-label='Jobs'] th", "scrub:mirror");
@@ -410,12 +409,10 @@ fn an_ssd_that_is_lost_is_seen_at_once_and_comes_back() {
         browser.pictures("loss");
 
         let again = start();
-        browser.click("//section[@aria-label='Pool fast']//button[text()='Take out']");
+        browser.shows("#troubles button", "Put back");
+        browser.click("//section[@aria-label='Pool fast']//button[text()='Put back']");
+        browser.shows("dialog[open]", "Pool fast uses pool again");
         browser.confirm();
-        browser.shows(".banner.bad", "has no device");
-        let field = "//section[@aria-label='Pool fast']//input[contains(@placeholder,'name')]";
-        browser.write(field, "pool");
-        browser.click("//section[@aria-label='Pool fast']//button[text()='Add']");
         browser.shows("section[aria-label='Pool fast'] .state", "online");
         let before = daemon.count("blocks_hit");
         until("hits", || daemon.count("blocks_hit") > before + 1000);

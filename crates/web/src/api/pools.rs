@@ -76,6 +76,18 @@ pub async fn add_device(
     change(&app, &operator, ControlRequest::AddDevice { pool, device }).await
 }
 
+/// Take a device back into its pool: one that was ejected, or absent at the start
+#[utoipa::path(post, path = "/api/v1/pools/{pool}/devices/{device}/readmit", tag = "pools",
+    params(("pool" = String, Path), ("device" = String, Path)))]
+pub async fn readmit_device(
+    operator: Operator,
+    State(app): State<App>,
+    Path((pool, device)): Path<(String, String)>,
+) -> Result<StatusCode, ProblemAnswer> {
+    let request = ControlRequest::ReadmitDevice { pool, device };
+    change(&app, &operator, request).await
+}
+
 /// Take a device out of a pool
 #[utoipa::path(delete, path = "/api/v1/pools/{pool}/devices/{device}", tag = "pools",
     params(("pool" = String, Path), ("device" = String, Path)))]
