@@ -5,7 +5,7 @@ use crate::sections::{
     add, append, append_new, contains, drop_if_empty, exchange, find, has_frontend, is_frontend,
     is_named, known, list, remove, remove_all, section, set, take,
 };
-use control::config::{self, Attach, Cleaning, Volume};
+use control::config::{self, Attach, Cleaning, Listen, Volume};
 use control::protocol::ControlRequest;
 use toml_edit::{DocumentMut, Item, Table, Value};
 
@@ -98,6 +98,7 @@ fn change_volume(
                 append(file, "attach", attach)?;
             }
         }
+        ControlRequest::Listen { listen } => append(file, "listen", listen)?,
         _ => (),
     }
     Ok(())
@@ -260,6 +261,11 @@ fn holder(files: &[DocumentMut], request: &ControlRequest) -> Result<usize, Stri
             return Ok(at
                 .or_else(|| find(files, "volume", volume.as_str()))
                 .unwrap_or(0));
+        }
+        ControlRequest::Listen { listen } => {
+            let volume = Listen::parse(listen)?.guest_volume();
+            let its = volume.and_then(|volume| find(files, "volume", &volume));
+            return Ok(its.unwrap_or(0));
         }
         ControlRequest::AddDevice { pool, .. }
         | ControlRequest::RemoveDevice { pool, .. }
@@ -613,12 +619,26 @@ unix = "/run/hotset/nbd.sock"
         let attach = ControlRequest::Attach {
             attach: "ublk = \"v\"\n".into(),
         };
+        let listen = ControlRequest::Listen {
+            listen: "vhost_user = \"/v\"\n".into(),
+        };
+        let mode = ControlRequest::SetMode {
+            volume: "v".into(),
+            mode: "write-back".into(),
+            log: ["l", "m"].map(new).into(),
+            journal: None,
+        };
         let set_up = |additions| ControlRequest::SetUp { additions };
-        let after = with(TEXT, set_up(vec![pool, volume("p"), attach])).unwrap();
+        let additions = vec![pool, volume("p"), attach, listen, mode];
+        let after = with(TEXT, set_up(additions)).unwrap();
         assert!(changed(&after).0.is_empty());
         let read = config::parse(&after, &mut Vec::new());
         assert_eq!((read.pools.len(), read.volumes.len()), (2, 2));
-        assert_eq!((read.devices.len(), read.attachments.len()), (4, 1));
+        assert_eq!((read.devices.len(), read.attachments.len()), (6, 1));
+        assert_eq!(read.guests().count(), 1);
+        let made = &read.volumes[1];
+        assert_eq!(made.mode.value.name(), "write-back");
+        assert_eq!(made.log.value.len(), 2);
         let give = ControlRequest::AddDevice {
             pool: "small".into(),
             device: new("t"),

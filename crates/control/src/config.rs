@@ -395,6 +395,13 @@ impl Attach {
     }
 }
 
+impl Listen {
+    /// Reads the parameters of a listener, as TOML.
+    pub fn parse(text: &str) -> Result<Listen, String> {
+        alone(text, Listen::TITLE, Listen::read)
+    }
+}
+
 /// A section as the documentation shows it.
 pub struct Reference {
     /// The title, with brackets.

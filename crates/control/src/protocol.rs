@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// Requests to a daemon.
 ///
-/// A new `device`, `volume`, `attach` or `pool` is the text of its section in the configuration,
+/// A new `device`, `volume`, `attach`, `listen` or `pool` is the text of its section in the configuration,
 /// and is read and checked as such.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "kebab-case", deny_unknown_fields)]
@@ -132,6 +132,11 @@ pub enum ControlRequest {
         /// The attachment.
         attach: String,
     },
+    /// Opens a socket to clients, or to the monitor of a virtual machine.
+    Listen {
+        /// The listener.
+        listen: String,
+    },
     /// Makes a pool; the content of its devices is overwritten.
     AddPool {
         /// The pool.
@@ -152,7 +157,7 @@ pub enum ControlRequest {
         device: NamedOrNew,
     },
     /// Makes additions in their order, all or none. An addition is `AddPool`, `AddDevice`,
-    /// `AddVolume` or `Attach`.
+    /// `AddVolume`, `Attach` or `Listen`; the last may be a `SetMode`.
     SetUp {
         /// The additions.
         additions: Vec<ControlRequest>,
@@ -277,6 +282,7 @@ impl ControlRequest {
                 | ControlRequest::AddVolume { .. }
                 | ControlRequest::RemoveVolume { .. }
                 | ControlRequest::Attach { .. }
+                | ControlRequest::Listen { .. }
                 | ControlRequest::SetUp { .. }
                 | ControlRequest::AddPool { .. }
                 | ControlRequest::RemovePool { .. }

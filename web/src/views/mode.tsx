@@ -4,7 +4,8 @@ import { useSignal } from "@preact/signals";
 import { change, segment } from "../api";
 import type { Volume } from "../model";
 import { Action, Card, Confirmed } from "../parts";
-import { bytes, plain } from "../text";
+import { bytes } from "../text";
+import { body, Field, given, LogFields, NO_LOG, NONE, type Part } from "./log";
 
 const MODES: [string, string][] = [
   ["write-through", "Reads and writes are cached; writes reach the origin before they are answered."],
@@ -12,46 +13,6 @@ const MODES: [string, string][] = [
   ["pass-through", "Nothing is cached; all goes to the origin."],
   ["write-back", "Writes are answered by a log on two blank devices of different controllers, and reach the origin later."],
 ];
-
-interface Part {
-  device: string;
-  controller: string;
-}
-
-/** A device of the configuration by name, or a new one by its path. */
-function body(part: Part) {
-  const text = part.device.trim();
-  if (!text.includes("/")) return { name: text };
-  return { name: plain(text), path: text, controller: part.controller.trim() || undefined };
-}
-
-function Field(props: { label: string; part: Part; set: (part: Part) => void }) {
-  const { part } = props;
-  return (
-    <p class="row">
-      <label>
-        {props.label}{" "}
-        <input
-          placeholder="name or /path"
-          value={part.device}
-          onInput={(e) => props.set({ ...part, device: e.currentTarget.value })}
-        />
-      </label>
-      {part.device.includes("/") && (
-        <label>
-          fails with{" "}
-          <input
-            placeholder="controller"
-            value={part.controller}
-            onInput={(e) => props.set({ ...part, controller: e.currentTarget.value })}
-          />
-        </label>
-      )}
-    </p>
-  );
-}
-
-const NONE: Part = { device: "", controller: "" };
 
 /** Another device in the place of one of the log, or of the journal. */
 function ReplaceLog(props: { volume: Volume; devices: string[] }) {
@@ -99,17 +60,14 @@ function ReplaceLog(props: { volume: Volume; devices: string[] }) {
 export function ModeCard(props: { volume: Volume }) {
   const { volume } = props;
   const chosen = useSignal<string | null>(null);
-  const log = useSignal<[Part, Part]>([NONE, NONE]);
-  const journal = useSignal<Part>(NONE);
+  const log = useSignal(NO_LOG);
   const busy = useSignal(false);
   const mode = chosen.value ?? volume.mode;
   const state = volume.write_back;
-  const given = log.value.filter((part) => part.device.trim() !== "");
-  const has = mode === "write-back" && given.length > 0;
-  const ready = mode !== volume.mode && !(has && given.length < 2);
+  const devices = mode === "write-back" ? given(log.value) : { log: [] };
+  const ready = mode !== volume.mode && devices.log.length !== 1;
   const apply = async () => {
     busy.value = true;
-    const devices = has ? { log: given.map(body), journal: journal.value.device.trim() ? body(journal.value) : undefined } : {};
     const done = await change("PUT", `/api/v1/volumes/${segment(volume.name)}/mode`, { mode, ...devices });
     busy.value = false;
     if (done) chosen.value = null;
@@ -131,9 +89,7 @@ export function ModeCard(props: { volume: Volume }) {
       {mode === "write-back" && volume.mode !== "write-back" && (
         <>
           <p class="muted">Leave these empty if the configuration has devices for the log of {volume.name} already.</p>
-          <Field label="Log" part={log.value[0]} set={(part) => (log.value = [part, log.value[1]])} />
-          <Field label="Its copy" part={log.value[1]} set={(part) => (log.value = [log.value[0], part])} />
-          <Field label="Journal, if it is to have one" part={journal.value} set={(part) => (journal.value = part)} />
+          <LogFields log={log.value} set={(wanted) => (log.value = wanted)} />
         </>
       )}
       {state && mode !== "write-back" && (

@@ -7,10 +7,22 @@ import { status } from "../live";
 import type { FileDifference, Place, Problem } from "../model";
 import { Action, Card, Refusal } from "../parts";
 import { bytes, plain } from "../text";
+import { given, LogFields, NO_LOG } from "./log";
 
-const MODES: [string, string][] = [
-  ["write-through", "Reads and writes are cached; writes reach the origin before they are answered."],
-  ["write-around", "Reads are cached; writes go to the origin alone."],
+const MODES: [string, string, string][] = [
+  ["write-through", "write-through", "Reads and writes are cached; writes reach the origin before they are answered."],
+  ["write-around", "write-around", "Reads are cached; writes go to the origin alone."],
+  [
+    "write-back",
+    "write-back",
+    "Writes are answered by a log on two devices that do not fail together, and reach the origin later. If both are lost, the origin is as it was up to 30 seconds before.",
+  ],
+];
+
+const FRONTENDS: [string, string, string][] = [
+  ["nbd", "NBD", "Clients of this machine and others."],
+  ["ublk", "Block device", "Of this machine alone, by ublk (Linux 6.5)."],
+  ["vhost-user", "Disk of a virtual machine", "Of this machine, by vhost-user at a socket."],
 ];
 
 function describe(place: Place): string {
@@ -51,6 +63,24 @@ function body(place: Place) {
   return place.place.startsWith("nbd") ? { name, nbd: place.place } : { name, path: place.place };
 }
 
+/** A choice of one among some, each with its meaning. */
+function Options(props: { name: string; options: [string, string, string][]; chosen: string; choose: (value: string) => void }) {
+  return (
+    <div class="choices">
+      {props.options.map(([value, label, meaning]) => (
+        <label class="choice" key={value}>
+          <input type="radio" name={props.name} checked={props.chosen === value} onChange={() => props.choose(value)} />
+          <span>
+            <strong>{label}</strong>
+            <br />
+            {meaning}
+          </span>
+        </label>
+      ))}
+    </div>
+  );
+}
+
 /** The places with the fitting ones first, rotational or flash. */
 function ordered(places: Place[], rotational: boolean): Place[] {
   const rank = (place: Place) => (place.used_by ? 3 : place.rotational === rotational ? 0 : place.rotational === null ? 1 : 2);
@@ -78,18 +108,22 @@ function Other(props: { label: string; add: (place: Place) => void }) {
   );
 }
 
+/** The lines of a change, with what becomes of each. Those that come again between new ones stay. */
+function marked({ lost, new: added }: FileDifference): string[] {
+  const left = [...lost];
+  const lines = added.map((text) => (text === left[0] ? `  ${left.shift()}` : `+ ${text}`));
+  return left.length === 0 ? lines : [...lost.map((text) => `- ${text}`), ...added.map((text) => `+ ${text}`)];
+}
+
 /** The lines that set-up would write. */
 function Preview(props: { difference: FileDifference }) {
-  const { path, line, lost, new: added } = props.difference;
+  const { path, line } = props.difference;
   return (
     <figure id="preview">
       <figcaption>
         {path}, from line {line}
       </figcaption>
-      <pre tabIndex={0}>
-        {lost.map((text) => `- ${text}\n`)}
-        {added.map((text) => `+ ${text}\n`)}
-      </pre>
+      <pre tabIndex={0}>{marked(props.difference).join("\n")}</pre>
     </figure>
   );
 }
@@ -100,9 +134,11 @@ export function Setup() {
   const ssds = useSignal<string[]>([]);
   const mode = useSignal("write-through");
   const chosenPool = useSignal<string | null>(null);
-  const name = useSignal("");
+  const chosenName = useSignal<string | null>(null);
   const agreed = useSignal(false);
-  const blockDevice = useSignal(false);
+  const log = useSignal(NO_LOG);
+  const chosenFrontend = useSignal<string | null>(null);
+  const chosenSocket = useSignal<string | null>(null);
   const busy = useSignal(false);
   const refused = useSignal<Problem | null>(null);
   const preview = useSignal<FileDifference | null>(null);
@@ -124,8 +160,21 @@ export function Setup() {
   const chosenOrigin = useComputed(() => (origin.value ? find(origin.value) : undefined)).value;
   const erased = ssds.value.map(find).filter((place) => place?.holds);
   const hasDevices = (pools.find((other) => other.name === pool)?.devices.length ?? 0) > 0;
-  const volume = name.value || (chosenOrigin ? (chosenOrigin.name ?? plain(chosenOrigin.place)) : "");
-  const ready = chosenOrigin && (ssds.value.length > 0 || hasDevices) && (erased.length === 0 || agreed.value);
+  const volume = chosenName.value ?? (chosenOrigin ? (chosenOrigin.name ?? plain(chosenOrigin.place)) : "");
+  const isLogged = mode.value === "write-back";
+  const { log: copies, journal } = given(log.value);
+  const listeners = status.value?.nbd.listeners ?? [];
+  const frontend = chosenFrontend.value ?? (listeners.length > 0 ? "nbd" : "ublk");
+  const socket = chosenSocket.value ?? `/run/hotset/${volume}.sock`;
+  const lacks = [
+    !chosenOrigin && "a slow device",
+    ssds.value.length === 0 && !hasDevices && "a fast device",
+    erased.length > 0 && !agreed.value && "your consent to overwrite",
+    isLogged && copies.length < 2 && "two devices of the log",
+    chosenOrigin && !volume && "a name",
+    frontend === "nbd" && listeners.length === 0 && "a [[listen]] for NBD in the configuration, or another frontend",
+    frontend === "vhost-user" && !socket.startsWith("/") && "an absolute path of the socket",
+  ].filter((lack) => typeof lack === "string");
 
   const toggle = (place: string) => {
     const has = ssds.value.includes(place);
@@ -139,7 +188,9 @@ export function Setup() {
       volume: { name: volume, origin: body(chosen), pool: used, mode: mode.value },
       pool: pool ? undefined : { name: used, devices },
       devices: pool ? devices : [],
-      block_device: blockDevice.value,
+      ...(isLogged && { log: copies, journal }),
+      block_device: frontend === "ublk",
+      socket: frontend === "vhost-user" ? socket : undefined,
     };
   };
   const ask = async <T,>(path: string, then: (answer: T) => void) => {
@@ -208,21 +259,26 @@ export function Setup() {
         )}
       </Card>
       <Card title="3. How">
-        <div class="choices">
-          {MODES.map(([value, meaning]) => (
-            <label class="choice" key={value}>
-              <input type="radio" name="mode" checked={mode.value === value} onChange={() => (mode.value = value)} />
-              <span>
-                <strong>{value}</strong>
-                <br />
-                {meaning}
-              </span>
-            </label>
-          ))}
-        </div>
-        <p class="muted">
-          Write-back is given to a served volume on its own page, with the two devices of its log.
-        </p>
+        <Options name="mode" options={MODES} chosen={mode.value} choose={(value) => (mode.value = value)} />
+        {isLogged && (
+          <fieldset id="log">
+            <legend>Devices of the log</legend>
+            <p class="muted">
+              Blank partitions or files of two SSDs, for nothing but this log. With a journal on a third device the origin gets
+              only the newest of what is written again and again.
+            </p>
+            <LogFields log={log.value} set={(wanted) => (log.value = wanted)} />
+            <datalist id="log-places">
+              {all
+                .filter(({ place, used_by }) => !used_by && !place.startsWith("nbd") && ![origin.value, ...ssds.value].includes(place))
+                .map((place) => (
+                  <option key={place.place} value={place.name ?? place.place}>
+                    {describe(place)}
+                  </option>
+                ))}
+            </datalist>
+          </fieldset>
+        )}
         <p class="row">
           <label>
             Pool{" "}
@@ -234,21 +290,27 @@ export function Setup() {
             </select>
           </label>
           <label>
-            Name <input value={volume} onInput={(e) => (name.value = e.currentTarget.value)} />
+            Name <input value={volume} onInput={(e) => (chosenName.value = e.currentTarget.value)} />
           </label>
         </p>
-        <label class="choice">
-          <input type="checkbox" checked={blockDevice.value} onChange={() => (blockDevice.value = !blockDevice.value)} />
-          <span>
-            Make it a block device of this machine too, by ublk (Linux 6.0). Clients of NBD reach it in any case.
-          </span>
-        </label>
+        <h3>Clients reach it as</h3>
+        <Options name="frontend" options={FRONTENDS} chosen={frontend} choose={(value) => (chosenFrontend.value = value)} />
+        {frontend === "nbd" && listeners.length > 0 && <p class="muted">NBD is served at {listeners.join(", ")}.</p>}
+        {frontend === "vhost-user" && (
+          <p class="row">
+            <label>
+              Socket, made by the daemon{" "}
+              <input size={36} value={socket} onInput={(e) => (chosenSocket.value = e.currentTarget.value)} />
+            </label>
+          </p>
+        )}
         {refused.value && <Refusal found={refused.value} dismiss={() => (refused.value = null)} />}
         {preview.value && <Preview difference={preview.value} />}
         <p class="row">
-          <Action id="serve" label={busy.value ? "Working…" : "Serve it"} disabled={!ready || busy.value} run={serve} />
-          <Action label="Show the change of the configuration" disabled={!ready || busy.value} run={look} />
+          <Action id="serve" label={busy.value ? "Working…" : "Serve it"} disabled={lacks.length > 0 || busy.value} run={serve} />
+          <Action label="Show the change of the configuration" disabled={lacks.length > 0 || busy.value} run={look} />
         </p>
+        {lacks.length > 0 && <p class="muted" id="lacks">It needs {lacks.join(", and ")}.</p>}
       </Card>
     </>
   );

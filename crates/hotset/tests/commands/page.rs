@@ -296,6 +296,85 @@ fn six_clicks_are_enough_where_there_is_no_pool_yet() {
     daemon.stop();
 }
 
+/// Fills in the log of the set-up: two files that fail with the same controller.
+fn choose_log(browser: &mut Browser, place: &Place) {
+    browser.click("//label[.//strong[text()='write-back']]/input");
+    browser.shows("#lacks", "It needs two devices of the log.");
+    for (label, name) in [("Log", "log0"), ("Its copy", "log1")] {
+        let row = format!("//fieldset[@id='log']/p[label[starts-with(.,'{label}')]]");
+        browser.write(&format!("{row}//input"), &place.text(name));
+        browser.write(&format!("({row}//input)[2]"), "pcie0");
+    }
+}
+
+#[test]
+fn a_set_up_has_a_log_and_a_virtual_machine_or_nothing() {
+    let place = Place::new();
+    place.file("pool", 64);
+    place.file("log0", 24);
+    fs::write(place.path("log1"), noise(2, 24 << 20)).unwrap();
+    fs::write(place.path("origin"), noise(1, 64 << 20)).unwrap();
+    let config = place.config(NO_POOL);
+    let before = fs::read_to_string(&config).unwrap();
+    let daemon = place.serve();
+    let site = Site::start(&place);
+    let unchanged = || {
+        let status = daemon.status();
+        assert_eq!(
+            (&status["pools"], &status["volumes"]),
+            (&json!([]), &json!([]))
+        );
+        assert_eq!(fs::read_to_string(&config).unwrap(), before);
+    };
+    let refusal = "section[aria-label='3. How'] [role=alert]";
+    let mut browser = Browser::start();
+    browser.sign_in(&site);
+    set_up(&mut browser);
+    choose_log(&mut browser, &place);
+    browser.click("//label[.//strong[text()='Disk of a virtual machine']]/input");
+    let socket = "//label[starts-with(.,'Socket')]/input";
+    browser.write_over(socket, "vm.sock");
+    browser.shows("#lacks", "It needs an absolute path of the socket.");
+    browser.write_over(socket, &place.text("vm.sock"));
+    browser.button("Serve it");
+    browser.shows(refusal, "write-back needs two controllers");
+    browser.pictures("setup-refused");
+    unchanged();
+    browser.write(
+        "(//fieldset[@id='log']/p[label[starts-with(.,'Its')]]//input)[2]",
+        "1",
+    );
+    // The log is refused once all else is made, and all of that is undone.
+    browser.button("Serve it");
+    browser.shows(refusal, "log1");
+    unchanged();
+    place.file("log1", 24);
+    browser.button("Show the change of the configuration");
+    browser.shows("#preview pre", "+ mode = \"write-back\"");
+    browser.shows("#preview pre", "+ vhost_user = ");
+    // What only moves stays.
+    browser.shows("#preview pre", "  [[listen]]\n  unix = ");
+    browser.pictures("setup-write-back");
+    browser.is_accessible("setup");
+    browser.button("Serve it");
+    browser.shows("h1 .state", "write-back");
+    browser.shows(
+        ".copied code",
+        &format!("vhost-user:{}", place.text("vm.sock")),
+    );
+    drop(browser);
+    assert_eq!(daemon.status()["volumes"][0]["write_back"]["copies"], 2);
+    daemon.stop();
+    // All of it is kept over a restart.
+    let daemon = place.serve();
+    let volume = &daemon.status()["volumes"][0];
+    assert_eq!(
+        (&volume["mode"], &volume["write_back"]["copies"]),
+        (&json!("write-back"), &json!(2))
+    );
+    daemon.stop();
+}
+
 #[test]
 fn names_with_markup_in_them_are_shown_as_text_and_refusals_are_shown() {
     let place = bare();

@@ -162,6 +162,11 @@ impl Browser {
         self.click("//dialog[@open]//button[contains(@class,'danger')]");
     }
 
+    /// Writes over all that is in a field, which Control and A select.
+    pub fn write_over(&self, xpath: &str, text: &str) {
+        self.write(xpath, &format!("\u{e009}a\u{e000}{text}"));
+    }
+
     pub fn write(&self, xpath: &str, text: &str) {
         self.act(xpath, "value", &json!({"text": text}));
     }

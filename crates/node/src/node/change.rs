@@ -5,13 +5,15 @@
 
 use super::Node;
 use super::refusal::{Refusal, refusal};
+use super::turns::kept;
 use super::volumes::cannot_open;
 use crate::arrays::DeviceSource;
 use crate::nanos;
 use crate::place::RawRole;
-use crate::platform::Platform;
+use crate::platform::{ConfigurationDraft, Platform};
 use control::check;
-use control::config::{self, At, Attach, Config, Device, Name, VolumeMode};
+use control::config::{self, At, Attach, Config, Device, Listen, Name, VolumeMode};
+use control::files::ConfigurationFiles;
 use control::frontends::Queues;
 use control::place::BasePlace;
 use control::plan::Change;
@@ -159,6 +161,20 @@ impl<P: Platform> Node<P> {
             Some(problem) => Err(problem.text()),
             None => self.apply(&change).await,
         }
+    }
+
+    /// Opens a socket that the configuration does not have.
+    async fn listen(&self, listen: Listen) -> Result<(), Refusal> {
+        let place = listen.place();
+        let config = self.devices.config();
+        if config.listeners.iter().any(|known| known.place() == place) {
+            return Err(format!(
+                "the configuration has a listener at {place}; choose another socket"
+            ));
+        }
+        let change = Change::OpenListener(Box::new(listen));
+        self.agree(std::slice::from_ref(&change)).await?;
+        self.apply(&change).await
     }
 
     /// Makes a volume use its pool without a log, by `mode`, else by the volume's own mode.
@@ -322,10 +338,10 @@ impl<P: Platform> Node<P> {
                 self.add_by_request(&volume, device).await
             }
             ControlRequest::Attach { attach } => self.attach(Attach::parse(&attach)?).await,
+            ControlRequest::Listen { listen } => self.listen(Listen::parse(&listen)?).await,
             ControlRequest::RemoveVolume { volume } => {
                 self.apply(&Change::RemoveVolume(Name::new(&volume)?)).await
             }
-            ControlRequest::SetUp { additions } => self.set_up(additions).await,
             ControlRequest::AddPool { pool, devices } => self.make_pool(&pool, devices).await,
             ControlRequest::RemovePool { pool } => {
                 let pool = self.pool(&pool)?.name.clone();
@@ -390,30 +406,51 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    /// Makes additions in their order. If one is refused, those before it are undone.
-    async fn set_up(&self, additions: Vec<ControlRequest>) -> Result<(), Refusal> {
+    /// Makes additions in their order. If one is refused, those before it are undone. A change of
+    /// mode comes last: a log takes over in the moment at which `draft` is in its place.
+    pub(super) async fn set_up(
+        &self,
+        mut additions: Vec<ControlRequest>,
+        draft: Option<Box<dyn ConfigurationDraft>>,
+    ) -> Result<Option<ConfigurationFiles>, Refusal> {
+        self.try_devices(&additions).await?;
+        let mode = additions.pop_if(|last| matches!(last, ControlRequest::SetMode { .. }));
         let removals: Vec<Change> = additions.iter().map(removal).collect::<Result<_, _>>()?;
-        self.try_origins(&additions).await?;
         let before = self.devices.config();
         for (made, addition) in additions.into_iter().enumerate() {
-            if let Err(why) = Box::pin(self.change(addition)).await {
+            if let Err(why) = self.change(addition).await {
                 return Err(self.undo(&removals[..made], &before, why).await);
             }
         }
-        Ok(())
+        let Some(mode) = mode else {
+            return kept(draft).await;
+        };
+        match Box::pin(self.make(mode, draft)).await {
+            Ok(files) => Ok(files),
+            Err(why) => Err(self.undo(&removals, &before, why).await),
+        }
     }
 
-    /// Opens the origins of new volumes before the devices of new pools are overwritten.
-    async fn try_origins(&self, additions: &[ControlRequest]) -> Result<(), Refusal> {
+    /// Opens the origins and logs of new volumes before the devices of new pools are overwritten.
+    async fn try_devices(&self, additions: &[ControlRequest]) -> Result<(), Refusal> {
         for addition in additions {
-            let ControlRequest::AddVolume { volume, device } = addition else {
-                continue;
-            };
-            let volume = config::Volume::parse(volume)?;
-            let origin = self.origin_of(&volume, device.clone())?;
-            let opened = self.devices.open(&origin, RawRole::Origin).await;
-            let lease = opened.map_err(|error| cannot_open(error, &volume, &origin))?;
-            lease.release().await;
+            match addition {
+                ControlRequest::AddVolume { volume, device } => {
+                    let volume = config::Volume::parse(volume)?;
+                    let origin = self.origin_of(&volume, device.clone())?;
+                    let opened = self.devices.open(&origin, RawRole::Origin).await;
+                    let lease = opened.map_err(|error| cannot_open(error, &volume, &origin))?;
+                    lease.release().await;
+                }
+                ControlRequest::SetMode { log, journal, .. } => {
+                    for device in log.iter().chain(journal) {
+                        let device = self.named_or_new(device.clone())?;
+                        let lease = self.devices.open(&device, RawRole::Log).await;
+                        lease.map_err(refusal)?.release().await;
+                    }
+                }
+                _ => (),
+            }
         }
         Ok(())
     }
@@ -562,9 +599,12 @@ fn removal(addition: &ControlRequest) -> Result<Change, Refusal> {
         ControlRequest::Attach { attach } => {
             Ok(Change::Detach(Attach::parse(attach)?.ublk.value))
         }
+        ControlRequest::Listen { listen } => {
+            Ok(Change::CloseListener(Listen::parse(listen)?.place()))
+        }
         _ => Err(
-            "a set-up makes pools, volumes and attachments, and gives devices to pools; give other \
-             changes by themselves"
+            "a set-up makes pools, volumes, attachments and listeners, gives devices to pools, and \
+             may change a mode at its end; give other changes by themselves"
                 .into(),
         ),
     }

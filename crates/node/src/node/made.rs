@@ -3,7 +3,7 @@
 use super::Node;
 use crate::platform::Platform;
 use control::check::few_lines;
-use control::config::{Attach, ByteCount, Pool, Volume};
+use control::config::{Attach, ByteCount, Listen, Pool, Volume};
 use control::files::{ConfigurationFiles, FileDifference};
 use control::protocol::{ControlRequest, NamedOrNew};
 
@@ -102,6 +102,7 @@ fn volume_of(request: &ControlRequest) -> Option<String> {
         ControlRequest::Attach { attach } => {
             Some(Attach::parse(attach).ok()?.ublk.value.to_string())
         }
+        ControlRequest::Listen { listen } => Listen::parse(listen).ok()?.guest_volume(),
         ControlRequest::SetUp { additions } => additions.iter().find_map(volume_of),
         _ => request.volume().map(str::to_owned),
     }
@@ -143,6 +144,10 @@ fn done(request: &ControlRequest) -> String {
                 "volume {} is attached",
                 volume_of(request).unwrap_or_default()
             )
+        }
+        ControlRequest::Listen { listen } => {
+            let place = Listen::parse(listen).map(|listen| listen.place());
+            format!("listener {} is opened", place.unwrap_or_default())
         }
         ControlRequest::SetUp { additions } => {
             let done: Vec<String> = additions.iter().map(done).collect();

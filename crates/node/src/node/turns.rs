@@ -119,6 +119,9 @@ impl<P: Platform> Node<P> {
             ControlRequest::SetMode { mode, .. } => mode == VolumeMode::WriteBack.name(),
             ControlRequest::SetOff { volume, off: false } => self.has_log_when_on(volume),
             ControlRequest::ReplaceLog { .. } => true,
+            ControlRequest::SetUp { additions } => {
+                return additions.iter().any(|one| self.would_be_forgotten(one));
+            }
             _ => false,
         };
         is_on && self.devices.config().files.main().is_some()
@@ -131,7 +134,7 @@ impl<P: Platform> Node<P> {
     }
 
     /// Makes a change, and puts the changed text in its place. Returns the files as they are then.
-    async fn make(
+    pub(super) async fn make(
         &self,
         request: ControlRequest,
         draft: Option<Box<dyn ConfigurationDraft>>,
@@ -154,16 +157,10 @@ impl<P: Platform> Node<P> {
                 let (volume, device) = (Name::new(&volume)?, Name::new(&device)?);
                 self.replace_log(&volume, &device, by, draft).await
             }
+            ControlRequest::SetUp { additions } => self.set_up(additions, draft).await,
             request => {
                 self.change(request).await?;
-                let Some(draft) = draft else { return Ok(None) };
-                let files = draft.commit().await.map_err(|why| {
-                    format!(
-                        "the daemon has changed, and its configuration has not: {why}. Put the \
-                         change into it, and run `hotset reload`."
-                    )
-                });
-                files.map(Some)
+                kept(draft).await
             }
         }
     }
@@ -213,4 +210,19 @@ impl<P: Platform> Node<P> {
             _ => Ok(()),
         }
     }
+}
+
+/// Puts the changed text of a change that was made in its place, if there is one. Returns the files
+/// as they are then.
+pub(super) async fn kept(
+    draft: Option<Box<dyn ConfigurationDraft>>,
+) -> Result<Option<ConfigurationFiles>, Refusal> {
+    let Some(draft) = draft else { return Ok(None) };
+    let files = draft.commit().await.map_err(|why| {
+        format!(
+            "the daemon has changed, and its configuration has not: {why}. Put the change into it, \
+             and run `hotset reload`."
+        )
+    });
+    files.map(Some)
 }

@@ -1,4 +1,4 @@
-//! A volume with its pool and its block device, made at once or not at all.
+//! A volume with its pool, its log and its frontend, made at once or not at all.
 
 use super::body::{Body, DeviceBody};
 use super::change::change;
@@ -27,16 +27,40 @@ pub struct SetUp {
     /// Devices that its pool gets, if the pool is not new.
     #[serde(default)]
     devices: Vec<DeviceBody>,
+    /// Of write-back: the two devices of its log.
+    #[serde(default)]
+    log: Vec<DeviceBody>,
+    /// Its journal: the volume becomes journaled.
+    journal: Option<DeviceBody>,
     /// Make the volume a block device of the daemon's machine.
     #[serde(default)]
     block_device: bool,
+    /// Make the volume the disk of a virtual machine, by vhost-user at a socket of this path.
+    socket: Option<String>,
 }
 
 impl SetUp {
-    fn request(&self) -> ControlRequest {
-        let attach = SectionText::default().text("ublk", self.volume.name());
+    fn request(mut self) -> ControlRequest {
+        let name = self.volume.name().to_owned();
         let attach = self.block_device.then(|| ControlRequest::Attach {
-            attach: attach.finish(),
+            attach: SectionText::default().text("ublk", &name).finish(),
+        });
+        let listen = self.socket.as_ref().map(|socket| {
+            let listen = SectionText::default().text("vhost_user", socket);
+            ControlRequest::Listen {
+                listen: listen.text("volume", &name).finish(),
+            }
+        });
+        let has_log = !self.log.is_empty() || self.journal.is_some();
+        let log = self.log.iter().map(DeviceBody::named_or_new).collect();
+        let journal = self.journal.as_ref().map(DeviceBody::named_or_new);
+        // A log takes over a served volume, in the moment at which the configuration names it.
+        let mode = self.volume.take_mode(has_log);
+        let mode = mode.map(|mode| ControlRequest::SetMode {
+            volume: name,
+            mode,
+            log,
+            journal,
         });
         let pool = self.pool.iter().map(NewPool::request);
         let given = self.devices.iter().map(|device| ControlRequest::AddDevice {
@@ -46,14 +70,16 @@ impl SetUp {
         let additions = pool
             .chain(given)
             .chain([self.volume.request()])
-            .chain(attach);
+            .chain(attach)
+            .chain(listen)
+            .chain(mode);
         ControlRequest::SetUp {
             additions: additions.collect(),
         }
     }
 }
 
-/// Make a pool, serve a volume and make it a block device, all or nothing
+/// Make a pool, serve a volume, give it a log and a frontend, all or nothing
 #[utoipa::path(post, path = "/api/v1/set-up", tag = "volumes", request_body = SetUp)]
 pub async fn set_up(
     operator: Operator,

@@ -8,6 +8,7 @@ use crate::problem::ProblemAnswer;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use control::config::VolumeMode;
 use control::explained::Explained;
 use control::observed::Observed;
 use control::protocol::{ControlRequest, Reply};
@@ -25,7 +26,7 @@ pub struct NewVolume {
     origin: DeviceBody,
     /// Its pool.
     pool: String,
-    /// `write-through`, `write-around` or `pass-through`.
+    /// `write-through`, `write-around` or `pass-through`; of a set-up also `write-back`.
     mode: Option<String>,
     /// Its size, such as `10GiB`; all of the origin unless given.
     size: Option<String>,
@@ -43,6 +44,12 @@ impl NewVolume {
     /// The name of its pool.
     pub fn pool(&self) -> &str {
         &self.pool
+    }
+
+    /// Takes its mode from it, if that is write-back or `has_log`.
+    pub fn take_mode(&mut self, has_log: bool) -> Option<String> {
+        let is_logged = has_log || self.mode.as_deref() == Some(VolumeMode::WriteBack.name());
+        is_logged.then(|| self.mode.take().unwrap_or_default())
     }
 
     /// The request that adds the volume.
