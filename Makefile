@@ -5,7 +5,7 @@
 # make fuzz    every parser under the fuzzer, a minute each; needs nightly Rust
 # make mutants faults put into the cache engine, the log and the arrays, which tests must find
 # make page    the page of `hotset web`, from web/; needs Node 20, as the tests do
-# make page-pictures  the pictures of the page in docs/img
+# make page-pictures  the pictures of the page in docs/img, light and dark
 # make page-audit  Lighthouse on that page, and what watching costs with a thousand volumes
 # make quick   lints and tests of the parts that touch no device: the first check of a patch
 # make deb     Debian packages, into target/debian; PROFILE=demo builds in less time

@@ -151,9 +151,6 @@ fn figures_are_shown(browser: &mut Browser) {
         label.contains("99% of reads") && !label.contains("99% of reads unknown")
     });
     browser.pictures("overview");
-    browser.scheme("dark");
-    browser.pictures("overview-dark");
-    browser.scheme("light");
     for span in ["24 h", "7 d", "30 d", "1 h"] {
         browser.button(span);
         let pressed = browser.shows("[aria-pressed=true]", span);

@@ -224,29 +224,35 @@ impl Browser {
         self.call("goog/cdp/execute", &command).unwrap()
     }
 
-    /// Looks at the page at every width, where nothing may be cut off; takes pictures into
-    /// `docs/img` where `HOTSET_PICTURES` names a directory, which is then that of all files.
+    /// Looks at the page at every width, where nothing may be cut off; takes pictures, dark and
+    /// light, into `docs/img` where `HOTSET_PICTURES` names a directory, which is then that of all
+    /// files.
     pub fn pictures(&self, name: &str) {
         for screen in WIDTHS {
             self.size(screen);
             sleep(Duration::from_millis(1200));
-            let wide = "return document.documentElement.scrollWidth - innerWidth";
-            let over = self.run(wide, &[]).as_i64().unwrap();
+            // A telephone's `innerWidth` grows with what is too wide.
+            let wide = "return document.documentElement.scrollWidth - arguments[0]";
+            let over = self.run(wide, &[json!(screen.0)]).as_i64().unwrap();
             assert!(over <= 0, "{name} is {over} pixels wider than {}", screen.0);
-            if std::env::var_os("HOTSET_PICTURES").is_none() {
-                continue;
+            if std::env::var_os("HOTSET_PICTURES").is_some() {
+                for (scheme, end) in [("dark", "-dark"), ("light", "")] {
+                    self.scheme(scheme);
+                    sleep(Duration::from_millis(300));
+                    self.picture(&format!("page-{name}-{}{end}.png", screen.0));
+                }
             }
-            let take = json!({"format": "png", "captureBeyondViewport": true});
-            let taken = self.devtools("Page.captureScreenshot", &take);
-            let coded = taken["data"].as_str().unwrap();
-            let picture = base64::prelude::BASE64_STANDARD.decode(coded).unwrap();
-            let file = format!("../../docs/img/page-{name}-{}.png", screen.0);
-            fs::write(
-                PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file),
-                picture,
-            )
-            .unwrap();
         }
         self.size(WIDTHS[1]);
+    }
+
+    /// Takes a picture of the whole page into `docs/img`.
+    fn picture(&self, file: &str) {
+        let take = json!({"format": "png", "captureBeyondViewport": true});
+        let taken = self.devtools("Page.captureScreenshot", &take);
+        let coded = taken["data"].as_str().unwrap();
+        let picture = base64::prelude::BASE64_STANDARD.decode(coded).unwrap();
+        let images = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/img");
+        fs::write(images.join(file), picture).unwrap();
     }
 }
