@@ -154,7 +154,8 @@ impl ArrayCore {
 
     /// Clears the bits of regions that are idle since `before`.
     pub async fn clear_bitmap(self: &Rc<ArrayCore>, before: Nanos) -> IoResult {
-        let Some(bitmap) = self.bitmap.as_ref().filter(|i| !i.is_known()) else {
+        let ends = self.closed.get();
+        let Some(bitmap) = self.bitmap.as_ref().filter(|i| !i.is_known(ends)) else {
             return Ok(());
         };
         if !self.is_whole() {
