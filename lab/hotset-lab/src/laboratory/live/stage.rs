@@ -33,6 +33,8 @@ const BLOCK_BYTES: u64 = 4096;
 const CHUNK_BYTES: u64 = 1 << 20;
 /// Time in which a volume is watched for other clients.
 const WATCHED: Duration = Duration::from_secs(1);
+/// Times that a volume in use is watched.
+const LOOKS: u32 = 5;
 
 const COLD: Phase = "cold";
 const WARM: Phase = "warm";
@@ -342,18 +344,23 @@ impl LiveVolume {
         })
     }
 
-    /// An error if others read the volume.
+    /// An error if others read the volume in each of the seconds watched: a file system that was
+    /// just mounted reads a little by itself.
     fn require_idle(&mut self) -> Result<(), CommandFailure> {
-        let before = self.report()?.read_total.requests;
-        std::thread::sleep(WATCHED);
-        match self.report()?.read_total.requests - before {
-            0 => Ok(()),
-            reads => Err(CommandFailure::Runtime(format!(
-                "volume {}: in use ({reads} reads of others in {} s). Stop its clients first.",
-                self.name,
-                WATCHED.as_secs()
-            ))),
+        let mut reads = 0;
+        for _ in 0..LOOKS {
+            let before = self.report()?.read_total.requests;
+            std::thread::sleep(WATCHED);
+            reads = self.report()?.read_total.requests - before;
+            if reads == 0 {
+                return Ok(());
+            }
         }
+        Err(CommandFailure::Runtime(format!(
+            "volume {}: in use ({reads} reads of others in {} s). Stop its clients first.",
+            self.name,
+            WATCHED.as_secs()
+        )))
     }
 
     fn change(&mut self, request: &ControlRequest) -> Result<(), CommandFailure> {
