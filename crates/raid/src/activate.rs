@@ -146,8 +146,11 @@ struct IntentMap {
 impl IntentMap {
     fn is_clear(&self, core: &ArrayCore) -> bool {
         let mut clear = true;
+        let array = core.meta().array;
         for (number, block) in self.blocks.iter().enumerate() {
-            bitmap::decode(block, core.meta().array, number, |_| clear = false);
+            // The marks of a torn write may be in the sectors that it did not reach.
+            clear &= bitmap::is_of_one_write(block, array, number);
+            bitmap::decode(block, array, number, |_| clear = false);
         }
         clear
     }

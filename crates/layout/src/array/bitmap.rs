@@ -106,6 +106,13 @@ pub fn newest(one: u32, other: u32) -> u32 {
     }
 }
 
+/// True if all sectors of block `number` are of one write. A power cut may tear a write.
+pub fn is_of_one_write(block: &[u8], array: Uuid, number: usize) -> bool {
+    let mut writes = sectors(block, array, number).map(|sector| sector.map(|row| row.writes));
+    let first = writes.next().flatten();
+    first.is_some() && writes.all(|other| other == first)
+}
+
 /// True if all of `block` is block `number` of the bitmap of `array`.
 pub fn is_legible(block: &[u8], array: Uuid, number: usize) -> bool {
     sectors(block, array, number).all(|sector| sector.is_some())

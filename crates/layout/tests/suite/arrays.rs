@@ -25,6 +25,20 @@ fn a_bitmap_has_the_bytes_that_it_always_had() {
 }
 
 #[test]
+fn a_write_of_a_bitmap_that_was_torn_shows() {
+    let mut older = vec![0; BLOCK_BYTES];
+    let mut newer = older.clone();
+    bitmap::encode(&mut older, uuid(1), 0, 7, &[0]);
+    bitmap::encode(&mut newer, uuid(1), 0, 8, &[]);
+    for at in (0..=BLOCK_BYTES).step_by(512) {
+        let torn = [&newer[..at], &older[at..]].concat();
+        let is_whole = at == 0 || at == BLOCK_BYTES;
+        assert_eq!(bitmap::is_of_one_write(&torn, uuid(1), 0), is_whole, "{at}");
+    }
+    assert!(!bitmap::is_of_one_write(&older, uuid(2), 0));
+}
+
+#[test]
 fn a_journal_record_has_the_bytes_that_it_always_had() {
     let run = |i: u32| ChunkRun {
         member: 31 - i,
