@@ -1,7 +1,7 @@
 //! The file of a history: a head, names, and for each name a ring of records for each interval.
 //!
 //! Invariants:
-//!     the size of the file never changes
+//!     the file ends behind the places of its names, and never shrinks
 //!     a record is taken ⟺ its checksum is that of its bytes and of its owner's name, and its
 //!     interval belongs at its place: a torn record, or one of a former owner, is not taken
 //!
@@ -63,7 +63,14 @@ const NAMES_BYTES: usize = OWNERS * NAME_BYTES;
 const NAMES_AT: u64 = MAGIC.len() as u64;
 const RECORDS_AT: u64 = NAMES_AT + NAMES_BYTES as u64;
 const OWNER_BYTES: u64 = 2 * RECORDS * RECORD_BYTES as u64;
-const FILE_BYTES: u64 = RECORDS_AT + OWNERS as u64 * OWNER_BYTES;
+/// The file grows by so many places.
+const PLACES_STEP: usize = 64;
+const STEP_BYTES: u64 = PLACES_STEP as u64 * OWNER_BYTES;
+
+/// The size of a file with so many places.
+fn file_bytes(places: usize) -> u64 {
+    RECORDS_AT + places.div_ceil(PLACES_STEP) as u64 * STEP_BYTES
+}
 
 /// The place of each name.
 type Names = HashMap<String, usize>;
@@ -106,6 +113,8 @@ impl HistoryFile {
             names: parse_names(&names),
             trouble: None,
         };
+        let last = file.names.values().max().copied().unwrap_or(0);
+        file.reach(last).map_err(unusable)?;
         Ok((file, aside))
     }
 
@@ -170,6 +179,15 @@ impl HistoryFile {
         decode_all(name.unwrap_or_default(), ring, &bytes)
     }
 
+    /// Grows the file so that it has `place`.
+    fn reach(&self, place: usize) -> io::Result<()> {
+        let wanted = file_bytes(place + 1);
+        match self.file.metadata()?.len() < wanted {
+            true => self.file.set_len(wanted),
+            false => Ok(()),
+        }
+    }
+
     /// Places for new names: the free ones, then those of names that are not present.
     fn room(&self, present: &HashSet<&str>) -> IntoIter<usize> {
         let taken: HashSet<usize> = self.names.values().copied().collect();
@@ -192,6 +210,7 @@ impl HistoryFile {
             return Ok(None);
         };
         let offset = NAMES_AT + (place * NAME_BYTES) as u64;
+        self.reach(place)?;
         self.file.write_all_at(&entry, offset)?;
         self.names.retain(|_, other| *other != place);
         self.names.insert(name.to_owned(), place);
@@ -213,7 +232,9 @@ fn is_other(path: &Path) -> io::Result<Option<&'static str>> {
     if file.read_exact_at(&mut magic, 0).is_err() || magic != *MAGIC {
         return Ok(Some("is no history of this version"));
     }
-    Ok((file.metadata()?.len() != FILE_BYTES).then_some("has another size than a history"))
+    let places = file.metadata()?.len().checked_sub(RECORDS_AT);
+    let is_whole = places.is_some_and(|bytes| bytes > 0 && bytes % STEP_BYTES == 0);
+    Ok((!is_whole).then_some("has another size than a history"))
 }
 
 /// Renames the file at `path`. Returns a message about that.
@@ -233,7 +254,7 @@ fn set_aside(path: &Path, why: &str) -> io::Result<String> {
 fn make(path: &Path) -> io::Result<()> {
     replace_with(path, |file| {
         file.write_all_at(MAGIC, 0)?;
-        file.set_len(FILE_BYTES)
+        file.set_len(file_bytes(1))
     })
 }
 

@@ -328,12 +328,15 @@ fn without_a_file_there_is_no_history_and_everything_else() {
 fn a_volume_that_is_gone_makes_room_for_another() {
     let bench = Bench::new();
     let (mut file, _) = HistoryFile::open(&bench.path()).unwrap();
+    let begun = fs::metadata(bench.path()).unwrap().len();
     let names: Vec<String> = (0..=VOLUMES_MAX).map(|n| format!("vol{n}")).collect();
     let many: Vec<_> = names
         .iter()
         .map(|n| (Some(&**n), sample(BEGIN, 1.0)))
         .collect();
     file.write(&RINGS[0], &many);
+    let length = || fs::metadata(bench.path()).unwrap().len();
+    assert!(begun < 100 << 20 && length() > 50 * begun, "{begun}");
     let known = |file: &HistoryFile, name: &str| file.read(Some(name), &RINGS[0]).len();
     assert_eq!(known(&file, &names[VOLUMES_MAX - 1]), 1);
     // There is no room for the last, nor for a name that is longer than any.
