@@ -1,11 +1,11 @@
 //! A tar archive as one trace: its members that are traces of one text format, one after another,
 //! or its first that is of a binary one. Other members, such as a list of devices, are passed over.
 //!
-//! A member may be compressed if it is read alone: of an archive in a pipe none is.
+//! Members that are compressed are read alone, so not from a pipe.
 
 use crate::Format;
+use crate::compressed::{decompressed, is_compressed};
 use crate::format::SNIFFED_BYTES;
-use crate::reader::{decompressed, is_compressed};
 use std::io::{self, BufRead, Read};
 use std::path::{Path, PathBuf};
 use tar::{EntryType, Header, PaxExtensions};

@@ -17,6 +17,7 @@
 //! replay, or any opinion of caches.
 
 mod archive;
+mod compressed;
 mod error;
 mod format;
 mod info;
@@ -27,10 +28,11 @@ mod tape;
 mod tests;
 mod writer;
 
+pub use compressed::Input;
 pub use error::Error;
 pub use format::{Format, PARQUET_MAGIC, binary::MAGIC as BINARY_MAGIC};
 pub use info::Info;
-pub use reader::{DecodedRecords, DeviceFilter, Input, Skipped, Strictness, TraceReader, plain};
+pub use reader::{DecodedRecords, DeviceFilter, Skipped, Strictness, TraceReader, plain};
 pub use tape::{RecordTape, TapeReader};
 pub use writer::{RecordRows, Writer};
 

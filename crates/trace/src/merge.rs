@@ -6,7 +6,7 @@
 //! those that do not come from a file, which can be read once only.
 
 use crate::archive::{self, ArchiveMember};
-use crate::reader::decompressed;
+use crate::compressed::decompressed;
 use crate::{
     DecodedRecords, DeviceFilter, Error, Format, Skipped, Strictness, TraceReader, TraceRecord,
 };
@@ -20,31 +20,49 @@ use std::path::Path;
 /// Members that are merged, each by a reader of its own that goes through the archive up to it.
 const MERGED_MAX: usize = 64;
 
-/// Opens the traces of the archive `path`; `None` if it is none, or not one to be merged.
-pub(crate) fn members(
-    path: &Path,
-    format: Option<Format>,
-    strictness: Strictness,
-) -> Result<Option<TraceReader>, Error> {
-    let fail = |e: io::Error| Error::new(path, None, e.to_string());
-    let file = File::open(path).map_err(fail)?;
-    if !file.metadata().map_err(fail)?.is_file() {
-        return Ok(None);
+impl TraceReader {
+    /// Opens `path`, guessing the format if `format` is `None`. The traces of an archive are merged
+    /// by time.
+    pub fn open(
+        path: &Path,
+        format: Option<Format>,
+        strictness: Strictness,
+    ) -> Result<TraceReader, Error> {
+        if let Some(merged) = TraceReader::merged(path, format, strictness)? {
+            return Ok(merged);
+        }
+        let fail = |e: io::Error| Error::new(path, None, e.to_string());
+        let file = File::open(path).map_err(fail)?;
+        TraceReader::new(path, file, format, strictness)
     }
-    let (start, input) = decompressed(file).map_err(fail)?;
-    if !archive::begins(&start) {
-        return Ok(None);
+
+    /// Opens the traces of the archive `path`, merged by time. `None` for any other file, and for
+    /// an archive that is read from its start to its end.
+    pub fn merged(
+        path: &Path,
+        format: Option<Format>,
+        strictness: Strictness,
+    ) -> Result<Option<TraceReader>, Error> {
+        let fail = |e: io::Error| Error::new(path, None, e.to_string());
+        let file = File::open(path).map_err(fail)?;
+        if !file.metadata().map_err(fail)?.is_file() {
+            return Ok(None);
+        }
+        let (start, input) = decompressed(file).map_err(fail)?;
+        if !archive::begins(&start) {
+            return Ok(None);
+        }
+        let members = archive::members(input, format).map_err(fail)?;
+        let is_plain = || members.iter().all(|member| !member.is_compressed);
+        if members.len() > MERGED_MAX || (members.len() < 2 && is_plain()) {
+            return Ok(None);
+        }
+        let traces = members.iter().map(|member| open(path, member, strictness));
+        let merged = MergedTraces::new(traces.collect::<Result<_, Error>>()?)?;
+        let format = members[0].format;
+        let merged = TraceReader::elsewhere(path, Box::new(merged), format, strictness);
+        Ok(Some(merged))
     }
-    let members = archive::members(input, format).map_err(fail)?;
-    let is_plain = || members.iter().all(|member| !member.is_compressed);
-    if members.len() > MERGED_MAX || (members.len() < 2 && is_plain()) {
-        return Ok(None);
-    }
-    let traces = members.iter().map(|member| open(path, member, strictness));
-    let merged = MergedTraces::new(traces.collect::<Result<_, Error>>()?)?;
-    let format = members[0].format;
-    let merged = TraceReader::elsewhere(path, Box::new(merged), format, strictness);
-    Ok(Some(merged))
 }
 
 /// Opens one member of the archive `path`.

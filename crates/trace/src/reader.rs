@@ -2,22 +2,17 @@
 //! archive.
 
 use crate::archive::{self, Archive};
-use crate::format::{
-    FormatForm, LineParser, RecordParser, SNIFFED_BYTES, TextLine, binary, blktrace, validate,
-};
-use crate::{Error, Format, TraceRecord, merge};
+use crate::compressed::{BUFFER_BYTES, Input, buffered, decompressed, peek};
+use crate::format::{FormatForm, LineParser, RecordParser, TextLine, binary, blktrace, validate};
+use crate::{Error, Format, TraceRecord};
 use block::Nanos;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Add;
 use std::path::{Path, PathBuf};
 
 /// Longest line accepted, so that a file without newlines cannot fill memory.
 const LINE_BYTES_MAX: u64 = 1 << 16;
-const BUFFER_BYTES: usize = 1 << 16;
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// Treatment of input that makes no sense.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -54,9 +49,6 @@ impl Add for Skipped {
         }
     }
 }
-
-/// Bytes of a trace.
-pub type Input = Box<dyn BufRead + Send>;
 
 /// Records of a format that is decoded elsewhere.
 pub trait DecodedRecords: Send {
@@ -133,31 +125,6 @@ enum DecoderStep {
 }
 
 impl TraceReader {
-    /// Opens `path`, guessing the format if `format` is `None`. The traces of an archive are merged
-    /// by time.
-    pub fn open(
-        path: &Path,
-        format: Option<Format>,
-        strictness: Strictness,
-    ) -> Result<TraceReader, Error> {
-        if let Some(merged) = merge::members(path, format, strictness)? {
-            return Ok(merged);
-        }
-        let fail = |e: io::Error| Error::new(path, None, e.to_string());
-        let file = File::open(path).map_err(fail)?;
-        TraceReader::new(path, file, format, strictness)
-    }
-
-    /// Opens the traces of the archive `path`, merged by time; `None` if it has less than two or is
-    /// none.
-    pub fn merged(
-        path: &Path,
-        format: Option<Format>,
-        strictness: Strictness,
-    ) -> Result<Option<TraceReader>, Error> {
-        merge::members(path, format, strictness)
-    }
-
     /// Reads from `input`; `path` is for error messages, and for the formats that only a name
     /// distinguishes.
     pub fn new(
@@ -446,40 +413,6 @@ pub fn plain(
     }
     let (start, input) = peek(Archive::new(input, format))?;
     Ok((start, buffered(input)))
-}
-
-/// True if compressed bytes begin with `start`.
-pub(crate) fn is_compressed(start: &[u8]) -> bool {
-    start.starts_with(&ZSTD_MAGIC) || start.starts_with(&GZIP_MAGIC)
-}
-
-/// As [`plain`], of no archive.
-pub(crate) fn decompressed(input: impl Read + Send + 'static) -> io::Result<(Vec<u8>, Input)> {
-    let (start, input) = peek(input)?;
-    let input = buffered(input);
-    let plain: Box<dyn Read + Send> = if start.starts_with(&ZSTD_MAGIC) {
-        Box::new(zstd::Decoder::with_buffer(input)?)
-    } else if start.starts_with(&GZIP_MAGIC) {
-        Box::new(flate2::bufread::MultiGzDecoder::new(input))
-    } else {
-        return Ok((start, input));
-    };
-    let (start, plain) = peek(plain)?;
-    Ok((start, buffered(plain)))
-}
-
-fn buffered(input: impl Read + Send + 'static) -> Input {
-    Box::new(BufReader::with_capacity(BUFFER_BYTES, input))
-}
-
-/// The first bytes of `input`, and a reader that still yields them.
-fn peek<R: Read>(mut input: R) -> io::Result<(Vec<u8>, impl Read + use<R>)> {
-    let mut start = Vec::new();
-    input
-        .by_ref()
-        .take(SNIFFED_BYTES as u64)
-        .read_to_end(&mut start)?;
-    Ok((start.clone(), io::Cursor::new(start).chain(input)))
 }
 
 #[cfg(test)]

@@ -212,9 +212,9 @@ impl WorkspaceCopy {
     }
 }
 
-/// What tells a mutated workspace from a sound one.
+/// A judge of mutated workspaces.
 trait MutationJudge {
-    /// Builds what judges `mutations`. Returns false on an error of the compiler.
+    /// Builds the programs for `mutations`. Returns false on an error of the compiler.
     fn build(&self, mutations: &[&Mutation]) -> Result<bool, String>;
 
     /// Tries `mutation`, once built: the one of index `chosen` if several were woven.
@@ -224,11 +224,11 @@ trait MutationJudge {
         chosen: Option<usize>,
     ) -> Result<(Fate, Option<String>), String>;
 
-    /// True if what has `seen` a mutation passes without the mutation, once built.
+    /// True if the seed or test that has `seen` a mutation passes without, once built.
     fn is_sound_without(&self, mutation: &Mutation, seen: &Option<String>) -> Result<bool, String>;
 }
 
-/// A program that somebody else judges.
+/// Judges a program by its violations.
 struct ProgramJudge<'a> {
     copy: &'a WorkspaceCopy,
     package: &'a str,
