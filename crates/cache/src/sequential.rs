@@ -16,7 +16,7 @@
 //!     a request is sequential if the grains before it were moved, or most of the window
 //!     a stream with a stalled end is none: requests in random order come to its end soon
 //!
-//! A request that comes in pieces is judged once, as a whole, if it is announced.
+//! An announced request, which comes in pieces, is judged once, as a whole.
 //!
 //! A stream with a second request that ends at the start of the first runs backwards, and is kept
 //! mirrored.

@@ -148,7 +148,7 @@ impl IntentMap {
         let mut clear = true;
         let array = core.meta().array;
         for (number, block) in self.blocks.iter().enumerate() {
-            // The marks of a torn write may be in the sectors that it did not reach.
+            // The marks of a torn write may be in the sectors not reached.
             clear &= bitmap::is_of_one_write(block, array, number);
             bitmap::decode(block, array, number, |_| clear = false);
         }

@@ -253,7 +253,7 @@ fn decompressed_start(start: &[u8]) -> Vec<u8> {
     if !is_compressed(start) {
         plain.extend_from_slice(start);
     } else if let Ok((_, input)) = decompressed(io::Cursor::new(start.to_vec())) {
-        // The end of what is at hand is no end of the stream.
+        // The stream goes on behind these bytes.
         let _cut_off = input.take(MEMBER_SNIFFED_BYTES).read_to_end(&mut plain);
     }
     plain

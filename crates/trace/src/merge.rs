@@ -17,7 +17,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Members that are merged, each by a reader of its own that goes through the archive up to it.
+/// Members that are merged, each by a reader of its own that goes through the archive.
 const MERGED_MAX: usize = 64;
 
 impl TraceReader {

@@ -84,8 +84,8 @@ impl WorkspaceCopy {
         self.try_by(&judge, mutations, report)
     }
 
-    /// Tries `mutations` by the program of a package. `violation` returns the violation that it has
-    /// seen of a program.
+    /// Tries `mutations` by the program of a package. `violation` returns the
+    /// violation seen of a program.
     pub fn try_programs(
         &self,
         mutations: &[Mutation],

@@ -349,7 +349,7 @@ fn a_set_up_has_a_log_and_a_virtual_machine_or_nothing() {
     browser.button("Show the change of the configuration");
     browser.shows("#preview pre", "+ mode = \"write-back\"");
     browser.shows("#preview pre", "+ vhost_user = ");
-    // What only moves stays.
+    // Lines that only move stay.
     browser.shows("#preview pre", "  [[listen]]\n  unix = ");
     browser.pictures("setup-write-back");
     browser.is_accessible("setup");

@@ -231,7 +231,7 @@ impl Browser {
         for screen in WIDTHS {
             self.size(screen);
             sleep(Duration::from_millis(1200));
-            // A telephone's `innerWidth` grows with what is too wide.
+            // A telephone's `innerWidth` grows with content that is too wide.
             let wide = "return document.documentElement.scrollWidth - arguments[0]";
             let over = self.run(wide, &[json!(screen.0)]).as_i64().unwrap();
             assert!(over <= 0, "{name} is {over} pixels wider than {}", screen.0);

@@ -21,7 +21,7 @@ fn address(n: usize) -> Address {
     Address::Unix(format!("/run/nbd-{n}").into())
 }
 
-/// A disk that can hold writes, and notes what is announced.
+/// A disk that can hold writes, and notes announcements.
 struct Held {
     disk: ShardDisk<SimDriver>,
     env: Env,

@@ -1,4 +1,4 @@
-//! The line about the parts of a node that its end waits for.
+//! The line about the parts of a node for which its end waits.
 //!
 //! Not here: the end itself (`stop`), and its progress (`ending`).
 

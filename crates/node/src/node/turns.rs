@@ -212,7 +212,7 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// Puts the changed text of a change that was made in its place, if there is one. Returns the files
+/// Puts the changed text of a change that was made in its place, if any. Returns the files
 /// as they are then.
 pub(super) async fn kept(
     draft: Option<Box<dyn ConfigurationDraft>>,

@@ -101,7 +101,7 @@ fn bits_stay_if_the_flush_before_they_are_cleared_loses_a_member() {
 }
 
 /// The power is lost while the last bits are cleared, on all members but one. The others have all
-/// data, and are not left behind for the one, which may have sectors that it cannot read.
+/// data, and are not left behind for the one, which may have unreadable sectors.
 #[test]
 fn members_stay_if_power_is_lost_while_the_last_bits_are_cleared() {
     for level in [Level::Raid1, Level::Raid5] {

@@ -54,7 +54,7 @@ impl SetUp {
         let has_log = !self.log.is_empty() || self.journal.is_some();
         let log = self.log.iter().map(DeviceBody::named_or_new).collect();
         let journal = self.journal.as_ref().map(DeviceBody::named_or_new);
-        // A log takes over a served volume, in the moment at which the configuration names it.
+        // A log takes over a served volume, in the moment at which the configuration names the log.
         let mode = self.volume.take_mode(has_log);
         let mode = mode.map(|mode| ControlRequest::SetMode {
             volume: name,

@@ -179,7 +179,7 @@ impl HistoryFile {
         decode_all(name.unwrap_or_default(), ring, &bytes)
     }
 
-    /// Grows the file so that it has `place`.
+    /// Grows the file to have `place`.
     fn reach(&self, place: usize) -> io::Result<()> {
         let wanted = file_bytes(place + 1);
         match self.file.metadata()?.len() < wanted {
