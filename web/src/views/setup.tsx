@@ -196,6 +196,8 @@ export function Setup() {
   const ask = async <T,>(path: string, then: (answer: T) => void) => {
     if (!chosenOrigin) return;
     busy.value = true;
+    // A pool that is made and undone is in the status for a moment, and changes no choice.
+    chosenPool.value = pool;
     refused.value = preview.value = null;
     try {
       then(await request<T>("POST", path, wanted(chosenOrigin)));
