@@ -282,7 +282,7 @@ fn leave_outdated(
 
 /// Evicts the members that lack the last write of the map, by which an orderly end left no marks:
 /// images from right before it. Their marked regions are filled, if the others can do without them.
-/// A loss of power leaves such members too, but with marks: that of service, if no other.
+/// A loss of power leaves such members too, but with marks, or with a write that was torn.
 fn leave_behind(core: &Rc<ArrayCore>, maps: &[IntentMap]) -> Vec<usize> {
     let newest = maps.iter().filter_map(|map| map.writes);
     let newest = newest.reduce(bitmap::newest);
@@ -314,7 +314,7 @@ async fn take_over_bitmap(core: &Rc<ArrayCore>, maps: &[IntentMap]) -> IoResult 
     if core.journals.is_empty() {
         *core.unsynced.borrow_mut() = bitmap.marked_regions().into_iter().collect();
     }
-    match bitmap.is_known(false) {
+    match bitmap.is_known() {
         true => Ok(()),
         false => bitmap.write_now(core).await,
     }

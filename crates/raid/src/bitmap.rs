@@ -42,8 +42,6 @@ pub(crate) struct IntentBitmap {
     /// Number of writes of the map, and whether the members have all of the last write.
     writes: Cell<u32>,
     is_written: Cell<bool>,
-    /// A member may have the mark of an array in service.
-    is_open: Cell<bool>,
 }
 
 /// Least region of a bitmap of more than one block: smaller regions would cost more writes than
@@ -73,7 +71,6 @@ impl IntentBitmap {
             stretch: Cell::new(0),
             writes: Cell::new(0),
             is_written: Cell::new(true),
-            is_open: Cell::new(false),
         }
     }
 
@@ -137,18 +134,9 @@ impl IntentBitmap {
         self.is_written.set(is_written);
     }
 
-    /// True if nothing is marked, and every live member has the last write. Of an array that
-    /// `ends`, nor is the mark of service.
-    pub fn is_known(&self, ends: bool) -> bool {
-        self.is_clear() && self.is_written.get() && !(ends && self.is_open.get())
-    }
-
-    /// The mark of an array in service: the bit behind the last region's, with its block. A loss of
-    /// power then leaves a mark in the newest map, even amid a write that clears all others. `None`
-    /// if the block has no bit to spare.
-    fn open_mark(&self) -> Option<(usize, usize)> {
-        let (block, bit) = (self.regions() / REGIONS, self.regions() % REGIONS);
-        (bit > 0).then_some((block, bit))
+    /// True if nothing is marked, and every live member has the last write.
+    pub fn is_known(&self) -> bool {
+        self.is_clear() && self.is_written.get()
     }
 
     /// Takes over a block of the bitmap that was found on a member.
@@ -156,9 +144,8 @@ impl IntentBitmap {
         let regions = self.regions();
         bitmap::decode(block, array, number, |index| {
             let region = number * REGIONS + index;
-            match region < regions {
-                true => drop(self.intent.mark(region)),
-                false => self.is_open.set(true),
+            if region < regions {
+                self.intent.mark(region);
             }
         });
     }
@@ -202,12 +189,6 @@ impl IntentBitmap {
             return Ok(());
         }
         let mut stale = std::mem::take(&mut *self.stale.borrow_mut());
-        let serves = !core.closed.get();
-        if let (false, Some((block, _))) = (stale.is_empty(), self.open_mark())
-            && self.is_open.replace(serves) != serves
-        {
-            stale.insert(block);
-        }
         let image = self.intent.image();
         match self.is_written.get() {
             // Another write has taken the blocks. A count that no member has got would make two
@@ -235,9 +216,7 @@ impl IntentBitmap {
             let mut buf = core.env.pool.take(BLOCK_BYTES);
             let (first, end) = (block * REGIONS, self.regions().min((block + 1) * REGIONS));
             let here = (first..end).filter(|region| marked.has(*region));
-            let mut here: Vec<_> = here.map(|region| region - first).collect();
-            let open = self.open_mark().filter(|_| self.is_open.get());
-            here.extend(open.filter(|(of, _)| of == block).map(|(_, bit)| bit));
+            let here: Vec<_> = here.map(|region| region - first).collect();
             bitmap::encode(
                 &mut buf,
                 core.meta().array,
@@ -307,11 +286,7 @@ impl IntentBitmap {
         let blocks = idle.iter().map(|region| region / REGIONS);
         self.stale.borrow_mut().extend(blocks);
         // A write that has begun is waited for, and one that has failed is repeated.
-        let closes = core.closed.get() && self.is_open.get();
-        if let (true, Some((block, _))) = (closes, self.open_mark()) {
-            self.stale.borrow_mut().insert(block);
-        }
-        let any = !idle.is_empty() || !self.is_written.get() || closes;
+        let any = !idle.is_empty() || !self.is_written.get();
         *self.unmarked.borrow_mut() = idle.into_iter().collect();
         match any {
             true => self.write(core, || false).await,

@@ -154,8 +154,7 @@ impl ArrayCore {
 
     /// Clears the bits of regions that are idle since `before`.
     pub async fn clear_bitmap(self: &Rc<ArrayCore>, before: Nanos) -> IoResult {
-        let ends = self.closed.get();
-        let Some(bitmap) = self.bitmap.as_ref().filter(|i| !i.is_known(ends)) else {
+        let Some(bitmap) = self.bitmap.as_ref().filter(|i| !i.is_known()) else {
             return Ok(());
         };
         if !self.is_whole() {

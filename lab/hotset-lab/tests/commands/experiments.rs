@@ -146,7 +146,7 @@ fn all_are_listed_run_kept_and_reported() {
         ("maxiq", 35, 0xd0bc15b9),
         ("nytro", 13, 0x5c851481),
         ("redskin", 82, 0x824412ef),
-        ("perc", 14, 0x8f5f1f1d),
+        ("perc", 14, 0x41fdaf0d),
         ("perc-mail", 21, 0x395b16b1),
         ("perc-oltp", 4, 0xda50f2b5),
     ];
