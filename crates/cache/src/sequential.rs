@@ -259,20 +259,23 @@ impl Sequential {
     /// True if a request for `blocks` would be sequential.
     #[inline]
     pub(crate) fn is_sequential(&self, blocks: &Range<u64>) -> bool {
-        self.cutoff.is_some_and(
-            |cutoff| match (self.whole(blocks), self.stream(blocks, cutoff)) {
-                (Some(at), _) => self.divided[at].is_sequential,
-                (None, Some((is_sequential, _))) => is_sequential,
-                _ => u64::from(self.chain(blocks.start).map_or(0, |c| c.bytes)) >= cutoff,
-            },
-        )
+        let Some(cutoff) = self.cutoff else {
+            return false;
+        };
+        if let Some(at) = self.whole(blocks) {
+            return self.divided[at].is_sequential;
+        }
+        match self.stream(blocks, cutoff) {
+            Some((is_sequential, _)) => is_sequential,
+            None => u64::from(self.chain(blocks.start).map_or(0, |c| c.bytes)) >= cutoff,
+        }
     }
 
     /// Notes a request for `blocks` that comes in pieces. One longer than the cutoff is judged by
     /// its pieces.
     pub(crate) fn announce(&mut self, blocks: Range<u64>) {
+        let Some(cutoff) = self.cutoff else { return };
         let left = blocks.end - blocks.start;
-        let cutoff = self.cutoff.unwrap_or(0);
         if left * BLOCK_BYTES as u64 > cutoff {
             return;
         }
