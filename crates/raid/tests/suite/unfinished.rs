@@ -238,6 +238,44 @@ fn a_member_that_is_lost_and_back_at_once_keeps_its_records_until_the_loss_is_kn
     }
 }
 
+/// The event that it refused is never sealed: it may be in sync in that event, and is no older
+/// image of itself.
+#[test]
+fn a_member_that_refuses_superblocks_lacks_what_it_missed_and_no_more() {
+    let mut evicted = 0;
+    for (nth, cut_at) in (1..8).flat_map(|nth| (2..120).step_by(6).map(move |at| (nth, at))) {
+        let (mut sim, disks) = run(1, 1, &[8; 3], async |bench| {
+            let array = bench.create(Level::Raid1, &[0, 1, 2], &[]).await.unwrap();
+            bench.write(&array, 0, 128, 1).await.unwrap();
+            array.close().await.unwrap();
+        });
+        let refusal = FaultEffect::Fail(IoErrorKind::Other);
+        let refused = (nth..nth + 2).map(|n| superblocks(disks[0], When::Nth(n), refusal));
+        strike(&mut sim, refused.chain(slow(&disks[1..])).collect());
+        let seen = Rc::new(Cell::new(false));
+        let was_evicted = seen.clone();
+        drive(&mut sim, &disks, async move |bench| {
+            let Ok(array) = bench.assemble(&[0, 1, 2]).await else {
+                return bench.cut_power().await;
+            };
+            let cut = async {
+                bench.sleep(cut_at).await;
+                was_evicted.set(array.report().members[0].state.is_failed());
+                bench.cut_power().await;
+            };
+            let _ = join(array.fail(2), cut).await;
+        });
+        evicted += u64::from(seen.get());
+        strike(&mut sim, Vec::new());
+        after_power(&mut sim, &disks, &[0, 1, 2], async move |_, array| {
+            let state = array.report().members[0].state;
+            let whole = MemberState::Rebuilding { whole: true };
+            assert_ne!(state, whole, "{nth}, {cut_at}");
+        });
+    }
+    assert!(evicted > 10, "refused in {evicted} runs alone");
+}
+
 #[test]
 fn an_array_is_settled_once_that_is_known() {
     let (mut sim, disks) = run(1, 1, &[8; 2], async |bench| {
