@@ -254,6 +254,59 @@ fn the_log_names_no_id_that_the_superblocks_have_not_given() {
 }
 
 #[test]
+fn the_log_names_a_line_only_once_its_bytes_are_durable() {
+    // A write that was not flushed may outlive the power cut.
+    for seed in 0..8 {
+        let mut place = Place::new(seed, 1);
+        place.cut(&[0], async |rig: Rig| {
+            rig.fill().await;
+            rig.sleep(100).await;
+            rig.cut().await;
+        });
+        place.done(&[0], move |rig| async move {
+            rig.cache.warmed().await;
+            assert_eq!(rig.count(Counter::LinesRestored), 16);
+            rig.agrees().await;
+            assert_eq!(rig.count(Counter::BlocksCorrupt), 0, "{seed}");
+        });
+    }
+}
+
+#[test]
+fn a_change_amid_a_checkpoint_is_in_the_log_after_it() {
+    let mut place = Place::filled(13);
+    let pool = place.pool[0];
+    let maps = areas().maps;
+    let maps = maps.map(|map| Extent::new(map.lba(Lba::ZERO, 0), Sectors(map.blocks * 8)));
+    let plan = FaultPlan::of(maps.map(|map| slow(pool, map, 200)).to_vec());
+    place.sim.world_mut().set_plan(plan).unwrap();
+    place.cut(&[0], async |rig: Rig| {
+        rig.cache.warmed().await;
+        let before = rig.count(Counter::Checkpoints);
+        // Each commit writes a block of the log.
+        for byte in 0.. {
+            if rig.count(Counter::Checkpoints) > before {
+                break;
+            }
+            rig.write(LINE, LINE, byte).await;
+            rig.sleep(10).await;
+        }
+        rig.volume.set_mode(CacheMode::WriteAround);
+        rig.write(0, LINE, 9).await;
+        rig.volume.flush().await.unwrap();
+        // Until the checkpoint has ended and the bits are cleared.
+        rig.sleep(2000).await;
+        assert_eq!(rig.count(Counter::Checkpoints), before + 1);
+        rig.cut().await;
+    });
+    place.done(&[0], |rig| async move {
+        rig.cache.warmed().await;
+        rig.expect(0, LINE, 9).await;
+        rig.agrees().await;
+    });
+}
+
+#[test]
 fn a_volume_is_not_written_under_an_id_that_the_superblocks_have_not_given() {
     let mut place = Place::new(7, 2);
     let other = place.pool[1];
