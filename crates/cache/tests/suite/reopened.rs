@@ -258,14 +258,21 @@ fn the_log_names_a_line_only_once_its_bytes_are_durable() {
     // A write that was not flushed may outlive the power cut.
     for seed in 0..8 {
         let mut place = Place::new(seed, 1);
+        place.patch(place.origin, Lba::ZERO, line_of(7).repeat(32));
         place.cut(&[0], async |rig: Rig| {
             rig.fill().await;
-            rig.sleep(100).await;
+            // Until no superblock is due, whose write flushes too.
+            rig.sleep(500).await;
+            for line in 16..32 {
+                rig.read(line * LINE, LINE).await;
+            }
+            rig.cache.settle().await;
+            rig.sleep(50).await;
             rig.cut().await;
         });
         place.done(&[0], move |rig| async move {
             rig.cache.warmed().await;
-            assert_eq!(rig.count(Counter::LinesRestored), 16);
+            assert_eq!(rig.count(Counter::LinesRestored), 32);
             rig.agrees().await;
             assert_eq!(rig.count(Counter::BlocksCorrupt), 0, "{seed}");
         });
