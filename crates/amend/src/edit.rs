@@ -2,8 +2,8 @@
 
 use crate::form::FileForm;
 use crate::sections::{
-    add, append, append_new, contains, drop_if_empty, exchange, find, has_frontend, is_frontend,
-    is_named, known, list, remove, remove_all, section, set, take,
+    add, append, append_new, contains, drop_if_empty, exchange, find, has_frontend, has_listener,
+    is_frontend, is_listener, is_named, known, list, remove, remove_all, section, set, take,
 };
 use control::config::{self, Attach, Cleaning, Listen, Volume};
 use control::protocol::ControlRequest;
@@ -99,6 +99,9 @@ fn change_volume(
             }
         }
         ControlRequest::Listen { listen } => append(file, "listen", listen)?,
+        ControlRequest::Close { place } => {
+            remove_all(file, "listen", |table| is_listener(table, place))?;
+        }
         _ => (),
     }
     Ok(())
@@ -266,6 +269,10 @@ fn holder(files: &[DocumentMut], request: &ControlRequest) -> Result<usize, Stri
             let volume = Listen::parse(listen)?.guest_volume();
             let its = volume.and_then(|volume| find(files, "volume", &volume));
             return Ok(its.unwrap_or(0));
+        }
+        ControlRequest::Close { place } => {
+            let at = files.iter().position(|file| has_listener(file, place));
+            return at.ok_or_else(|| format!("no [[listen]] has {place}"));
         }
         ControlRequest::AddDevice { pool, .. }
         | ControlRequest::RemoveDevice { pool, .. }

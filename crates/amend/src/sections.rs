@@ -36,6 +36,18 @@ pub(crate) fn is_frontend(table: &Table, volume: &str) -> bool {
     text("ublk") == Some(volume) || guest == Some(volume)
 }
 
+/// Tests a file for a listener at `place`.
+pub(crate) fn has_listener(file: &DocumentMut, place: &str) -> bool {
+    let sections = file.get("listen").and_then(Item::as_array_of_tables);
+    sections.is_some_and(|all| all.iter().any(|table| is_listener(table, place)))
+}
+
+/// Tests for the section of a listener at `place`.
+pub(crate) fn is_listener(table: &Table, place: &str) -> bool {
+    let is_at = |key| table.get(key).and_then(Item::as_str) == Some(place);
+    ["unix", "vhost_user", "tcp"].into_iter().any(is_at)
+}
+
 /// Returns the sections of a kind; adds an empty list if there are none.
 pub(crate) fn sections<'a>(
     file: &'a mut DocumentMut,

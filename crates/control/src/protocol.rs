@@ -137,6 +137,11 @@ pub enum ControlRequest {
         /// The listener.
         listen: String,
     },
+    /// Closes a socket; its clients, or the virtual machine, lose it.
+    Close {
+        /// The path, or the address and port.
+        place: String,
+    },
     /// Makes a pool; the content of its devices is overwritten.
     AddPool {
         /// The pool.
@@ -283,6 +288,7 @@ impl ControlRequest {
                 | ControlRequest::RemoveVolume { .. }
                 | ControlRequest::Attach { .. }
                 | ControlRequest::Listen { .. }
+                | ControlRequest::Close { .. }
                 | ControlRequest::SetUp { .. }
                 | ControlRequest::AddPool { .. }
                 | ControlRequest::RemovePool { .. }

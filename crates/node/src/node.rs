@@ -9,7 +9,6 @@
 mod again;
 mod change;
 mod controlled;
-mod end_line;
 mod ending;
 mod job;
 mod jobs;

@@ -26,7 +26,7 @@ use layout::{
     SuperblockError, Uuid,
 };
 use look::look;
-pub use look::{LogCandidate, superblock_of};
+pub use look::{LogCandidate, superblock_of, unfit_for_log};
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
 use std::rc::Rc;

@@ -57,7 +57,9 @@ mod unordered;
 pub use cleaning::Cleaning;
 pub use copies::CopyArea;
 pub use journal::WriteJournal;
-pub use ledger::{LedgerWitness, LogCandidate, LogLedger, OpenedLog, WantedLog, superblock_of};
+pub use ledger::{
+    LedgerWitness, LogCandidate, LogLedger, OpenedLog, WantedLog, superblock_of, unfit_for_log,
+};
 pub use recover::logged;
 pub use scan::Scrutiny;
 pub use stage::{LogStage, Stages};

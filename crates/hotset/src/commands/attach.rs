@@ -11,6 +11,7 @@ use control::meant;
 use control::protocol::ControlRequest;
 use control::section::SectionText;
 use std::io;
+use std::path::Path;
 use ublk::uapi::block_device;
 use ublk::{DeviceInfo, UblkCommand, UblkControl, UblkState};
 
@@ -27,6 +28,37 @@ pub fn attach(
         .number("depth", depth);
     let attach = section.finish();
     change.carry_out(&ControlRequest::Attach { attach })
+}
+
+/// Has a running daemon make a volume the disk of the virtual machine at `socket`.
+pub fn give_guest(
+    volume: &str,
+    socket: &Path,
+    change: &ChangeOptions,
+) -> Result<(), CommandFailure> {
+    let section = SectionText::default()
+        .text("vhost_user", &place(socket)?)
+        .text("volume", volume);
+    let listen = section.finish();
+    change.carry_out(&ControlRequest::Listen { listen })
+}
+
+/// Has a running daemon close the socket of a virtual machine.
+pub fn take_from_guest(socket: &Path, change: &ChangeOptions) -> Result<(), CommandFailure> {
+    let place = place(socket)?;
+    change.carry_out(&ControlRequest::Close { place })
+}
+
+/// The path of a socket for the daemon, which has another working directory.
+fn place(socket: &Path) -> Result<String, CommandFailure> {
+    let absolute = std::path::absolute(socket).map_err(CommandFailure::runtime)?;
+    match absolute.to_str() {
+        Some(path) => Ok(path.to_owned()),
+        None => Err(CommandFailure::Runtime(format!(
+            "{}: not UTF-8; give the socket another path",
+            socket.display()
+        ))),
+    }
 }
 
 /// Lists the devices of hotset's volumes.

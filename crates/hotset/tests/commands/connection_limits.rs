@@ -1,7 +1,7 @@
 //! Clients that keep others out of the real daemon, or try to: strangers, and those that are gone
 //! while their writes are held up.
 
-use crate::common::{Daemon, Place, USUAL, copy_out, hotset, run, tool, until};
+use crate::common::{Daemon, Place, USUAL, copy_out, hotset, refused, run, tool, until};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -194,6 +194,18 @@ fn a_volume_becomes_a_virtual_machines_disk_and_an_export_again() {
     };
     let is_disk = || place.path("vol.sock").exists();
     assert!(is_export() && !is_disk());
+    let socket = place.path("vol.sock");
+    let opened = run(place.command("attach vol --guest").arg(&socket));
+    assert!(opened.contains("kept by"), "{opened}");
+    assert!(is_disk() && !is_export());
+    let again = ["the configuration has a listener at"];
+    refused(place.command("attach vol --guest").arg(&socket), 1, &again);
+    run(place.command("detach --guest").arg(&socket));
+    assert!(is_export() && !is_disk());
+    let kept = fs::read_to_string(place.path("hotset.toml")).unwrap();
+    assert!(!kept.contains("vol.sock"), "{kept}");
+    let none = ["the configuration has no listener at"];
+    refused(place.command("detach --guest").arg(&socket), 1, &none);
     let guest = USUAL.to_owned() + "[[listen]]\nvhost_user = \"$/vol.sock\"\n";
     place.config(&guest);
     run(&mut place.command("reload"));

@@ -341,10 +341,13 @@ fn a_set_up_has_a_log_and_a_virtual_machine_or_nothing() {
         "(//fieldset[@id='log']/p[label[starts-with(.,'Its')]]//input)[2]",
         "1",
     );
-    // The log is refused once all else is made, and all of that is undone.
+    // A device that cannot have the log is refused before the pool's device is overwritten.
+    place.file("pool", 64);
     browser.button("Serve it");
     browser.shows(refusal, "log1");
     unchanged();
+    let pool = fs::read(place.path("pool")).unwrap();
+    assert!(pool.iter().all(|byte| *byte == 0));
     place.file("log1", 24);
     browser.button("Show the change of the configuration");
     browser.shows("#preview pre", "+ mode = \"write-back\"");

@@ -177,6 +177,17 @@ impl<P: Platform> Node<P> {
         self.apply(&change).await
     }
 
+    /// Closes a socket that the configuration has.
+    async fn close(&self, place: String) -> Result<(), Refusal> {
+        let config = self.devices.config();
+        if !config.listeners.iter().any(|known| known.place() == place) {
+            return Err(format!(
+                "the configuration has no listener at {place}; see `hotset status`"
+            ));
+        }
+        self.apply(&Change::CloseListener(place)).await
+    }
+
     /// Makes a volume use its pool without a log, by `mode`, else by the volume's own mode.
     async fn use_pool(
         &self,
@@ -339,6 +350,7 @@ impl<P: Platform> Node<P> {
             }
             ControlRequest::Attach { attach } => self.attach(Attach::parse(&attach)?).await,
             ControlRequest::Listen { listen } => self.listen(Listen::parse(&listen)?).await,
+            ControlRequest::Close { place } => self.close(place).await,
             ControlRequest::RemoveVolume { volume } => {
                 self.apply(&Change::RemoveVolume(Name::new(&volume)?)).await
             }
@@ -442,8 +454,17 @@ impl<P: Platform> Node<P> {
                     let lease = opened.map_err(|error| cannot_open(error, &volume, &origin))?;
                     lease.release().await;
                 }
-                ControlRequest::SetMode { log, journal, .. } => {
-                    for device in log.iter().chain(journal) {
+                ControlRequest::SetMode {
+                    volume,
+                    log,
+                    journal,
+                    ..
+                } => {
+                    for device in log {
+                        let unfit = self.unfit_for_log(volume, device).await?;
+                        unfit.map_or(Ok(()), Err)?;
+                    }
+                    if let Some(device) = journal {
                         let device = self.named_or_new(device.clone())?;
                         let lease = self.devices.open(&device, RawRole::Log).await;
                         lease.map_err(refusal)?.release().await;
@@ -453,6 +474,21 @@ impl<P: Platform> Node<P> {
             }
         }
         Ok(())
+    }
+
+    /// Returns the reason why a device cannot have a copy of the log of `volume`.
+    async fn unfit_for_log(
+        &self,
+        volume: &str,
+        device: &NamedOrNew,
+    ) -> Result<Option<String>, Refusal> {
+        let device = self.named_or_new(device.clone())?;
+        let lease = self.devices.open(&device, RawRole::Log).await;
+        let lease = lease.map_err(refusal)?;
+        let name = device.name().as_str();
+        let unfit = writelog::unfit_for_log(volume, name, &lease.leaf, &self.env()).await;
+        lease.release().await;
+        Ok(unfit)
     }
 
     /// Applies the removals of a set-up's additions, the last first. Returns `why`, the cause, with

@@ -149,6 +149,7 @@ fn done(request: &ControlRequest) -> String {
             let place = Listen::parse(listen).map(|listen| listen.place());
             format!("listener {} is opened", place.unwrap_or_default())
         }
+        ControlRequest::Close { place } => format!("listener {place} is closed"),
         ControlRequest::SetUp { additions } => {
             let done: Vec<String> = additions.iter().map(done).collect();
             done.join(", ")

@@ -76,7 +76,7 @@ pub(super) fn choose(
     names: &[String; 2],
     found: [&CandidateState; 2],
 ) -> Result<Chosen, String> {
-    let faults = [0, 1].map(|copy| fault(wanted, &names[copy], found[copy]));
+    let faults = [0, 1].map(|copy| fault(&wanted.volume, &names[copy], found[copy]));
     let absent = faults.clone().map(|why| why.map(CandidateState::Absent));
     let usable = [0, 1].map(|copy| absent[copy].as_ref().unwrap_or(found[copy]));
     let chosen = among(wanted, witness, names, usable);
@@ -94,14 +94,13 @@ pub(super) fn choose(
 }
 
 /// Returns why a device cannot have a copy, whatever is on the other.
-fn fault(wanted: &WantedLog, name: &str, found: &CandidateState) -> Option<String> {
-    let volume = &wanted.volume;
+pub(super) fn fault(volume: &str, name: &str, found: &CandidateState) -> Option<String> {
     match found {
         CandidateState::Other(what) => Some(format!(
             "{name} {what}: it cannot have the log of {volume}; give another device, or lose \
              that with `hotset pool format --yes`"
         )),
-        CandidateState::Log { superblock, .. } if superblock.volume != *volume => {
+        CandidateState::Log { superblock, .. } if superblock.volume != volume => {
             let remedy = match superblock.may_be_dirty {
                 true => "give each volume its own devices".into(),
                 false => format!(

@@ -1,6 +1,6 @@
 //! The contents of a device for a copy of a log, or for the journal. Nothing is written.
 
-use super::choose::CandidateState;
+use super::choose::{CandidateState, fault};
 use crate::pair::PairBlocks;
 use block::{Device, Env, Extent, IoResult, Lba};
 use layout::{
@@ -28,6 +28,18 @@ pub async fn superblock_of<D: Device>(device: &D, env: &Env) -> IoResult<Option<
     }
     let pair = PairBlocks::new(LOG_SUPERBLOCKS);
     Ok(pair.read(device, &env.pool).await?.newest.ok())
+}
+
+/// Returns the reason why `device`, called `name`, cannot have a copy of the log of `volume`,
+/// whatever is on the other device of that log.
+pub async fn unfit_for_log<D: Device>(
+    volume: &str,
+    name: &str,
+    device: &D,
+    env: &Env,
+) -> Option<String> {
+    let found = look(&PairBlocks::new(LOG_SUPERBLOCKS), device, env).await;
+    fault(volume, name, &found)
 }
 
 /// Reads the contents of a device.
