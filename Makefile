@@ -94,6 +94,7 @@ soak:
 	cargo run --release --quiet -p hotset-lab -- storm --minutes 240 --threads 4 --json
 	cargo test --release --quiet -p hotset-lab --test commands storm:: -- --ignored
 	cargo test --release --quiet -p raid --lib search:: -- --ignored
+	cargo test --release --quiet -p advise --lib -- --ignored
 	tools/install $(PACKAGES_STACK)
 	cargo run --release --quiet -p hotset-lab -- stack
 	cargo run --release --quiet -p hotset-lab -- stack --kills 200
