@@ -57,6 +57,16 @@ impl Intent {
         new
     }
 
+    /// Marks a region in which a write is expected, as if one had ended `now`. Returns true if the
+    /// region was not marked.
+    pub fn expect(&self, region: usize, now: u64) -> bool {
+        let new = self.mark(region);
+        if new {
+            self.writes.borrow_mut()[region].ended = now;
+        }
+        new
+    }
+
     /// Marks the regions that a device has marked.
     pub fn found(&self, regions: &Regions) {
         self.marked.change(|marked| marked.merge(regions));

@@ -8,8 +8,8 @@
 //!     the map is written  ⟹ every live member has the write before (`writes`), so that one with
 //!                             less is an older image of itself
 //!
-//! A bit costs a write. A bit that is set again soon after was cleared in vain: where most were,
-//! bits are left longer.
+//! A bit costs a write. So the bits near a write are set with its own, and a bit that is set again
+//! soon after was cleared in vain: where most were, bits are left longer.
 //!
 //! Not here: copying regions (`maintenance`).
 
@@ -20,6 +20,7 @@ use layout::array::bitmap::{self, REGIONS, REGIONS_MAX};
 use layout::{BLOCK_BYTES, Uuid};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Bits are left at most this many doublings of the least time.
@@ -99,7 +100,7 @@ impl IntentBitmap {
         self.intent.marked().is_empty()
     }
 
-    pub fn region_of(&self, extent: Extent) -> std::ops::Range<usize> {
+    pub fn region_of(&self, extent: Extent) -> Range<usize> {
         let first = extent.start.0 / self.region.0;
         let end = extent.end().0.div_ceil(self.region.0);
         first as usize..end as usize
@@ -160,19 +161,41 @@ impl IntentBitmap {
     pub async fn begin(&self, core: &Rc<ArrayCore>, extent: Extent) -> IoResult<Proof> {
         let range = self.region_of(extent);
         for region in range.clone() {
-            if self.intent.begin(region) && self.unmarked.borrow_mut().remove(&region) {
-                self.again.set(self.again.get() + 1);
+            if self.intent.begin(region) {
+                self.note_marked(region);
             }
         }
         let proof = || self.intent.proof(range.clone());
         if let Some(proof) = proof() {
             return Ok(proof);
         }
+        self.mark_ahead(&range, core.options.mark_ahead, core.env.timer.now());
         let unproved = |region: &usize| self.intent.proof(*region..region + 1).is_none();
         let stale = range.clone().filter(unproved).map(|r| r / REGIONS);
         self.stale.borrow_mut().extend(stale);
         Box::pin(self.write(core, || proof().is_some())).await?;
         Ok(proof().expect("marked, and written since"))
+    }
+
+    /// Marks the regions near `range`, of the blocks that are written for that anyhow.
+    fn mark_ahead(&self, range: &Range<usize>, ahead: Sectors, now: Nanos) {
+        let group = ((ahead.0 / self.region.0) as usize).max(1);
+        let first = (range.start / group * group).max(range.start / REGIONS * REGIONS);
+        let end = range.end.next_multiple_of(group);
+        let end = end
+            .min(range.end.next_multiple_of(REGIONS))
+            .min(self.regions());
+        for region in first..end {
+            if self.intent.expect(region, now.0) {
+                self.note_marked(region);
+            }
+        }
+    }
+
+    /// Notes that a region was marked, which may have been cleared in vain.
+    fn note_marked(&self, region: usize) {
+        let in_vain = self.unmarked.borrow_mut().remove(&region);
+        self.again.set(self.again.get() + usize::from(in_vain));
     }
 
     /// Ends a write.
@@ -318,6 +341,26 @@ mod tests {
         assert_eq!(region_for(tib(20), width), REGION);
         assert_eq!(region_for(tib(100), width).bytes() >> 20, 213);
         assert!(tib(100).0.div_ceil(region_for(tib(100), width).0) <= REGIONS_MAX as u64);
+    }
+
+    #[test]
+    fn what_is_marked_ahead_lies_in_the_group_and_the_block_of_a_write() {
+        let sectors = Sectors(128 * (REGIONS as u64 + 8));
+        let marked = |range: Range<usize>, ahead| {
+            let bitmap = IntentBitmap::new(sectors, Sectors(128), Sectors(2048));
+            bitmap.mark_ahead(&range, Sectors(ahead), Nanos(1));
+            let marked = bitmap.marked_regions();
+            marked
+                .first()
+                .map(|first| *first..marked[marked.len() - 1] + 1)
+        };
+        assert_eq!(marked(5..6, 0), Some(5..6));
+        assert_eq!(marked(5..6, 128 * 4), Some(4..8));
+        assert_eq!(marked(3..6, 128 * 4), Some(0..8));
+        let end = REGIONS - 1..REGIONS;
+        assert_eq!(marked(end, 128 * 7), Some(REGIONS / 7 * 7..REGIONS));
+        let last = REGIONS + 7..REGIONS + 8;
+        assert_eq!(marked(last, 128 * 4096), Some(REGIONS..REGIONS + 8));
     }
 
     /// Bits are left twice as long where more than half were cleared in vain.

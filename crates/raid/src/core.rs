@@ -39,6 +39,10 @@ pub struct Options {
     /// Least idle time of a region before its bit in the write-intent bitmap is cleared. The time
     /// grows up to 64 times while writes are spread so that most bits are wanted again at once.
     pub clear_after: Nanos,
+    /// Size of the aligned range whose regions are marked in the write-intent bitmap by the first
+    /// write to one of them. Later writes there wait for no mark. After a loss of power, and when a
+    /// member returns, as much more is copied.
+    pub mark_ahead: Sectors,
     /// Bytes a second that a rebuild may move while the array is in use.
     pub rebuild_floor: u64,
     /// Time after the last request for which the array counts as in use.
@@ -55,6 +59,7 @@ impl Default for Options {
         Options {
             timeout: None,
             clear_after: Nanos::from_secs(5),
+            mark_ahead: Sectors::from_mib(64),
             rebuild_floor: 10 << 20,
             busy_for: Nanos::from_millis(100),
             spare_delay: Nanos::ZERO,

@@ -234,6 +234,7 @@ pub fn options() -> Options {
     Options {
         rebuild_floor: 1 << 30,
         clear_after: Nanos::from_millis(200),
+        mark_ahead: Sectors::ZERO,
         ..Options::default()
     }
 }

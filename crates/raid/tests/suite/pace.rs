@@ -1,12 +1,14 @@
 //! The cost of a rebuild or a scrub at the default rate to the array's clients, in virtual time, on
-//! models of 15,000 rpm drives.
+//! models of 15,000 rpm drives, and that of marks.
 
-use crate::common::{Bench, drive};
-use block::{Device, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
+use crate::common::{Bench, drive, options, run, strike};
+use block::{Device, Extent, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
 use drives::Hdd;
 use drives::catalogue::hdd::SAS15K;
 use raid::{Array, ArrayPlan, Level, MemberState, Options, create};
-use sim::{DiskSpec, ServiceTime, SimHost, SimRng, SimWorld};
+use sim::{
+    DiskSpec, FaultEffect, FaultRule, OpFilter, ServiceTime, SimHost, SimRng, SimWorld, When,
+};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -124,4 +126,43 @@ fn a_scrub_at_the_default_rate_leaves_the_foreground_its_time() {
             assert!(ratio <= 2.0, "{level:?}: {ratio:.2} times");
         });
     }
+}
+
+/// Writes once to each of 64 regions. A write of the map takes 5 ms.
+fn time_of_writes(mark_ahead: Sectors) -> Nanos {
+    let (mut sim, disks) = run(1, 1, &[8; 2], async |bench| {
+        let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let slow = |disk: &TargetId| FaultRule {
+        disk: *disk,
+        ops: OpFilter::Writes,
+        within: Some(Extent::new(Lba(16), Sectors(8))),
+        when: When::Always,
+        effect: FaultEffect::Delay(Nanos::from_millis(5)),
+    };
+    strike(&mut sim, disks.iter().map(slow).collect());
+    let took = Rc::new(Cell::new(Nanos::ZERO));
+    let seen = took.clone();
+    drive(&mut sim, &disks, async move |bench| {
+        let options = Options {
+            mark_ahead,
+            ..options()
+        };
+        let array = bench.assemble_with(bench.candidates(&[0, 1]), options);
+        let array = array.await.unwrap();
+        let began = bench.env.timer.now();
+        for region in 0..64 {
+            bench.write(&array, region * 128, 8, 1).await.unwrap();
+        }
+        seen.set(bench.env.timer.now() - began);
+    });
+    took.get()
+}
+
+#[test]
+fn writes_near_each_other_wait_for_one_mark() {
+    let each = time_of_writes(Sectors::ZERO);
+    let ahead = time_of_writes(Options::default().mark_ahead);
+    assert!(each - ahead >= Nanos::from_millis(63 * 5), "{each} {ahead}");
 }

@@ -193,6 +193,7 @@ impl ArrayOutside {
         Options {
             rebuild_floor: self.scenario.rebuild_floor,
             clear_after: self.scenario.clear_after,
+            mark_ahead: self.scenario.mark_ahead,
             busy_for: Nanos::from_millis(2),
             timeout: self.scenario.timeout,
             rewrites: self.scenario.rewrites,

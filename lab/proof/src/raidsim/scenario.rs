@@ -10,6 +10,8 @@ use sim::SimRng;
 const REFUSALS: u64 = 905;
 /// Draws the scenarios that have slow superblocks.
 const SLOW: u64 = 906;
+/// Draws the scenarios in which more is marked than is written.
+const AHEAD: u64 = 907;
 
 /// Everything that a run is made of.
 #[derive(Clone, Debug)]
@@ -51,6 +53,8 @@ pub struct ArrayScenario {
     pub rebuild_floor: u64,
     /// Time after which bits are cleared.
     pub clear_after: Nanos,
+    /// Range that is marked by the first write to it.
+    pub mark_ahead: Sectors,
     /// The kind of trouble.
     pub trouble: ArrayTrouble,
     /// Clients discard.
@@ -97,6 +101,11 @@ impl ArrayScenario {
             slow: redundant && SimRng::fork(seed, SLOW).chance(0.5),
             rebuild_floor: 1 << rng.between(20, 26),
             clear_after: Nanos::from_micros(rng.between(500, 100_000)),
+            mark_ahead: Sectors(if SimRng::fork(seed, AHEAD).chance(0.1) {
+                512
+            } else {
+                0
+            }),
             trouble: ArrayTrouble::None,
             discards: false,
             timeout: None,
