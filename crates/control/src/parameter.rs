@@ -128,12 +128,14 @@ impl Parameter for u32 {
 }
 
 /// Number of shards of a daemon.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ShardCount {
     /// One for each processor that the process may use, [`SHARDS_MAX`] at most.
     Auto,
     /// So many.
     Given(u32),
+    /// One on each of these processors.
+    On(Vec<u32>),
 }
 
 /// The most shards of a daemon.
@@ -141,20 +143,29 @@ pub const SHARDS_MAX: u32 = 64;
 
 impl ShardCount {
     /// The number on this machine.
-    pub fn count(self) -> u32 {
+    pub fn count(&self) -> u32 {
         match self {
-            ShardCount::Given(count) => count,
+            ShardCount::Given(count) => *count,
+            ShardCount::On(processors) => processors.len() as u32,
             ShardCount::Auto => {
                 let processors = std::thread::available_parallelism().map_or(1, |n| n.get());
                 u32::try_from(processors).map_or(SHARDS_MAX, |n| n.min(SHARDS_MAX))
             }
         }
     }
+
+    /// The processors of the shards, in their order; empty if each shard may use all.
+    pub fn processors(&self) -> &[u32] {
+        match self {
+            ShardCount::On(processors) => processors,
+            ShardCount::Auto | ShardCount::Given(_) => &[],
+        }
+    }
 }
 
 impl Parameter for ShardCount {
     fn form() -> String {
-        format!("`auto`, or a number from 1 to {SHARDS_MAX}")
+        format!("`auto`, a number from 1 to {SHARDS_MAX}, or a list of as many processors")
     }
     fn read(value: &DeValue<'_>) -> Result<ShardCount, Option<String>> {
         if let Some(text) = value.as_str() {
@@ -162,6 +173,20 @@ impl Parameter for ShardCount {
             return (text == "auto")
                 .then_some(ShardCount::Auto)
                 .ok_or_else(wrong);
+        }
+        if value.as_array().is_some() {
+            let processors = Vec::<u32>::read(value)?;
+            let mut sorted = processors.clone();
+            sorted.sort_unstable();
+            if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(Some(format!("processor {} is there twice", twice[0])));
+            }
+            return match processors.len() as u32 {
+                1..=SHARDS_MAX => Ok(ShardCount::On(processors)),
+                count => Err(Some(format!(
+                    "{count} processors are not from 1 to {SHARDS_MAX}"
+                ))),
+            };
         }
         match u32::read(value)? {
             count @ 1..=SHARDS_MAX => Ok(ShardCount::Given(count)),
@@ -172,6 +197,7 @@ impl Parameter for ShardCount {
         match self {
             ShardCount::Auto => quoted("auto"),
             ShardCount::Given(count) => count.to_string(),
+            ShardCount::On(processors) => processors.written(),
         }
     }
 }

@@ -58,6 +58,7 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
     let mut host = Uring::new(Options {
         pool_bytes: bytes(config.daemon.buffers.value.0),
         further_pool_bytes: Some(bytes(further_buffers(&config.daemon))),
+        processors: config.daemon.shards.value.processors().to_vec(),
         waits: |text| log::line(Priority::Warning, text),
         ..Options::default()
     })

@@ -4,6 +4,7 @@
 //! When a future is dropped, its thread ends by itself, and drops the result.
 
 use crate::errno;
+use crate::processors;
 use block::IoResult;
 use std::future::Future;
 use std::io;
@@ -42,6 +43,7 @@ fn prepare<T: Send + 'static>(
     }));
     let weak = Arc::downgrade(&state);
     let work = move || {
+        processors::use_any();
         if may_lapse && weak.strong_count() == 0 {
             return;
         }

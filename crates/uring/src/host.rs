@@ -6,6 +6,7 @@ use crate::driver::{self, UringDriver};
 use crate::errno;
 use crate::open::{self, DiskOptions, OpenDisk};
 use crate::port::ServedPort;
+use crate::processors;
 use crate::ring::{CompletionMode, KernelRing};
 use crate::shared::{Opening, Options, RingShared};
 use crate::socket::{self, RingSocket};
@@ -218,6 +219,10 @@ impl Host for Uring {
         };
         let live = move |id: u32| {
             let _guard = guard();
+            // Before its memory is touched, which then is near the processor.
+            if let Some(processor) = host.shared.options.processors.get(id as usize) {
+                processors::stay_on(*processor, id, host.shared.options.waits);
+            }
             let driver = host
                 .driver_of(ShardId(id))
                 .unwrap_or_else(|e| panic!("shard {id}: {e}"));

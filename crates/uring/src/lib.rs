@@ -30,6 +30,7 @@ mod memory;
 mod op;
 mod open;
 mod port;
+mod processors;
 mod resolve;
 mod ring;
 mod shared;

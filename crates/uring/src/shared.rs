@@ -18,6 +18,8 @@ pub struct Options {
     pub pool_bytes: usize,
     /// Buffer memory of each shard but the first, if that differs.
     pub further_pool_bytes: Option<usize>,
+    /// The processor of each shard, in their order; further shards use any.
+    pub processors: Vec<u32>,
     /// Registers memory and disks with the rings, for speed. Where the kernel refuses, a shard does
     /// without (see [`crate::UringDriver::memory_is_registered`]).
     pub registered: bool,
@@ -31,6 +33,7 @@ impl Default for Options {
             entries: 1024,
             pool_bytes: 64 << 20,
             further_pool_bytes: None,
+            processors: Vec::new(),
             registered: true,
             waits: |_| (),
         }

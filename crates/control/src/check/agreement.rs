@@ -11,6 +11,7 @@ use crate::problem::ConfigurationProblem;
 use block::{Nanos, Sectors};
 use cache::{DEVICES_MAX, VOLUMES_MAX};
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 
 /// The least memory for data in flight.
 const BUFFERS_BYTES_MIN: u64 = 32 << 20;
@@ -97,6 +98,32 @@ pub(super) fn warn(config: &Config, found: &mut Vec<ConfigurationProblem>) {
         let remedy = format!("give {processors} at most, or `auto`");
         found.push(ConfigurationProblem::new(shards.line, what, remedy));
     }
+    let Some(allowed) = allowed_processors() else {
+        return;
+    };
+    for processor in shards.value.processors() {
+        if !allowed.iter().any(|range| range.contains(processor)) {
+            let what = format!(
+                "processor {processor} is offline, not there, or not for this process: its shard \
+                 runs on any"
+            );
+            let remedy = "name others; `lscpu --online` lists them";
+            found.push(ConfigurationProblem::new(shards.line, what, remedy));
+        }
+    }
+}
+
+/// The processors that this process may use, by the kernel; `None` if that cannot be read.
+fn allowed_processors() -> Option<Vec<RangeInclusive<u32>>> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let list = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    list.trim().split(',').map(range).collect()
 }
 
 fn unique(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
@@ -328,6 +355,10 @@ unix = "/nonexistent/socket"
         };
         assert_eq!(warned("1"), None);
         assert_eq!(warned("\"auto\""), None);
+        let first = allowed_processors().unwrap()[0].start().to_string();
+        assert_eq!(warned(&format!("[{first}]")), None);
+        let warning = warned("[65535]").expect("there are fewer processors");
+        assert!(warning.contains("65535 is offline, not there"), "{warning}");
         if ShardCount::Auto.count() < 64 {
             let warning = warned("64").expect("there are fewer processors");
             assert!(warning.starts_with("2: 64 shards share "), "{warning}");

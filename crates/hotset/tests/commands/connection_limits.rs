@@ -1,7 +1,7 @@
 //! Clients that keep others out of the real daemon, or try to: strangers, and those that are gone
 //! while their writes are held up.
 
-use crate::common::{Daemon, Place, USUAL, copy_out, hotset, refused, run, tool, until};
+use crate::common::{Daemon, Place, USUAL, all, copy_out, hotset, refused, run, tool, until};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -135,6 +135,38 @@ fn strangers_at_one_listener_keep_nobody_from_another() {
     let log = daemon.stop();
     assert!(log.lines().count() < 40, "{log}");
     assert!(log.contains("more NBD connections were closed"), "{log}");
+}
+
+#[test]
+fn a_shard_stays_on_its_processor_or_says_that_it_does_not() {
+    let allowed = |status: &std::path::Path| {
+        let status = fs::read_to_string(status).unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        line.unwrap().trim().to_owned()
+    };
+    let free = allowed("/proc/self/status".as_ref());
+    let first = free.split(['-', ',']).next().unwrap();
+    let place = Place::usual();
+    let config = USUAL.replace("shards = 2", &format!("shards = [{first}, 65535]"));
+    let file = place.config(&config);
+    let checked = all(&hotset().arg("check").arg(&file).output().unwrap());
+    let warning = "processor 65535 is offline, not there";
+    assert!(checked.contains(warning), "{checked}");
+    let daemon = place.serve();
+    let tasks = fs::read_dir(format!("/proc/{}/task", daemon.process.0.id())).unwrap();
+    let shards = tasks.filter_map(|task| {
+        let task = task.unwrap().path();
+        let name = fs::read_to_string(task.join("comm")).ok()?;
+        let shard = name.trim().strip_prefix("shard-")?.to_owned();
+        Some((shard, allowed(&task.join("status"))))
+    });
+    let shards: std::collections::BTreeMap<_, _> = shards.collect();
+    assert_eq!((shards["0"].as_str(), &shards["1"]), (first, &free));
+    let log = daemon.stop();
+    let said = "shard 1 runs on any processor: processor 65535 is offline, not there";
+    assert!(log.contains(said), "{log}");
 }
 
 /// Sends a message of vhost-user, and receives the reply if there is one.
