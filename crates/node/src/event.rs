@@ -90,6 +90,13 @@ pub enum NodeEvent {
         origin: String,
         why: String,
     },
+    #[display(
+        "{origin}, the origin of volume {volume}, was taken over by another host: the volume is not \
+         served any more, and what the pool had of it is dropped"
+    )]
+    OriginTakenOver { volume: Name, origin: Name },
+    #[display("volume {volume}: its origin may still be reserved for this host: {why}")]
+    ReservationStays { volume: Name, why: String },
     #[display("volume {volume} is served")]
     VolumeServed { volume: Name },
     #[display("volume {volume} is not served yet, and tried again: {why}")]
@@ -203,6 +210,7 @@ impl NodeEvent {
             NodeEvent::PoolDeviceLost { .. }
             | NodeEvent::OriginFails { .. }
             | NodeEvent::OriginSuspect { .. }
+            | NodeEvent::OriginTakenOver { .. }
             | NodeEvent::VolumeNotServed { .. }
             | NodeEvent::LogDeviceLost { .. }
             | NodeEvent::LogLost { .. }
