@@ -91,8 +91,9 @@ pub enum NodeEvent {
         why: String,
     },
     #[display(
-        "{origin}, the origin of volume {volume}, was taken over by another host: the volume is not \
-         served any more, and what the pool had of it is dropped"
+        "{origin}, the origin of volume {volume}, is not reserved for this host any more: another \
+         host has taken it over, or the device has lost its reservations. The volume is not served, \
+         and its lines in the pool are dropped."
     )]
     OriginTakenOver { volume: Name, origin: Name },
     #[display("volume {volume}: its origin may still be reserved for this host: {why}")]

@@ -16,6 +16,7 @@
 //! Not here: the times of steps, and the fate of a volume whose origin is lost (`node`).
 
 use super::machine;
+use super::wear::NvmeCommand;
 use block::{IoError, IoErrorKind, IoResult};
 use control::config::Config;
 use control::problem::ConfigurationProblem;
@@ -31,6 +32,13 @@ const RESERVE: u32 = 0x4010_70c9;
 const RELEASE: u32 = 0x4010_70ca;
 const PREEMPT: u32 = 0x4018_70cb;
 const CLEAR: u32 = 0x4010_70cd;
+
+/// `NVME_IOCTL_ID` and `NVME_IOCTL_IO_CMD`, with NVMe's command to unregister: `REGISTER` with a new
+/// key of 0 ends a registration of SCSI alone. NVMe would have the key 0 registered.
+const NVME_NAMESPACE: u32 = 0x4e40;
+const NVME_COMMAND: u32 = 0xc048_4e43;
+const NVME_REGISTER: u8 = 0x0d;
+const NVME_UNREGISTER: u32 = 1;
 
 /// `PR_WRITE_EXCLUSIVE_REG_ONLY`.
 const KIND: u32 = 3;
@@ -148,7 +156,7 @@ impl Reservable {
 
     /// Ends the reservation and the registration.
     pub fn leave(&self) -> IoResult {
-        self.on_each(|path| change_key(path, self.key, 0, 0))
+        self.on_each(|path| unregister(path, self.key))
     }
 
     /// Takes the device from whichever host has it.
@@ -266,20 +274,39 @@ fn two_keys(path: &File, request: u32, [old, new]: [u64; 2], flags_or_kind: u32)
         flags_or_kind,
         rest: 0,
     };
-    ask(path, request, &argument)
+    ask(path, request, argument)
 }
 
 fn one_key(path: &File, request: u32, key: u64, kind: u32) -> IoResult {
     let flags = 0;
-    ask(path, request, &OneKey { key, kind, flags })
+    ask(path, request, OneKey { key, kind, flags })
 }
 
-fn ask<T>(path: &File, request: u32, argument: &T) -> IoResult {
+fn unregister(path: &File, key: u64) -> IoResult {
+    // SAFETY: no pointers are involved.
+    let namespace = unsafe { libc::ioctl(path.as_raw_fd(), NVME_NAMESPACE as libc::Ioctl) };
+    let Some(namespace) = u32::try_from(namespace).ok().filter(|id| *id > 0) else {
+        return change_key(path, key, 0, 0);
+    };
+    let keys = [key, 0];
+    let command = NvmeCommand {
+        opcode: NVME_REGISTER,
+        namespace,
+        data: keys.as_ptr() as u64,
+        data_bytes: size_of_val(&keys) as u32,
+        words_10_15: [NVME_UNREGISTER, 0, 0, 0, 0, 0],
+        ..NvmeCommand::default()
+    };
+    ask(path, NVME_COMMAND, command)
+}
+
+fn ask<T>(path: &File, request: u32, mut argument: T) -> IoResult {
     let mut answer = FAILED;
     for _ in 0..ATTEMPTS {
         let request = request as libc::Ioctl;
-        // SAFETY: the kernel reads the structure of that request, which outlives the call.
-        answer = unsafe { libc::ioctl(path.as_raw_fd(), request, std::ptr::from_ref(argument)) };
+        // SAFETY: `argument` is what the request takes, and outlives the call, as do the bytes that it
+        // points to.
+        answer = unsafe { libc::ioctl(path.as_raw_fd(), request, &raw mut argument) };
         if answer != FAILED {
             break;
         }
@@ -331,7 +358,7 @@ mod tests {
     #[test]
     fn a_key_is_the_same_at_each_start_and_of_one_host_and_volume() {
         let (host, other) = ("4c8f7d5e", "4c8f7d5f");
-        assert_eq!(key(host, "data"), 0);
+        assert_eq!(key("machinea", "data-a"), 0x6491_473a_4257_2ea6);
         let keys = [key(host, "data"), key(host, "db"), key(other, "data")];
         assert!(keys[0] != keys[1] && keys[0] != keys[2] && keys[1] != keys[2]);
         // The parts are not run together.

@@ -19,7 +19,7 @@ fn an_origin_without_reservations_is_said_and_not_served() {
     let said = all(&checked);
     assert!(checked.status.success(), "{said}");
     let expected = format!(
-        "{file}:18: volume vol: {} has no reservations; leave out `reserve`",
+        "{file}:21: volume vol: {} has no reservations; leave out `reserve`",
         place.text("origin")
     );
     assert!(said.contains(&expected), "{said}");

@@ -80,7 +80,9 @@ impl<P: Platform> Node<P> {
                 Err(reserved_elsewhere(name, place))
             }
             done => {
-                elsewhere.remove(name);
+                if !matches!(done, Ok(false)) {
+                    elsewhere.remove(name);
+                }
                 done.map_err(refusal)
             }
         }
@@ -95,6 +97,7 @@ impl<P: Platform> Node<P> {
         let logs = self.platform.logs().await.map_err(refusal)?;
         let mut superblocks = logs.iter().map(|log| &log.superblock);
         if superblocks.any(|log| log.volume == name.as_str() && log.may_be_dirty) {
+            self.reservations.elsewhere.borrow_mut().remove(name);
             return Err(format!(
                 "{place} {why}; dirty data of volume {name} would overwrite that: see `hotset pool \
                  recover {name}`: `--write-back` overwrites it with the dirty data, and \
