@@ -32,6 +32,8 @@ pub enum IoErrorKind {
     Denied,
     /// In use by another user. Nothing changed.
     Busy,
+    /// Another host has reserved the device against this one. Bytes may have changed.
+    Reserved,
     /// Not offered by this device. Nothing changed.
     Unsupported,
     /// The peer closed or broke the stream, or spoke nonsense. May have changed.
@@ -54,6 +56,7 @@ impl IoErrorKind {
             | IoErrorKind::Gone
             | IoErrorKind::Timeout
             | IoErrorKind::NoSpace
+            | IoErrorKind::Reserved
             | IoErrorKind::Stream
             | IoErrorKind::Other => true,
         }

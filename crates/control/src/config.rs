@@ -140,6 +140,8 @@ sections! {
             "Its size, at most the origin's. Without it, all of the origin.";
         read_only: bool = false,
             "Refuse every write of clients.";
+        reserve: bool = false,
+            "Have its origin [reserved](guide/san.md#two-hosts) for this machine while it is served, by SCSI or NVMe: other hosts cannot write there, and another hotset does not serve it.";
         shared: bool = false,
             "Offer it by each of its [frontends](frontends.md) at a time, over NBD too. Only for clients that write with regard to each other, as a cluster file system does.";
     }

@@ -100,6 +100,11 @@ pub enum ControlRequest {
         /// The volume.
         volume: String,
     },
+    /// Ends the reservation that another host has of a volume's origin, and serves the volume.
+    TakeOver {
+        /// The volume.
+        volume: String,
+    },
     /// Drops all cached lines of a volume, after others have changed its origin.
     Invalidate {
         /// The volume.
@@ -310,6 +315,7 @@ impl ControlRequest {
             | ControlRequest::Resume { volume }
             | ControlRequest::Invalidate { volume }
             | ControlRequest::GrowVolume { volume }
+            | ControlRequest::TakeOver { volume }
             | ControlRequest::RemoveVolume { volume } => Some(volume),
             _ => None,
         }

@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub enum TroubleKind {
     /// A volume of the configuration is not served.
     VolumeNotServed,
+    /// Another host has reserved the origin of a volume.
+    OriginReserved,
     /// Requests to the origin of a volume fail.
     OriginFails,
     /// All devices of a write-back log are lost.
@@ -77,8 +79,9 @@ impl TroubleSeverity {
 
 impl TroubleKind {
     /// Every kind, the most urgent first.
-    pub const ALL: [TroubleKind; 19] = [
+    pub const ALL: [TroubleKind; 20] = [
         TroubleKind::VolumeNotServed,
+        TroubleKind::OriginReserved,
         TroubleKind::OriginFails,
         TroubleKind::LogLost,
         TroubleKind::LogCopyLost,
@@ -103,6 +106,7 @@ impl TroubleKind {
     pub fn name(self) -> &'static str {
         match self {
             TroubleKind::VolumeNotServed => "volume-not-served",
+            TroubleKind::OriginReserved => "origin-reserved",
             TroubleKind::OriginFails => "origin-fails",
             TroubleKind::LogLost => "log-lost",
             TroubleKind::LogCopyLost => "log-copy-lost",
@@ -127,7 +131,9 @@ impl TroubleKind {
     /// The effect of the trouble while it lasts.
     pub fn cost(self) -> &'static str {
         match self {
-            TroubleKind::VolumeNotServed => "its clients cannot reach it",
+            TroubleKind::VolumeNotServed | TroubleKind::OriginReserved => {
+                "its clients cannot reach it"
+            }
             TroubleKind::OriginFails => {
                 "reads that miss fail or wait, and so do writes that are not logged"
             }
@@ -166,6 +172,7 @@ impl TroubleKind {
     pub fn severity(self) -> TroubleSeverity {
         match self {
             TroubleKind::VolumeNotServed
+            | TroubleKind::OriginReserved
             | TroubleKind::OriginFails
             | TroubleKind::LogLost
             | TroubleKind::LogCopyLost

@@ -74,6 +74,7 @@ pub const MANUAL: Manual = Manual {
             "hotset volume snapshot data -- cp --sparse=always /srv/disk /srv/snapshot",
         ),
         ("volume grow", "hotset volume grow data"),
+        ("volume takeover", "hotset volume takeover data --yes"),
         ("volume invalidate", "hotset volume invalidate data"),
         (
             "volume add",

@@ -5,6 +5,7 @@ mod holes;
 mod identity;
 pub mod machine;
 pub mod nbd;
+pub mod reservation;
 pub mod state;
 pub mod steering;
 pub mod ublk;
@@ -23,10 +24,13 @@ use control::place::BasePlace;
 use control::protocol::ControlRequest;
 use control::status::WearReport;
 use control::users::{self, FileUsers};
-use node::{Later, LogWitness, NodeEvent, Platform, Remembered, Roles, UserProcess};
+use node::{
+    Later, LogWitness, NodeEvent, Platform, Remembered, ReservationStep, Roles, UserProcess,
+};
 use origin::DeviceIdentity;
+use reservation::Reservable;
 use shard::{Local, ShardDisk};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use uring::{DiskOptions, Uring, UringDriver};
 
@@ -356,6 +360,35 @@ impl Platform for UringPlatform {
         let place = place.to_owned();
         let asked = self.host.aside(move || wear::ask(&place)).await;
         asked.ok()?.ok()
+    }
+
+    async fn reservation(
+        &self,
+        place: &str,
+        volume: &Name,
+        step: ReservationStep,
+    ) -> IoResult<bool> {
+        let (path, name) = (PathBuf::from(place), place.to_owned());
+        let key = reservation::key(&machine::host(), volume.as_str());
+        let asked = self.host.aside(move || {
+            let device = Reservable::open(&path, key)?;
+            match step {
+                ReservationStep::Resume => return device.resume(),
+                ReservationStep::Take => device.take()?,
+                ReservationStep::Check => device.check()?,
+                ReservationStep::Release => device.release()?,
+                ReservationStep::Leave => device.leave()?,
+                ReservationStep::TakeOver => device.take_over()?,
+            }
+            Ok(true)
+        });
+        let timer = self.local.env().timer;
+        let done = Deadline::new(&timer, OPEN_MAX).bound(asked).await;
+        let done = done.unwrap_or_else(|| {
+            let what = "does not answer when it is reserved; see to it and its paths";
+            Err(IoError::new(IoErrorKind::Timeout, what))
+        });
+        done.flatten().map_err(|error| error.on(name))
     }
 
     fn host(&self) -> String {

@@ -90,6 +90,14 @@ pub enum NodeEvent {
         origin: String,
         why: String,
     },
+    #[display(
+        "{origin}, the origin of volume {volume}, is not reserved for this host any more: another \
+         host has taken it over, or the device has lost its reservations. The volume is not served, \
+         and its lines in the pool are dropped."
+    )]
+    OriginTakenOver { volume: Name, origin: Name },
+    #[display("volume {volume}: its origin may still be reserved for this host: {why}")]
+    ReservationStays { volume: Name, why: String },
     #[display("volume {volume} is served")]
     VolumeServed { volume: Name },
     #[display("volume {volume} is not served yet, and tried again: {why}")]
@@ -203,6 +211,7 @@ impl NodeEvent {
             NodeEvent::PoolDeviceLost { .. }
             | NodeEvent::OriginFails { .. }
             | NodeEvent::OriginSuspect { .. }
+            | NodeEvent::OriginTakenOver { .. }
             | NodeEvent::VolumeNotServed { .. }
             | NodeEvent::LogDeviceLost { .. }
             | NodeEvent::LogLost { .. }

@@ -34,7 +34,9 @@ pub use frontend::{Frontend, VolumeAbout};
 pub use leaf::Leaf;
 pub use node::{Controlled, EndWait, Frontends, Node, left_out};
 pub use place::{CLAIM_ATTEMPTS, CLAIM_PAUSE, OpenedPlace, RawRole, claimed, open, retried};
-pub use platform::{ConfigurationDraft, LogWitness, Platform, Remembered, Roles, UserProcess};
+pub use platform::{
+    ConfigurationDraft, LogWitness, Platform, Remembered, ReservationStep, Roles, UserProcess,
+};
 pub use recover::{RecoverAction, RecoverTarget, Recovery, recover};
 pub use report::ReportSession;
 pub use served_volume::ServedVolume;

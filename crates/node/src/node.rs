@@ -20,6 +20,7 @@ mod pools;
 mod queue;
 mod refusal;
 mod reload;
+mod reservations;
 mod retry;
 mod returns;
 mod snapshot;
@@ -54,6 +55,7 @@ use job::{Detaching, Jobs};
 use late::Returns;
 use queue::ChangeQueue;
 use refusal::{Refusal, refusal};
+use reservations::Reservations;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -77,6 +79,8 @@ pub struct NodeVolume<P: Platform> {
     pub guard: GuardedOrigin<P::Driver>,
     pub origin: Name,
     pub pool: Name,
+    /// Place of the origin, if it is reserved for this host.
+    pub(crate) reserved: Option<Rc<str>>,
 }
 
 impl<P: Platform> Clone for NodeVolume<P> {
@@ -88,6 +92,7 @@ impl<P: Platform> Clone for NodeVolume<P> {
             guard: self.guard.clone(),
             origin: self.origin.clone(),
             pool: self.pool.clone(),
+            reserved: self.reserved.clone(),
         }
     }
 }
@@ -125,6 +130,8 @@ pub struct Node<P: Platform> {
     losses: RefCell<Losses>,
     /// Notified when a volume begins to wait, or the node is stopped.
     waits: Signal,
+    /// Reservations of origins.
+    reservations: Reservations,
     /// Logs that are being opened again.
     reopening: Rc<InFlight>,
     stopped: Cell<bool>,
@@ -173,6 +180,7 @@ impl<P: Platform> Node<P> {
             troubles: Troubles::default(),
             losses: RefCell::default(),
             waits: Signal::default(),
+            reservations: Reservations::default(),
             reopening: Rc::default(),
             stopped: Cell::new(false),
             ending: NodeEnd::default(),
@@ -329,6 +337,7 @@ impl<P: Platform> Node<P> {
         spawn.spawn(Node::report_losses(node.clone()));
         spawn.spawn(Node::watch_configuration(node.clone()));
         spawn.spawn(Node::open_lost_again(node.clone()));
+        spawn.spawn(Node::look_at_reservations(node.clone()));
         spawn.spawn(node.devices.clone().supervise());
         spawn.spawn(Node::serve_waiting(node.clone()));
         spawn.spawn(Node::tick_policies(node.clone()));

@@ -7,7 +7,7 @@
 
 use crate::Later;
 use crate::event::NodeEvent;
-use block::{BoxDevice, Driver, Extent, IoResult, Nanos};
+use block::{BoxDevice, Driver, Extent, IoError, IoErrorKind, IoResult, Nanos};
 use control::address::NbdUri;
 use control::config::{self, Config, Name};
 use control::files::{ConfigurationFiles, FileDifference};
@@ -109,6 +109,18 @@ pub trait Platform: Clone + 'static {
         None
     }
 
+    /// Carries out `step` on the persistent reservation of the device at `place`, by the key of this
+    /// machine and `volume`. False: nothing was resumed. `Reserved`: another host has the device.
+    async fn reservation(
+        &self,
+        place: &str,
+        _volume: &Name,
+        _step: ReservationStep,
+    ) -> IoResult<bool> {
+        let what = "has no persistent reservations here; leave out `reserve` of its volume";
+        Err(IoError::new(IoErrorKind::Unsupported, what).on(place.to_owned()))
+    }
+
     /// The wear of the device behind `place`, by its own report; `None` if unknown.
     async fn wear(&self, _place: &str) -> Option<WearReport> {
         None
@@ -154,6 +166,23 @@ pub trait ConfigurationDraft {
 
     /// The lines that it changes.
     fn difference(&self) -> Option<FileDifference>;
+}
+
+/// A step in the life of a persistent reservation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReservationStep {
+    /// Has the reservation again, if no other host has had it since.
+    Resume,
+    /// Takes the reservation, if no other host has it.
+    Take,
+    /// Checks that this host has the reservation.
+    Check,
+    /// Ends the reservation, and leaves a sign by which it is resumed.
+    Release,
+    /// Ends the reservation, and leaves no sign.
+    Leave,
+    /// Takes the reservation, whichever host has it.
+    TakeOver,
 }
 
 /// A pool of another configuration.

@@ -303,6 +303,10 @@ impl DiskOp {
     }
 
     fn error(&self, disk: &OpenDisk, number: i32, what: &'static str) -> IoError {
+        let what = match number {
+            libc::EBADE => "is reserved by another host",
+            _ => what,
+        };
         let error = disk.geometry.error(errno::kind(number), what);
         let error = error.because(errno::source(number));
         match self.action {

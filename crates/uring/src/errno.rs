@@ -18,6 +18,7 @@ pub(crate) fn kind(errno: i32) -> IoErrorKind {
         libc::ETIMEDOUT | libc::ETIME => IoErrorKind::Timeout,
         libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoErrorKind::NoSpace,
         libc::EROFS => IoErrorKind::ReadOnly,
+        libc::EBADE => IoErrorKind::Reserved,
         libc::EACCES | libc::EPERM => IoErrorKind::Denied,
         libc::EBUSY | libc::ETXTBSY | libc::EADDRINUSE | libc::EAGAIN => IoErrorKind::Busy,
         libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY | libc::EAFNOSUPPORT => {
@@ -103,6 +104,7 @@ mod tests {
             libc::ENOSPC,
             libc::EPIPE,
             libc::ENOMEM,
+            libc::EBADE,
         ] {
             assert!(kind(lost).data_may_have_changed(), "{lost}");
         }
@@ -116,6 +118,12 @@ mod tests {
             assert!(!refused.kind().data_may_have_changed());
         }
         assert!(without_descriptor(&source(libc::EIO)).is_none());
+    }
+
+    #[test]
+    fn a_reservation_of_another_host_has_a_kind_of_its_own() {
+        assert_eq!(kind(libc::EBADE), IoErrorKind::Reserved);
+        assert_eq!(of_kind(IoErrorKind::Reserved), libc::EIO);
     }
 
     #[test]

@@ -104,6 +104,7 @@ fn kind_number(kind: IoErrorKind) -> u64 {
         IoErrorKind::Busy => 9,
         IoErrorKind::Unsupported => 10,
         IoErrorKind::Stream => 11,
+        IoErrorKind::Reserved => 12,
         _ => 0,
     }
 }

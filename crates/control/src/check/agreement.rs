@@ -288,6 +288,19 @@ fn volumes(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
             problems.push(ConfigurationProblem::new(size.line, what, remedy));
         }
         let origin = device(&volume.origin.value);
+        let is_reservable = !volume.read_only.value && origin.is_some_and(|d| d.path.is_some());
+        if volume.reserve.value && !is_reservable {
+            let what = format!(
+                "volume {} cannot reserve {}: arrays and exports have no reservations, and nothing \
+                 is written for a volume with `read_only`",
+                volume.name.value, volume.origin.value
+            );
+            problems.push(ConfigurationProblem::new(
+                volume.reserve.line,
+                what,
+                "leave out `reserve`",
+            ));
+        }
         if origin.is_some_and(|d| d.read_only.value) && !volume.read_only.value {
             let what = format!(
                 "volume {} is writable on a read-only device",
@@ -422,6 +435,11 @@ unix = "/nonexistent/socket"
             "name = \"hdd\"",
             "name = \"hdd\"\nmodel_stripe = 5000",
             "4: a stripe of",
+        ),
+        (
+            "name = \"web\"",
+            "name = \"web\"\nreserve = true\nread_only = true",
+            "13: volume web cannot reserve hdd",
         ),
         (
             "name = \"hdd\"",

@@ -5,7 +5,7 @@ use crate::CommandFailure;
 use crate::commands::daemon::ControlOption;
 use crate::configuration::{USUAL, VARIABLE, read, read_alone, warnings};
 use crate::platform::ublk::stack;
-use crate::platform::{machine, state, steering};
+use crate::platform::{machine, reservation, state, steering};
 use clap::Args;
 use command::{MISUSED, print_line};
 use control::client::ControlClient;
@@ -122,7 +122,9 @@ fn warned(file: &Path, alone: bool) -> Result<(Config, Vec<String>), CommandFail
         true => Vec::new(),
         false => {
             left_out(&config, file)?;
-            control::check::lacking(&config, machine::time_of_day())
+            let mut lacking = control::check::lacking(&config, machine::time_of_day());
+            lacking.extend(reservation::problems(&config));
+            lacking
         }
     };
     let lacking = lacking.iter().map(|problem| config.files.show(problem));

@@ -101,6 +101,19 @@ pub enum VolumeCommand {
         /// The volume
         volume: String,
     },
+    /// Take over the origin of a volume that another host has reserved, and serve the volume
+    ///
+    /// The other host cannot write to it from then on. What its write-back volume has not written
+    /// back is missing.
+    Takeover {
+        #[command(flatten)]
+        control: ControlOption,
+        /// The volume
+        volume: String,
+        /// Confirm that the other host may lose the origin
+        #[arg(long)]
+        yes: bool,
+    },
     /// Invalidate the cached lines of a volume after others have changed its origin
     Invalidate {
         #[command(flatten)]
@@ -145,6 +158,9 @@ pub enum VolumeCommand {
         /// Refuse every write of clients
         #[arg(long)]
         read_only: bool,
+        /// Reserve the origin for this host
+        #[arg(long)]
+        reserve: bool,
     },
     /// Remove a volume once its requests in flight have ended; its data stay on the origin
     Remove {
@@ -189,6 +205,19 @@ pub fn run(command: VolumeCommand) -> Result<(), CommandFailure> {
         VolumeCommand::Quiesce { control, volume } => (control.once(), Quiesce { volume }),
         VolumeCommand::Resume { control, volume } => (control.once(), Resume { volume }),
         VolumeCommand::Grow { control, volume } => (control.once(), GrowVolume { volume }),
+        VolumeCommand::Takeover {
+            control,
+            volume,
+            yes,
+        } => {
+            if !yes {
+                return Err(CommandFailure::Usage(format!(
+                    "the host that has reserved the origin of {volume} can write there no more; \
+                     end hotset there if you can, or give --yes"
+                )));
+            }
+            (control.once(), TakeOver { volume })
+        }
         VolumeCommand::Invalidate { control, volume } => (control.once(), Invalidate { volume }),
         VolumeCommand::Snapshot {
             control,
@@ -204,6 +233,7 @@ pub fn run(command: VolumeCommand) -> Result<(), CommandFailure> {
             mode,
             size,
             read_only,
+            reserve,
         } => {
             let (origin, device) = origin_of(&origin, read_only);
             let volume = SectionText::default()
@@ -213,6 +243,7 @@ pub fn run(command: VolumeCommand) -> Result<(), CommandFailure> {
                 .optional("mode", mode.as_deref())
                 .optional("size", size.as_deref())
                 .flag("read_only", read_only)
+                .flag("reserve", reserve)
                 .finish();
             (change, AddVolume { volume, device })
         }

@@ -20,25 +20,25 @@ const ANSWER_MAX_MS: u32 = 5000;
 /// Data are counted in thousands of sectors, rounded up.
 const UNIT_BYTES: u128 = 512_000;
 
-/// `struct nvme_admin_cmd`.
+/// `struct nvme_passthru_cmd`: a command to an NVMe device.
 #[repr(C)]
 #[derive(Default)]
-struct NvmeAdminCommand {
-    opcode: u8,
-    flags: u8,
-    reserved: u16,
-    namespace: u32,
-    words_2_3: [u32; 2],
-    metadata: u64,
-    data: u64,
-    metadata_bytes: u32,
-    data_bytes: u32,
-    words_10_15: [u32; 6],
-    timeout_ms: u32,
-    result: u32,
+pub(super) struct NvmeCommand {
+    pub(super) opcode: u8,
+    pub(super) flags: u8,
+    pub(super) reserved: u16,
+    pub(super) namespace: u32,
+    pub(super) words_2_3: [u32; 2],
+    pub(super) metadata: u64,
+    pub(super) data: u64,
+    pub(super) metadata_bytes: u32,
+    pub(super) data_bytes: u32,
+    pub(super) words_10_15: [u32; 6],
+    pub(super) timeout_ms: u32,
+    pub(super) result: u32,
 }
 
-const _: () = assert!(size_of::<NvmeAdminCommand>() == 72);
+const _: () = assert!(size_of::<NvmeCommand>() == 72);
 
 /// True if `place` is an NVMe device, or a part of one.
 pub fn is_nvme(place: &str) -> bool {
@@ -59,14 +59,14 @@ pub fn ask(place: &str) -> io::Result<WearReport> {
 fn smart(file: &File) -> io::Result<[u8; SMART_BYTES]> {
     let mut log = [0; SMART_BYTES];
     let words = SMART_BYTES as u32 / 4 - 1;
-    let mut command = NvmeAdminCommand {
+    let mut command = NvmeCommand {
         opcode: GET_LOG_PAGE,
         namespace: ALL_NAMESPACES,
         data: log.as_mut_ptr() as u64,
         data_bytes: SMART_BYTES as u32,
         words_10_15: [SMART | words << 16, 0, 0, 0, 0, 0],
         timeout_ms: ANSWER_MAX_MS,
-        ..NvmeAdminCommand::default()
+        ..NvmeCommand::default()
     };
     // SAFETY: the command says how many bytes of `log` the device may write, and both outlive it.
     match unsafe { libc::ioctl(file.as_raw_fd(), ADMIN_COMMAND, &raw mut command) } {

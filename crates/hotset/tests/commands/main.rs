@@ -23,6 +23,7 @@ mod operations;
 mod page;
 mod pools;
 mod reload;
+mod reservations;
 mod restart;
 mod snapshot;
 mod support;

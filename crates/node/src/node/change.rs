@@ -345,6 +345,7 @@ impl<P: Platform> Node<P> {
             ControlRequest::Resume { volume } => self.resume(&volume).await,
             ControlRequest::GrowVolume { volume } => self.grow(&volume).await,
             ControlRequest::Invalidate { volume } => self.invalidate(&volume).await,
+            ControlRequest::TakeOver { volume } => self.take_over_origin(&volume).await,
             ControlRequest::AddVolume { volume, device } => {
                 self.add_by_request(&volume, device).await
             }

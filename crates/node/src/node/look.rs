@@ -201,12 +201,23 @@ impl<P: Platform> Node<P> {
             if waiting.why.is_empty() {
                 continue;
             }
-            list.add(
-                TroubleKind::VolumeNotServed,
-                format!("volume {name}"),
-                format!("is not served: {}", waiting.why),
-                format!("mend that, and it is served by itself; or `hotset volume remove {name}`"),
-            );
+            let (kind, remedy) = match self.reservations.is_elsewhere(name) {
+                true => (
+                    TroubleKind::OriginReserved,
+                    format!(
+                        "end hotset on that host, and it is served by itself; or `hotset volume \
+                         takeover {name} --yes`"
+                    ),
+                ),
+                false => (
+                    TroubleKind::VolumeNotServed,
+                    format!(
+                        "mend that, and it is served by itself; or `hotset volume remove {name}`"
+                    ),
+                ),
+            };
+            let what = format!("is not served: {}", waiting.why);
+            list.add(kind, format!("volume {name}"), what, remedy);
         }
     }
 

@@ -130,6 +130,9 @@ fn done(request: &ControlRequest) -> String {
         ControlRequest::GrowVolume { volume } => {
             format!("volume {volume} has all that its origin has")
         }
+        ControlRequest::TakeOver { volume } => {
+            format!("the origin of volume {volume} is reserved for this host")
+        }
         ControlRequest::Invalidate { volume } => {
             format!("what was cached of volume {volume} is forgotten")
         }

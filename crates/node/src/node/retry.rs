@@ -64,7 +64,7 @@ impl<P: Platform> Node<P> {
         self.waits.notify();
     }
 
-    fn waits_for(&self, volume: &config::Volume) -> WaitingVolume {
+    pub(super) fn waits_for(&self, volume: &config::Volume) -> WaitingVolume {
         WaitingVolume {
             volume: volume.clone(),
             why: String::new(),
@@ -119,12 +119,12 @@ impl<P: Platform> Node<P> {
         }
     }
 
-    async fn try_volume(&self, volume: &config::Volume) -> Result<(), Refusal> {
+    pub(super) async fn try_volume(&self, volume: &config::Volume) -> Result<(), Refusal> {
         let origin = self.known(&volume.origin.value)?;
         self.open_volume(volume, &origin).await
     }
 
-    fn has_tried(&self, name: &Name, tried: Result<(), Refusal>) {
+    pub(super) fn has_tried(&self, name: &Name, tried: Result<(), Refusal>) {
         let now = self.env().timer.now();
         let mut all = self.waiting.borrow_mut();
         let Some(waiting) = all.get_mut(name) else {

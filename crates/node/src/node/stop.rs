@@ -9,7 +9,7 @@
 use super::ending::EndStep;
 use super::{Node, NodeVolume, Refusal};
 use crate::event::NodeEvent;
-use crate::platform::Platform;
+use crate::platform::{Platform, ReservationStep};
 use crate::seconds;
 use block::{Device, Nanos};
 use control::config::Name;
@@ -133,7 +133,13 @@ impl<P: Platform> Node<P> {
         let left = by.since(timer.now());
         let result: Option<block::IoResult> = timer.timeout(left, work).await;
         let why = match result {
-            Some(Ok(())) => return None,
+            Some(Ok(())) => {
+                if let Some(place) = &served.reserved {
+                    self.end_reservation(name, place, ReservationStep::Release)
+                        .await;
+                }
+                return None;
+            }
             Some(Err(error)) => error.to_string(),
             None => format!(
                 "its origin {} has not answered for {}",

@@ -11,7 +11,7 @@ use crate::leaf::Leaf;
 use crate::log::OpenLog;
 use crate::origins::GuardedOrigin;
 use crate::place::{OpenedPlace, RawRole};
-use crate::platform::Platform;
+use crate::platform::{Platform, ReservationStep};
 use crate::served_volume::ServedVolume;
 use block::{
     BoxDevice, Deadline, Device, Driver, Gate, Geometry, IoError, IoErrorKind, IoResult, Sectors,
@@ -65,7 +65,11 @@ impl<P: Platform> Node<P> {
     ) -> Result<(), Refusal> {
         let opened = self.devices.open(origin, RawRole::Origin).await;
         let lease = opened.map_err(|error| cannot_open(error, volume, origin))?;
-        let logs = match self.log_devices(volume, &[]).await {
+        let logs = match self.reserve_origin(volume, &lease).await {
+            Ok(()) => self.log_devices(volume, &[]).await,
+            Err(why) => Err(why),
+        };
+        let logs = match logs {
             Ok(logs) => logs,
             Err(why) => {
                 lease.release().await;
@@ -134,6 +138,7 @@ impl<P: Platform> Node<P> {
             guard,
             origin,
             pool: pool.name.clone(),
+            reserved: volume.reserve.value.then(|| opened.place.as_str().into()),
         };
         self.volumes.borrow_mut().insert(name.clone(), served);
         Ok(())
@@ -267,14 +272,20 @@ impl<P: Platform> Node<P> {
     }
 
     /// Withdraws a volume from the first `most` frontends.
-    async fn withdraw(&self, name: &Name, most: usize) -> IoResult {
+    pub(super) async fn withdraw(&self, name: &Name, most: usize) -> IoResult {
         let frontends = self.frontends.iter().take(most);
         let each = frontends.map(|frontend| frontend.withdraw(name.as_str(), self.grace.get()));
         join_all(each).await.into_iter().collect()
     }
 
     pub(super) async fn remove_volume(&self, name: &Name) -> Result<(), Refusal> {
+        let waiting = self.waiting.borrow().get(name).map(|w| w.volume.clone());
         if self.give_up_waiting(name)? {
+            let reserved = waiting.filter(|volume| volume.reserve.value);
+            if let Some(place) = reserved.and_then(|volume| self.place_of(&volume)) {
+                self.end_reservation(name, &place, ReservationStep::Leave)
+                    .await;
+            }
             return Ok(());
         }
         let none = || self.no_volume(name.as_str());
@@ -285,6 +296,10 @@ impl<P: Platform> Node<P> {
         let _ = served.volume.cached().resume();
         served.volume.go_on();
         let ended = self.take_down(name).await?;
+        if let Some(place) = &served.reserved {
+            self.end_reservation(name, place, ReservationStep::Leave)
+                .await;
+        }
         let pool = self.pool(served.pool.as_str())?;
         pool.cache.forget(name.as_str());
         pool.cache.remember().await;
