@@ -1,6 +1,9 @@
 //! `hotset-lab live`: the loads of published evaluations on real files, through real servers.
 
 mod access_log;
+mod database;
+mod device;
+mod dss;
 mod log;
 mod oltp;
 mod options;
@@ -8,6 +11,7 @@ pub mod report;
 mod rounds;
 mod stage;
 mod stress;
+mod tpch;
 mod web;
 
 use crate::CommandFailure;
@@ -34,6 +38,11 @@ pub enum LiveCommand {
     ///
     /// The server stops before each phase, so that its memory is empty. Needs root and PostgreSQL.
     Oltp(oltp::LiveOltp),
+    /// Ask a PostgreSQL on PATH the 22 queries of TPC-H, one after the other
+    ///
+    /// The server stops before each phase. Figures of a published evaluation are printed beside.
+    /// Needs root and PostgreSQL.
+    Dss(dss::LiveDss),
 }
 
 pub fn run(command: &LiveCommand) -> Result<(), CommandFailure> {
@@ -42,5 +51,6 @@ pub fn run(command: &LiveCommand) -> Result<(), CommandFailure> {
         LiveCommand::Web(command) => web::run(command),
         LiveCommand::Stress(command) => stress::run(command),
         LiveCommand::Oltp(command) => oltp::run(command),
+        LiveCommand::Dss(command) => dss::run(command),
     }
 }

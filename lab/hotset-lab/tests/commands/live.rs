@@ -477,3 +477,54 @@ fn pgbench_runs_on_a_path_in_both_mixes() {
     );
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
 }
+
+#[test]
+fn every_query_is_asked_on_a_path() {
+    if let Some(why) = proof::stack::database_obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    let (place, path) = measured();
+    fs::set_permissions(place.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let live = |options: &[&str]| {
+        let mut command = lab();
+        command.args(["live", "dss", "--json", "--rounds", "2"]);
+        command.args(options).arg("--path").arg(&path);
+        command
+    };
+    let report = report(&mut live(&["--scale", "0.01"]));
+    let of = |name: &str| mean(&report, name, "runs");
+    let queries: Vec<f64> = (1..=22).map(|number| of(&format!("q{number}"))).collect();
+    assert!(queries.iter().all(|query| *query > 0.0), "{report}");
+    assert!(all_are(&queries, of("all")), "{report}");
+    // A query that is left out is seen.
+    for left_out in 0..22 {
+        let mut fewer = queries.clone();
+        fewer.remove(left_out);
+        assert!(!all_are(&fewer, of("all")), "{left_out}: {report}");
+    }
+    assert!(report["source"].as_str().unwrap().contains("Nytro"));
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    refused(
+        &mut live(&["--scale", "0"]),
+        2,
+        &["'--scale <FACTOR>'", "no number from 0.001"],
+    );
+    refused(
+        &mut live(&["--scale", "1000"]),
+        1,
+        &["storage: too little room (", "measure less"],
+    );
+    let mut without_tools = live(&[]);
+    refused(
+        without_tools.env("PATH", "/none"),
+        1,
+        &["PostgreSQL: cannot be run (", "with the package postgresql"],
+    );
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}
+
+/// True if these queries take the time of all.
+fn all_are(queries: &[f64], all: f64) -> bool {
+    (queries.iter().sum::<f64>() - all).abs() < 1e-6
+}

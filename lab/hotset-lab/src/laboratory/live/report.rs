@@ -1,6 +1,7 @@
 //! Figures of a live run: means over the rounds, ratios of the phases, and published figures beside.
 
 use super::options::LiveArguments;
+use super::rounds::Phase;
 use crate::CommandFailure;
 use advise::page::{self, HtmlPage, escape, themed};
 use command::print_line;
@@ -25,6 +26,8 @@ pub struct FigureAbout {
     figure: String,
     unit: &'static str,
     published: Vec<PublishedBeside>,
+    /// Published ratios, by phase.
+    ratios: Vec<(Phase, f64)>,
 }
 
 impl FigureAbout {
@@ -34,7 +37,14 @@ impl FigureAbout {
             figure: figure.into(),
             unit,
             published: Vec::new(),
+            ratios: Vec::new(),
         }
+    }
+
+    /// Adds the published ratio of the figure in `phase` to that without the cache.
+    pub fn ratio_beside(mut self, phase: Phase, ratio: f64) -> FigureAbout {
+        self.ratios.push((phase, ratio));
+        self
     }
 
     /// Adds the published figure called `name`, under the short name `of`.
@@ -125,6 +135,8 @@ struct PhaseRatio {
     rounds_needed: Option<usize>,
     /// Time of the rounds that are missing.
     minutes_needed: Option<f64>,
+    /// The ratio that was published.
+    published: Option<f64>,
 }
 
 /// The larger side of a ratio.
@@ -173,6 +185,7 @@ impl PhaseRatio {
             rounds: ratios.len(),
             rounds_needed,
             minutes_needed: missing.map(|missing| missing as f64 * round_s / 60.0),
+            published: None,
         })
     }
 
@@ -284,7 +297,12 @@ impl LiveReport {
                 let of = |phase: &String| round.phases.get(phase)?.get(&about.figure);
                 Some(of(phase)? / of(&phases[0])?)
             });
-            PhaseRatio::of(phase, &phases[0], &pairs.collect::<Vec<_>>(), round_s)
+            let ratio = PhaseRatio::of(phase, &phases[0], &pairs.collect::<Vec<_>>(), round_s)?;
+            let published = about.ratios.iter().find(|(of, _)| of == phase);
+            Some(PhaseRatio {
+                published: published.map(|(_, published)| *published),
+                ..ratio
+            })
         };
         let measured: Vec<PhaseFigure> = phases.iter().filter_map(of_phase).collect();
         (!measured.is_empty()).then(|| LiveFigure {
@@ -386,18 +404,24 @@ impl LiveReport {
 
     /// Ratios of the phases: a head and rows.
     fn ratios(&self) -> ReportRows {
+        let ratios = || {
+            let figures = self.figures.iter();
+            figures.flat_map(|figure| figure.ratios.iter().map(move |ratio| (figure, ratio)))
+        };
+        let any_printed = ratios().any(|(_, ratio)| ratio.published.is_some());
         let head = ["figure", "of", "ratio", "95 %", "verdict"];
         let mut rows = vec![head.map(String::from).to_vec()];
-        for figure in &self.figures {
-            rows.extend(figure.ratios.iter().map(|ratio| {
-                vec![
-                    figure.figure.clone(),
-                    format!("{} / {}", ratio.phase, ratio.to),
-                    short(ratio.ratio),
-                    span(ratio.interval),
-                    ratio.says(),
-                ]
-            }));
+        rows[0].extend(any_printed.then(|| "printed".into()));
+        for (figure, ratio) in ratios() {
+            let mut cells = vec![
+                figure.figure.clone(),
+                format!("{} / {}", ratio.phase, ratio.to),
+                short(ratio.ratio),
+                span(ratio.interval),
+                ratio.says(),
+            ];
+            cells.extend(any_printed.then(|| ratio.published.map_or("-".into(), short)));
+            rows.push(cells);
         }
         rows
     }

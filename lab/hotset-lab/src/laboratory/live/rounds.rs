@@ -78,6 +78,13 @@ pub struct LoadOutcome {
     pub curves: Vec<(String, VisitCurve)>,
 }
 
+impl LoadOutcome {
+    /// Sets a value.
+    pub fn set(&mut self, figure: &str, value: f64) {
+        self.values.insert(figure.to_owned(), value);
+    }
+}
+
 /// Runs the rounds, and prints the report. `perform` runs the load once, in a phase.
 pub fn run<P: LivePlace>(
     at: &LiveArguments,

@@ -37,7 +37,8 @@ const WATCHED: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 5;
 
 const COLD: Phase = "cold";
-const WARM: Phase = "warm";
+/// The phase with the pool as the one before has left the pool.
+pub const WARM: Phase = "warm";
 const RUNS: Phase = "runs";
 
 /// The way in which the page cache is dropped.
