@@ -5,6 +5,8 @@ mod database;
 mod device;
 mod dss;
 mod log;
+mod mail;
+mod mail_store;
 mod oltp;
 mod options;
 pub mod report;
@@ -43,6 +45,10 @@ pub enum LiveCommand {
     /// The server stops before each phase. Figures of a published evaluation are printed beside.
     /// Needs root and PostgreSQL.
     Dss(dss::LiveDss),
+    /// Read and change pages of a mail store, and say whether its limits are kept
+    ///
+    /// Five databases with their logs are files on PATH; direct requests read and write them.
+    Mail(mail::LiveMail),
 }
 
 pub fn run(command: &LiveCommand) -> Result<(), CommandFailure> {
@@ -52,5 +58,6 @@ pub fn run(command: &LiveCommand) -> Result<(), CommandFailure> {
         LiveCommand::Stress(command) => stress::run(command),
         LiveCommand::Oltp(command) => oltp::run(command),
         LiveCommand::Dss(command) => dss::run(command),
+        LiveCommand::Mail(command) => mail::run(command),
     }
 }

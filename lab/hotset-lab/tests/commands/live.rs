@@ -528,3 +528,59 @@ fn every_query_is_asked_on_a_path() {
 fn all_are(queries: &[f64], all: f64) -> bool {
     (queries.iter().sum::<f64>() - all).abs() < 1e-6
 }
+
+/// `live mail` of so many threads on a directory.
+fn live_mail(path: &Path, options: &[&str]) -> Command {
+    let mut command = lab();
+    command.args(["live", "mail", "--json", "--rounds", "1", "--size", "8"]);
+    command.args(["--pause", "50", "--seconds", "3"]);
+    command.args(options).arg("--path").arg(path);
+    command
+}
+
+/// True if so many threads of each of five databases could have read so many pages: each is in its
+/// pause, reads, or waits for its commit.
+fn cycles(report: &Value, threads: f64) -> bool {
+    let of = |name: &str| mean(report, name, "runs");
+    let reads: f64 = (1..=5).map(|number| of(&format!("db{number}.reads"))).sum();
+    let cycle_s = (50.0 + of("read") + 0.65 * 0.3 * of("log")) / 1e3;
+    (reads * cycle_s / (5.0 * threads) - 1.0).abs() < 0.4
+}
+
+#[test]
+fn a_mail_store_is_read_and_changed_on_a_path() {
+    let (_place, path) = measured();
+    let seven = report(&mut live_mail(&path, &[]));
+    let of = |name: &str| mean(&seven, name, "runs");
+    assert!(cycles(&seven, 7.0), "{seven}");
+    let half = report(&mut live_mail(&path, &["--threads", "3"]));
+    assert!(cycles(&half, 3.0) && !cycles(&half, 7.0), "{half}");
+    for database in 1..=5 {
+        let read = figure(&seven, &format!("db{database}.read"));
+        assert_eq!(read["limit"], 20.0);
+        let phase = &read["phases"][0];
+        let passed = phase["max"].as_f64().unwrap() <= 20.0;
+        assert_eq!(phase["passed"], passed, "{read}");
+    }
+    assert_eq!(figure(&seven, "log")["limit"], 10.0);
+    assert!(figure(&seven, "write")["phases"][0]["passed"].is_null());
+    // Of the pages that are read 65 of 100 are changed, and 30 of 100 of these are in the log.
+    let reads = (1..=5).map(|number| of(&format!("db{number}.reads")));
+    let changed = of("iops") / reads.sum::<f64>() - 1.0;
+    assert!((0.4..0.9).contains(&changed), "{seven}");
+    assert!(of("logs") < of("iops") && of("scan.mb_s") > 0.0, "{seven}");
+    assert_eq!(figure(&seven, "iops")["published"][0]["value"], 1312.61);
+    assert_eq!(figure(&seven, "log")["published"][0]["value"], 0.34);
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    refused(
+        &mut live_mail(&path, &["--size", "1000000000"]),
+        1,
+        &["storage: too little room (", "measure less"],
+    );
+    refused(
+        &mut live_mail(&path.join("none"), &[]),
+        2,
+        &["none: cannot be used"],
+    );
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}

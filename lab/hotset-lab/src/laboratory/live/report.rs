@@ -28,6 +28,7 @@ pub struct FigureAbout {
     published: Vec<PublishedBeside>,
     /// Published ratios, by phase.
     ratios: Vec<(Phase, f64)>,
+    limit: Option<f64>,
 }
 
 impl FigureAbout {
@@ -38,7 +39,14 @@ impl FigureAbout {
             unit,
             published: Vec::new(),
             ratios: Vec::new(),
+            limit: None,
         }
+    }
+
+    /// Has a phase pass if the figure is at most so much in each round.
+    pub fn at_most(mut self, limit: f64) -> FigureAbout {
+        self.limit = Some(limit);
+        self
     }
 
     /// Adds the published ratio of the figure in `phase` to that without the cache.
@@ -107,6 +115,8 @@ pub struct LiveFigure {
     phases: Vec<PhaseFigure>,
     ratios: Vec<PhaseRatio>,
     published: Vec<PublishedBeside>,
+    /// The most at which a phase passes.
+    limit: Option<f64>,
 }
 
 /// A figure of one phase.
@@ -118,6 +128,8 @@ struct PhaseFigure {
     max: f64,
     /// Interval at 95 %, over the rounds.
     interval: Option<[f64; 2]>,
+    /// False if a round is beyond the limit; `None` of a figure without one.
+    passed: Option<bool>,
 }
 
 /// A figure of one phase over the figure of another, round by round.
@@ -155,6 +167,25 @@ impl RatioVerdict {
             RatioVerdict::Smaller => "smaller",
             RatioVerdict::Inconclusive => "inconclusive",
         }
+    }
+}
+
+fn passes(passed: bool) -> &'static str {
+    if passed { "passes" } else { "FAILS" }
+}
+
+impl LiveFigure {
+    /// The limit, and the phases that pass.
+    fn within(&self) -> String {
+        let Some(limit) = self.limit else {
+            return "-".into();
+        };
+        let phases = self.phases.iter().filter_map(|found| {
+            let passed = found.passed?;
+            Some(format!("{} {}", found.phase, passes(passed)))
+        });
+        let phases: Vec<String> = phases.collect();
+        format!("{}: {}", short(limit), phases.join(", "))
     }
 }
 
@@ -287,6 +318,9 @@ impl LiveReport {
                 min: values.iter().copied().fold(f64::INFINITY, f64::min),
                 max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
                 interval: interval(&values),
+                passed: about
+                    .limit
+                    .map(|most| values.iter().all(|value| *value <= most)),
             })
         };
         let phases = self.phases();
@@ -311,6 +345,7 @@ impl LiveReport {
             phases: measured,
             ratios: phases.iter().skip(1).filter_map(ratio).collect(),
             published: about.published.clone(),
+            limit: about.limit,
         })
     }
 
@@ -332,6 +367,9 @@ impl LiveReport {
         if self.figures.iter().any(|figure| !figure.ratios.is_empty()) {
             print_line(table(self.ratios(), &[1, 4]))?;
         }
+        if let Some(limits) = self.limits() {
+            print_line(format!("limits: {limits}"))?;
+        }
         print_line(format!("published: {}", self.source))
     }
 
@@ -343,6 +381,8 @@ impl LiveReport {
         let asked = self.asked.iter();
         let asked = asked.map(|(name, value)| (name.as_str(), value.clone()));
         let facts: Vec<_> = [("rounds", rounds)].into_iter().chain(asked).collect();
+        let limits = self.limits().map(|limits| ("limits", limits));
+        let facts: Vec<_> = facts.into_iter().chain(limits).collect();
         page.facts(&facts);
         page.warnings(&self.notes);
         if self.figures.iter().any(|figure| !figure.ratios.is_empty()) {
@@ -372,9 +412,25 @@ impl LiveReport {
         Ok(page.finish())
     }
 
+    /// The verdict of each phase by all limits, in words; `None` without limits.
+    fn limits(&self) -> Option<String> {
+        let verdict = |phase: &String| {
+            let figures = self.figures.iter().flat_map(|figure| &figure.phases);
+            let mut judged = figures
+                .filter(|found| found.phase == *phase)
+                .filter_map(|found| found.passed)
+                .peekable();
+            judged.peek()?;
+            Some(format!("{phase} {}", passes(judged.all(|passed| passed))))
+        };
+        let verdicts: Vec<String> = self.phases().iter().filter_map(verdict).collect();
+        (!verdicts.is_empty()).then(|| verdicts.join(", "))
+    }
+
     /// Means of each phase with their intervals, and the published figures: a head and rows.
     fn means(&self) -> ReportRows {
         let phases = self.phases();
+        let has_limits = self.figures.iter().any(|figure| figure.limit.is_some());
         let mut published: Vec<&str> = Vec::new();
         for beside in self.figures.iter().flat_map(|figure| &figure.published) {
             if !published.contains(&beside.of.as_str()) {
@@ -385,6 +441,7 @@ impl LiveReport {
         for phase in &phases {
             rows[0].extend([phase.clone(), "95 %".to_owned()]);
         }
+        rows[0].extend(has_limits.then(|| "limit".into()));
         rows[0].extend(published.iter().map(|of| format!("printed: {of}")));
         for figure in &self.figures {
             let mut cells = vec![figure.figure.clone(), figure.unit.clone()];
@@ -393,6 +450,7 @@ impl LiveReport {
                 cells.push(found.map_or("-".into(), |found| short(found.mean)));
                 cells.push(span(found.and_then(|found| found.interval)));
             }
+            cells.extend(has_limits.then(|| figure.within()));
             for of in &published {
                 let found = figure.published.iter().find(|beside| beside.of == *of);
                 cells.push(found.map_or("-".into(), |beside| short(beside.value)));
@@ -530,6 +588,24 @@ mod tests {
         let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
         assert!(at(">larger<") < at("<h2>Figures") && at("cold / off") < at("<svg"));
         assert!(page.contains("12 users, off") && !page.contains("<b>"));
+    }
+
+    #[test]
+    fn a_phase_passes_if_each_round_is_within_the_limit() {
+        let mut report = report(&[[10.0, 20.0], [10.0, 21.0]]);
+        for (limit, verdict) in [
+            (21.0, "off passes, cold passes"),
+            (20.5, "off passes, cold FAILS"),
+            (9.0, "off FAILS, cold FAILS"),
+        ] {
+            report.judge(&[&FigureAbout::new("tps", "1/s").at_most(limit)]);
+            assert_eq!(report.limits().unwrap(), verdict);
+            let rows = report.means();
+            assert_eq!(rows[0].last().unwrap(), "limit");
+            assert!(rows[1].last().unwrap().ends_with(verdict), "{rows:?}");
+        }
+        report.judge(&[&FigureAbout::new("tps", "1/s")]);
+        assert_eq!(report.limits(), None);
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub trait LivePlace {
 }
 
 /// Set by SIGINT and SIGTERM, which end no process then.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Interruption(Arc<AtomicBool>);
 
 impl Interruption {
@@ -67,7 +67,21 @@ impl Interruption {
             false => Ok(()),
         }
     }
+
+    /// Waits, unless the user ends the run.
+    pub fn pause_until(&self, time: Instant) -> io::Result<()> {
+        loop {
+            self.require_none()?;
+            match time.checked_duration_since(Instant::now()) {
+                None | Some(Duration::ZERO) => return Ok(()),
+                Some(left) => std::thread::sleep(left.min(PAUSE_MAX)),
+            }
+        }
+    }
 }
+
+/// Longest pause before a thread sees that the run was interrupted.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Results of a load in one phase.
 #[derive(Default)]

@@ -31,8 +31,6 @@ const IMAGES: u32 = 3;
 const SKEW: f64 = 0.9;
 /// Points of a curve.
 const POINTS: u64 = 60;
-/// Longest pause before a user sees that the run was interrupted.
-const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
 pub struct LiveWeb {
@@ -184,7 +182,7 @@ impl WebVisitors {
             let first = self.ramp.mul_f64(user as f64 / count as f64);
             let mut next = begin + first;
             while next < begin + self.ramp + self.span {
-                pause_until(next, stage)?;
+                stage.interruption().pause_until(next)?;
                 self.load_page(client, points, begin, &mut rng)?;
                 // The logarithm of a number above zero is finite.
                 let think = -(1.0 - rng.f64()).ln();
@@ -231,16 +229,5 @@ impl WebVisitors {
         }
         point.page(nanos(took));
         Ok(())
-    }
-}
-
-/// Waits, unless the user ends the run.
-fn pause_until(time: Instant, stage: &LiveStage) -> io::Result<()> {
-    loop {
-        stage.interruption().require_none()?;
-        match time.checked_duration_since(Instant::now()) {
-            None | Some(Duration::ZERO) => return Ok(()),
-            Some(left) => std::thread::sleep(left.min(PAUSE_MAX)),
-        }
     }
 }
