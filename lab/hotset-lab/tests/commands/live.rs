@@ -584,3 +584,35 @@ fn a_mail_store_is_read_and_changed_on_a_path() {
     );
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
 }
+
+#[test]
+fn a_run_without_a_cache_stands_beside_a_later_one() {
+    let (place, path) = measured();
+    let out = place.text("out");
+    let live = |options: &[&str]| live_log(&place, &path, &[&["--out", &out], options].concat());
+    let control = report(&mut live(&["--without"]));
+    assert_eq!(control["rounds"].as_array().unwrap().len(), 1);
+    assert!(mean(&control, "mtt", "without") > 0.0);
+    assert!(place.path("out/live-log-without.html").exists());
+    let later = report(&mut live(&["--rounds", "2"]));
+    let of = |report: &Value| mean(report, "mtt", "without");
+    assert_eq!(of(&later), of(&control));
+    assert_eq!(figure(&later, "mtt")["ratios"], serde_json::json!([]));
+    let page = fs::read_to_string(place.path("out/live-log.html")).unwrap();
+    assert!(
+        page.contains("<th>without</th>") || page.contains(">without<"),
+        "{page}"
+    );
+    fs::remove_file(place.path("out/live-log.json")).unwrap();
+    refused(
+        &mut live(&["--threads", "2"]),
+        2,
+        &["live-log-without.json", "another form or place"],
+    );
+    refused(
+        &mut live(&["--without", "--volume", "vol"]),
+        2,
+        &["--without", "--volume"],
+    );
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}

@@ -19,6 +19,11 @@ use std::error::Error;
 const FORMAT: u32 = 1;
 /// The phase in which the cache is not used; others are compared to it.
 pub const OFF: &str = "off";
+/// The phase of storage that has no cache in front.
+pub const WITHOUT: &str = "without";
+
+/// Conditions that name the storage alone.
+const STORAGE: [&str; 2] = ["path", "volume"];
 
 /// A figure of a load, with the published figures to print beside.
 #[derive(Clone, Debug)]
@@ -94,6 +99,9 @@ pub struct LiveReport {
     pub rounds: Vec<LiveRound>,
     /// Figures of all rounds together.
     pub figures: Vec<LiveFigure>,
+    /// Figures of the same load on storage without a cache, which are shown and never judged.
+    #[serde(default)]
+    without: Vec<LiveFigure>,
 }
 
 /// One round.
@@ -251,14 +259,37 @@ impl LiveReport {
             notes: Vec::new(),
             rounds: Vec::new(),
             figures: Vec::new(),
+            without: Vec::new(),
         }
     }
 
+    /// The name of a load on storage without a cache.
+    pub fn without(load: &str) -> String {
+        format!("{load}-{WITHOUT}")
+    }
+
+    /// Takes the figures of a run without a cache, if all else of that run is alike.
+    pub fn puts_beside(&mut self, control: LiveReport) -> bool {
+        let alike = |mut asked: BTreeMap<String, String>| {
+            asked.retain(|name, _| !STORAGE.contains(&name.as_str()));
+            asked
+        };
+        let same = alike(control.asked) == alike(self.asked.clone());
+        if same {
+            self.without = control.figures;
+        }
+        same
+    }
+
     /// Adds the storage of the run.
-    pub fn of(self, at: &LiveArguments) -> LiveReport {
+    pub fn of(mut self, at: &LiveArguments) -> LiveReport {
+        if at.without {
+            self.load = LiveReport::without(&self.load);
+        }
         let volume = at.volume.as_deref().unwrap_or("-");
-        self.asked("path", at.path().display())
-            .asked("volume", volume)
+        let [path_name, volume_name] = STORAGE;
+        self.asked(path_name, at.path().display())
+            .asked(volume_name, volume)
     }
 
     /// Adds a remark.
@@ -338,7 +369,9 @@ impl LiveReport {
                 ..ratio
             })
         };
-        let measured: Vec<PhaseFigure> = phases.iter().filter_map(of_phase).collect();
+        let mut measured: Vec<PhaseFigure> = phases.iter().filter_map(of_phase).collect();
+        let control = self.without.iter().filter(|f| f.figure == about.figure);
+        measured.extend(control.flat_map(|figure| figure.phases.clone()));
         (!measured.is_empty()).then(|| LiveFigure {
             figure: about.figure.clone(),
             unit: about.unit.to_owned(),
@@ -412,6 +445,13 @@ impl LiveReport {
         Ok(page.finish())
     }
 
+    /// The phases, with the run without a cache last.
+    fn columns(&self) -> Vec<String> {
+        let mut phases = self.phases();
+        phases.extend((!self.without.is_empty()).then(|| WITHOUT.to_owned()));
+        phases
+    }
+
     /// The verdict of each phase by all limits, in words; `None` without limits.
     fn limits(&self) -> Option<String> {
         let verdict = |phase: &String| {
@@ -423,13 +463,13 @@ impl LiveReport {
             judged.peek()?;
             Some(format!("{phase} {}", passes(judged.all(|passed| passed))))
         };
-        let verdicts: Vec<String> = self.phases().iter().filter_map(verdict).collect();
+        let verdicts: Vec<String> = self.columns().iter().filter_map(verdict).collect();
         (!verdicts.is_empty()).then(|| verdicts.join(", "))
     }
 
     /// Means of each phase with their intervals, and the published figures: a head and rows.
     fn means(&self) -> ReportRows {
-        let phases = self.phases();
+        let phases = self.columns();
         let has_limits = self.figures.iter().any(|figure| figure.limit.is_some());
         let mut published: Vec<&str> = Vec::new();
         for beside in self.figures.iter().flat_map(|figure| &figure.published) {
@@ -606,6 +646,26 @@ mod tests {
         }
         report.judge(&[&FigureAbout::new("tps", "1/s")]);
         assert_eq!(report.limits(), None);
+    }
+
+    #[test]
+    fn a_run_without_a_cache_is_shown_beside_and_not_judged() {
+        let mut control = LiveReport::new("x", "a paper", "dropped").asked("path", "/plain");
+        control.rounds.push(LiveRound {
+            seconds: 1.0,
+            phases: BTreeMap::from([(WITHOUT.to_owned(), Values::from([("tps".to_owned(), 7.5)]))]),
+            curves: Vec::new(),
+        });
+        let about = FigureAbout::new("tps", "1/s");
+        control.judge(&[&about]);
+        let mut report = report(&[[10.0, 20.0], [10.0, 21.0]]).asked("path", "/cached");
+        assert!(report.puts_beside(control.clone()));
+        report.judge(&[&about]);
+        let rows = report.means();
+        assert_eq!(rows[0][2..8].join(" "), "off 95 % cold 95 % without 95 %");
+        assert_eq!(rows[1][6], "7.5");
+        assert_eq!(report.figures[0].ratios.len(), 1);
+        assert!(!report.puts_beside(control.asked("scale", 2)));
     }
 
     #[test]

@@ -115,6 +115,12 @@ pub fn run<P: LivePlace>(
             store::is_of(&path, before.asked == report.asked)?;
             report.rounds = before.rounds;
         }
+        if !at.without {
+            let control = store::find_live(directory, &LiveReport::without(&report.load))?;
+            control.map_or(Ok(()), |(path, control)| {
+                store::is_of(&path, report.puts_beside(control))
+            })?;
+        }
     }
     let (begun, progress) = (Instant::now(), progress(at.json));
     let span = Duration::from_secs(at.minutes.unwrap_or(0) * 60);
