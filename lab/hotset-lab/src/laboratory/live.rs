@@ -21,14 +21,14 @@ use clap::Subcommand;
 
 #[derive(Subcommand)]
 pub enum LiveCommand {
-    /// Send the requests of an access log to nginx, each as soon as the one before is answered
+    /// Send the requests of an access log to nginx or Apache, each once the one before is answered
     ///
-    /// nginx serves a file for each address of the log, as large as the log says, on PATH. The page
+    /// The server has a file for each address of the log, as large as the log says, on PATH. The page
     /// cache is dropped before each list. Figures of a published evaluation are printed beside.
     Log(log::LiveLog),
-    /// Have users load the pages of a web site from nginx, think, and load more
+    /// Have users load the pages of a web site from nginx or Apache, think, and load more
     ///
-    /// nginx serves HTML pages with 11 or 12 images each, on PATH. Several numbers of users are a
+    /// The server has HTML pages with 11 or 12 images each, on PATH. Several numbers of users are a
     /// sweep. Figures of a published evaluation are printed beside.
     Web(web::LiveWeb),
     /// Sweep a file by fio: random and sequential requests, more and more at a time

@@ -532,7 +532,7 @@ fn all_are(queries: &[f64], all: f64) -> bool {
 /// `live mail` of so many threads on a directory.
 fn live_mail(path: &Path, options: &[&str]) -> Command {
     let mut command = lab();
-    command.args(["live", "mail", "--json", "--rounds", "1", "--size", "8"]);
+    command.args(["live", "mail", "--json", "--rounds", "1"]);
     command.args(["--pause", "50", "--seconds", "3"]);
     command.args(options).arg("--path").arg(path);
     command
@@ -550,10 +550,10 @@ fn cycles(report: &Value, threads: f64) -> bool {
 #[test]
 fn a_mail_store_is_read_and_changed_on_a_path() {
     let (_place, path) = measured();
-    let seven = report(&mut live_mail(&path, &[]));
+    let seven = report(&mut live_mail(&path, &["--size", "8"]));
     let of = |name: &str| mean(&seven, name, "runs");
     assert!(cycles(&seven, 7.0), "{seven}");
-    let half = report(&mut live_mail(&path, &["--threads", "3"]));
+    let half = report(&mut live_mail(&path, &["--size", "8", "--threads", "3"]));
     assert!(cycles(&half, 3.0) && !cycles(&half, 7.0), "{half}");
     for database in 1..=5 {
         let read = figure(&seven, &format!("db{database}.read"));
@@ -614,5 +614,47 @@ fn a_run_without_a_cache_stands_beside_a_later_one() {
         2,
         &["--without", "--volume"],
     );
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}
+
+#[test]
+fn apache_serves_a_log_and_a_site() {
+    if testbed::tools::missing(&["apache2"]).is_some() {
+        println!("skipped: there is no apache2 here (the Debian package apache2-bin)");
+        return;
+    }
+    let (place, path) = measured();
+    fs::set_permissions(place.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let apache = ["--server", "apache", "--rounds", "1"];
+    let replayed = report(&mut live_log(&place, &path, &apache));
+    assert_eq!(replayed["asked"]["server"], "apache2");
+    // Each answer has the size of its file.
+    let bytes: f64 = (0..40)
+        .map(|file| 3000.0 + 400.0 * f64::from(file))
+        .sum::<f64>()
+        / 40.0;
+    let of = |name: &str| mean(&replayed, name, "runs");
+    assert!(
+        (of("rbps") / of("tps") / bytes - 1.0).abs() < 1e-3,
+        "{replayed}"
+    );
+    let mut web = lab();
+    web.args(["live", "web", "--json", "--pages", "10", "--users", "20"]);
+    web.args(["--think", "50", "--ramp", "1", "--seconds", "2", "--path"]);
+    let visited = report(web.arg(&path).args(apache));
+    assert!(mean(&visited, "20.pages", "runs") > 0.0, "{visited}");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    if testbed::tools::is_root() {
+        let live = live_log(&place, &path, &apache);
+        let refusal = ["Apache's user cannot read here", "www-data"];
+        refused(&mut live_log(&place, &path, &apache), 1, &refusal);
+        let hide = r#"mount --bind /dev/null /usr/sbin/apache2 && exec "$0" "$@""#;
+        let mut hidden = tool("unshare", "util-linux");
+        hidden.args(["--mount", "sh", "-c", hide]);
+        hidden.arg(live.get_program()).args(live.get_args());
+        let missing =
+            "apache2: missing (no such program here). Install the Debian package apache2-bin.";
+        refused(&mut hidden, 1, &[missing]);
+    }
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
 }
