@@ -1,7 +1,6 @@
 //! Figures of a live run: means over the rounds, ratios of the phases, and published figures beside.
 
 use super::options::LiveArguments;
-use super::rounds::Phase;
 use crate::CommandFailure;
 use advise::page::{self, HtmlPage, escape, themed};
 use command::print_line;
@@ -32,7 +31,7 @@ pub struct FigureAbout {
     unit: &'static str,
     published: Vec<PublishedBeside>,
     /// Published ratios, by phase.
-    ratios: Vec<(Phase, f64)>,
+    ratios: Vec<(&'static str, f64)>,
     limit: Option<f64>,
 }
 
@@ -55,7 +54,7 @@ impl FigureAbout {
     }
 
     /// Adds the published ratio of the figure in `phase` to that without the cache.
-    pub fn ratio_beside(mut self, phase: Phase, ratio: f64) -> FigureAbout {
+    pub fn ratio_beside(mut self, phase: &'static str, ratio: f64) -> FigureAbout {
         self.ratios.push((phase, ratio));
         self
     }
@@ -136,7 +135,7 @@ struct PhaseFigure {
     max: f64,
     /// Interval at 95 %, over the rounds.
     interval: Option<[f64; 2]>,
-    /// False if a round is beyond the limit; `None` of a figure without one.
+    /// False if a round is beyond the limit; `None` without a limit, and without a cache.
     passed: Option<bool>,
 }
 
@@ -178,22 +177,20 @@ impl RatioVerdict {
     }
 }
 
-fn passes(passed: bool) -> &'static str {
-    if passed { "passes" } else { "FAILS" }
-}
-
 impl LiveFigure {
-    /// The limit, and the phases that pass.
+    /// The limit, and the verdict or the phases that fail.
     fn within(&self) -> String {
-        let Some(limit) = self.limit else {
+        let Some(limit) = self.limit.map(short) else {
             return "-".into();
         };
-        let phases = self.phases.iter().filter_map(|found| {
-            let passed = found.passed?;
-            Some(format!("{} {}", found.phase, passes(passed)))
-        });
-        let phases: Vec<String> = phases.collect();
-        format!("{}: {}", short(limit), phases.join(", "))
+        let judged = self.phases.iter().filter(|found| found.passed.is_some());
+        let failed = judged.clone().filter(|found| found.passed == Some(false));
+        let failed: Vec<&str> = failed.map(|found| found.phase.as_str()).collect();
+        match (judged.count(), failed.is_empty()) {
+            (0, _) => limit,
+            (_, true) => format!("{limit}: passed"),
+            (_, false) => format!("{limit}: {} FAILED", failed.join(", ")),
+        }
     }
 }
 
@@ -343,15 +340,14 @@ impl LiveReport {
         };
         let of_phase = |phase: &String| {
             let values = values(phase);
+            let limit = about.limit.filter(|_| phase != WITHOUT);
             (!values.is_empty()).then(|| PhaseFigure {
                 phase: phase.clone(),
                 mean: values.iter().sum::<f64>() / values.len() as f64,
                 min: values.iter().copied().fold(f64::INFINITY, f64::min),
                 max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
                 interval: interval(&values),
-                passed: about
-                    .limit
-                    .map(|most| values.iter().all(|value| *value <= most)),
+                passed: limit.map(|most| values.iter().all(|value| *value <= most)),
             })
         };
         let phases = self.phases();
@@ -461,7 +457,9 @@ impl LiveReport {
                 .filter_map(|found| found.passed)
                 .peekable();
             judged.peek()?;
-            Some(format!("{phase} {}", passes(judged.all(|passed| passed))))
+            let within = judged.all(|passed| passed);
+            let verdict = if within { "passed" } else { "FAILED" };
+            Some(format!("{phase} {verdict}"))
         };
         let verdicts: Vec<String> = self.columns().iter().filter_map(verdict).collect();
         (!verdicts.is_empty()).then(|| verdicts.join(", "))
@@ -633,16 +631,16 @@ mod tests {
     #[test]
     fn a_phase_passes_if_each_round_is_within_the_limit() {
         let mut report = report(&[[10.0, 20.0], [10.0, 21.0]]);
-        for (limit, verdict) in [
-            (21.0, "off passes, cold passes"),
-            (20.5, "off passes, cold FAILS"),
-            (9.0, "off FAILS, cold FAILS"),
+        for (limit, verdict, within) in [
+            (21.0, "off passed, cold passed", "21: passed"),
+            (20.5, "off passed, cold FAILED", "20.5: cold FAILED"),
+            (9.0, "off FAILED, cold FAILED", "9: off, cold FAILED"),
         ] {
             report.judge(&[&FigureAbout::new("tps", "1/s").at_most(limit)]);
             assert_eq!(report.limits().unwrap(), verdict);
             let rows = report.means();
             assert_eq!(rows[0].last().unwrap(), "limit");
-            assert!(rows[1].last().unwrap().ends_with(verdict), "{rows:?}");
+            assert_eq!(rows[1].last().unwrap(), within);
         }
         report.judge(&[&FigureAbout::new("tps", "1/s")]);
         assert_eq!(report.limits(), None);
@@ -656,8 +654,9 @@ mod tests {
             phases: BTreeMap::from([(WITHOUT.to_owned(), Values::from([("tps".to_owned(), 7.5)]))]),
             curves: Vec::new(),
         });
-        let about = FigureAbout::new("tps", "1/s");
+        let about = FigureAbout::new("tps", "1/s").at_most(5.0);
         control.judge(&[&about]);
+        assert_eq!(control.limits(), None);
         let mut report = report(&[[10.0, 20.0], [10.0, 21.0]]).asked("path", "/cached");
         assert!(report.puts_beside(control.clone()));
         report.judge(&[&about]);
