@@ -4,7 +4,7 @@
 use super::host::MemoryGroup;
 use super::workspace::Workspace;
 use crate::CommandFailure;
-use crate::web::nginx::NginxServer;
+use crate::web::server::{ServerProgram, WebServer};
 use crate::web::site::WebSite;
 use command::print_line;
 use control::client::ControlClient;
@@ -22,7 +22,7 @@ const MEMORY_BYTES: u64 = 48 << 20;
 
 /// The parts, in the order of the take-down.
 pub struct DemoStage {
-    nginx: Option<NginxServer>,
+    nginx: Option<WebServer>,
     group: Option<MemoryGroup>,
     mounted: Option<MountedFileSystem>,
     attached: Option<AttachedDevice>,
@@ -89,7 +89,8 @@ impl DemoStage {
     fn start_nginx(&mut self) -> Result<(), CommandFailure> {
         let group = self.group.insert(MemoryGroup::new(MEMORY_BYTES)?);
         let (root, within) = (self.directory.join("mnt"), |nginx| group.command(nginx));
-        self.nginx = Some(NginxServer::start(&root, &self.directory, within)?);
+        let nginx = ServerProgram::Nginx;
+        self.nginx = Some(WebServer::start(nginx, &root, &self.directory, within)?);
         Ok(())
     }
 

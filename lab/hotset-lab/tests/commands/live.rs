@@ -477,3 +477,184 @@ fn pgbench_runs_on_a_path_in_both_mixes() {
     );
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
 }
+
+#[test]
+fn every_query_is_asked_on_a_path() {
+    if let Some(why) = proof::stack::database_obstacle() {
+        println!("skipped: {why}");
+        return;
+    }
+    let (place, path) = measured();
+    fs::set_permissions(place.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let live = |options: &[&str]| {
+        let mut command = lab();
+        command.args(["live", "dss", "--json", "--rounds", "2"]);
+        command.args(options).arg("--path").arg(&path);
+        command
+    };
+    let report = report(&mut live(&["--scale", "0.01"]));
+    let of = |name: &str| mean(&report, name, "runs");
+    let queries: Vec<f64> = (1..=22).map(|number| of(&format!("q{number}"))).collect();
+    assert!(queries.iter().all(|query| *query > 0.0), "{report}");
+    assert!(all_are(&queries, of("all")), "{report}");
+    // A query that is left out is seen.
+    for left_out in 0..22 {
+        let mut fewer = queries.clone();
+        fewer.remove(left_out);
+        assert!(!all_are(&fewer, of("all")), "{left_out}: {report}");
+    }
+    assert!(report["source"].as_str().unwrap().contains("Nytro"));
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    refused(
+        &mut live(&["--scale", "0"]),
+        2,
+        &["'--scale <FACTOR>'", "no number from 0.001"],
+    );
+    refused(
+        &mut live(&["--scale", "1000"]),
+        1,
+        &["storage: too little room (", "measure less"],
+    );
+    let mut without_tools = live(&[]);
+    refused(
+        without_tools.env("PATH", "/none"),
+        1,
+        &["PostgreSQL: cannot be run (", "with the package postgresql"],
+    );
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}
+
+/// True if these queries take the time of all.
+fn all_are(queries: &[f64], all: f64) -> bool {
+    (queries.iter().sum::<f64>() - all).abs() < 1e-6
+}
+
+/// `live mail` of so many threads on a directory.
+fn live_mail(path: &Path, options: &[&str]) -> Command {
+    let mut command = lab();
+    command.args(["live", "mail", "--json", "--rounds", "1"]);
+    command.args(["--pause", "50", "--seconds", "3"]);
+    command.args(options).arg("--path").arg(path);
+    command
+}
+
+/// True if so many threads of each of five databases could have read so many pages: each is in its
+/// pause, reads, or waits for its commit.
+fn cycles(report: &Value, threads: f64) -> bool {
+    let of = |name: &str| mean(report, name, "runs");
+    let reads: f64 = (1..=5).map(|number| of(&format!("db{number}.reads"))).sum();
+    let cycle_s = (50.0 + of("read") + 0.65 * 0.3 * of("log")) / 1e3;
+    (reads * cycle_s / (5.0 * threads) - 1.0).abs() < 0.4
+}
+
+#[test]
+fn a_mail_store_is_read_and_changed_on_a_path() {
+    let (_place, path) = measured();
+    let seven = report(&mut live_mail(&path, &["--size", "8"]));
+    let of = |name: &str| mean(&seven, name, "runs");
+    assert!(cycles(&seven, 7.0), "{seven}");
+    let half = report(&mut live_mail(&path, &["--size", "8", "--threads", "3"]));
+    assert!(cycles(&half, 3.0) && !cycles(&half, 7.0), "{half}");
+    for database in 1..=5 {
+        let read = figure(&seven, &format!("db{database}.read"));
+        assert_eq!(read["limit"], 20.0);
+        let phase = &read["phases"][0];
+        let passed = phase["max"].as_f64().unwrap() <= 20.0;
+        assert_eq!(phase["passed"], passed, "{read}");
+    }
+    assert_eq!(figure(&seven, "log")["limit"], 10.0);
+    assert!(figure(&seven, "write")["phases"][0]["passed"].is_null());
+    // Of the pages that are read 65 of 100 are changed, and 30 of 100 of these are in the log.
+    let reads = (1..=5).map(|number| of(&format!("db{number}.reads")));
+    let changed = of("iops") / reads.sum::<f64>() - 1.0;
+    assert!((0.4..0.9).contains(&changed), "{seven}");
+    assert!(of("logs") < of("iops") && of("scan.mb_s") > 0.0, "{seven}");
+    assert_eq!(figure(&seven, "iops")["published"][0]["value"], 1312.61);
+    assert_eq!(figure(&seven, "log")["published"][0]["value"], 0.34);
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+    refused(
+        &mut live_mail(&path, &["--size", "1000000000"]),
+        1,
+        &["storage: too little room (", "measure less"],
+    );
+    refused(
+        &mut live_mail(&path.join("none"), &[]),
+        2,
+        &["none: cannot be used"],
+    );
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}
+
+#[test]
+fn a_run_without_a_cache_stands_beside_a_later_one() {
+    let (place, path) = measured();
+    let out = place.text("out");
+    let live = |options: &[&str]| live_log(&place, &path, &[&["--out", &out], options].concat());
+    let control = report(&mut live(&["--without"]));
+    assert_eq!(control["rounds"].as_array().unwrap().len(), 1);
+    assert!(mean(&control, "mtt", "without") > 0.0);
+    assert!(place.path("out/live-log-without.html").exists());
+    let later = report(&mut live(&["--rounds", "2"]));
+    let of = |report: &Value| mean(report, "mtt", "without");
+    assert_eq!(of(&later), of(&control));
+    assert_eq!(figure(&later, "mtt")["ratios"], serde_json::json!([]));
+    let page = fs::read_to_string(place.path("out/live-log.html")).unwrap();
+    assert!(
+        page.contains("<th>without</th>") || page.contains(">without<"),
+        "{page}"
+    );
+    fs::remove_file(place.path("out/live-log.json")).unwrap();
+    refused(
+        &mut live(&["--threads", "2"]),
+        2,
+        &["live-log-without.json", "another form or place"],
+    );
+    refused(
+        &mut live(&["--without", "--volume", "vol"]),
+        2,
+        &["--without", "--volume"],
+    );
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}
+
+#[test]
+fn apache_serves_a_log_and_a_site() {
+    if testbed::tools::missing(&["apache2"]).is_some() {
+        println!("skipped: there is no apache2 here (the Debian package apache2-bin)");
+        return;
+    }
+    let (place, path) = measured();
+    fs::set_permissions(place.dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let apache = ["--server", "apache", "--rounds", "1"];
+    let replayed = report(&mut live_log(&place, &path, &apache));
+    assert_eq!(replayed["asked"]["server"], "apache2");
+    // Each answer has the size of its file.
+    let bytes: f64 = (0..40)
+        .map(|file| 3000.0 + 400.0 * f64::from(file))
+        .sum::<f64>()
+        / 40.0;
+    let of = |name: &str| mean(&replayed, name, "runs");
+    assert!(
+        (of("rbps") / of("tps") / bytes - 1.0).abs() < 1e-3,
+        "{replayed}"
+    );
+    let mut web = lab();
+    web.args(["live", "web", "--json", "--pages", "10", "--users", "20"]);
+    web.args(["--think", "50", "--ramp", "1", "--seconds", "2", "--path"]);
+    let visited = report(web.arg(&path).args(apache));
+    assert!(mean(&visited, "20.pages", "runs") > 0.0, "{visited}");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+    if testbed::tools::is_root() {
+        let live = live_log(&place, &path, &apache);
+        let refusal = ["Apache's user cannot read here", "www-data"];
+        refused(&mut live_log(&place, &path, &apache), 1, &refusal);
+        let hide = r#"mount --bind /dev/null /usr/sbin/apache2 && exec "$0" "$@""#;
+        let mut hidden = tool("unshare", "util-linux");
+        hidden.args(["--mount", "sh", "-c", hide]);
+        hidden.arg(live.get_program()).args(live.get_args());
+        let missing =
+            "apache2: missing (no such program here). Install the Debian package apache2-bin.";
+        refused(&mut hidden, 1, &[missing]);
+    }
+    assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
+}

@@ -6,7 +6,7 @@
 use super::host::postgresql;
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -194,6 +194,60 @@ impl DatabaseServer {
             pgbench.args(["-b", &format!("{script}@{share}")]);
         }
         PgbenchFigures::parse(&run(&mut pgbench)?)
+    }
+
+    /// Fills a table in one transaction: statements, the rows in the text form with `|` between
+    /// columns, and more statements.
+    ///
+    /// # Errors
+    /// If psql fails, with its messages.
+    pub fn load(
+        &self,
+        table: &str,
+        before: &str,
+        rows: impl Iterator<Item = String>,
+        after: &str,
+    ) -> Result<(), String> {
+        let text = |error: std::io::Error| format!("psql: {error}");
+        let mut psql = psql(&self.sockets);
+        psql.stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut process = psql.spawn().map_err(text)?;
+        let mut input = BufWriter::new(process.stdin.take().expect("piped"));
+        let write = move || {
+            writeln!(input, "begin;\n{before}")?;
+            writeln!(input, "copy {table} from stdin with (delimiter '|');")?;
+            for row in rows {
+                writeln!(input, "{row}")?;
+            }
+            write!(input, "\\.\n{after}\ncommit;\n")?;
+            // The end of the input is the end of psql.
+            input
+                .into_inner()
+                .map(drop)
+                .map_err(|error| error.into_error())
+        };
+        let written: std::io::Result<()> = write();
+        let ended = process.wait_with_output().map_err(text)?;
+        match ended.status.success() {
+            true => written.map_err(text),
+            false => Err(String::from_utf8_lossy(&ended.stderr).into_owned()),
+        }
+    }
+
+    /// Runs statements of one client. Returns their answer, and their time in milliseconds as the
+    /// client sees the time.
+    ///
+    /// # Errors
+    /// If psql fails, with its messages.
+    pub fn timed(&self, statements: &str) -> Result<(String, f64), String> {
+        let printed = run(psql(&self.sockets).args(["-c", "\\timing on", "-c", statements]))?;
+        let split = printed.rsplit_once("Time: ").and_then(|(answer, time)| {
+            let time = time.split_whitespace().next()?.parse().ok()?;
+            Some((answer.to_owned(), time))
+        });
+        split.ok_or_else(|| format!("psql prints no time: {printed}"))
     }
 
     fn pgbench(&self) -> Result<Command, String> {

@@ -1,4 +1,4 @@
-//! `hotset-lab live log`: an access log sent again to nginx, as fast as answers come.
+//! `hotset-lab live log`: an access log sent again to a web server, as fast as answers come.
 //!
 //! A connection for each request, as the evaluation's load tool had. Figures are of the crate
 //! `experiment`, as its replay in virtual time has them.
@@ -12,7 +12,7 @@ use super::rounds::{self, LivePlace, LoadOutcome};
 use super::stage::LiveStage;
 use crate::CommandFailure;
 use crate::web::fetch::{client, fetch};
-use crate::web::nginx::NginxServer;
+use crate::web::server::{ServerProgram, WebServer};
 use crate::web::threads::share;
 use clap::Args;
 use experiment::redskin::{self, SHORT, SiteDrive};
@@ -41,6 +41,9 @@ const FIGURES: [(&str, &str); 5] = [
 pub struct LiveLog {
     #[command(flatten)]
     at: LiveArguments,
+    /// The web server
+    #[arg(long, value_name = "SERVER", default_value = "nginx")]
+    server: ServerProgram,
     /// Access logs in the common or the combined form, in their order; gzip and zstd are read as
     /// they are
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
@@ -57,12 +60,13 @@ pub struct LiveLog {
 pub fn run(command: &LiveLog) -> Result<(), CommandFailure> {
     let most = command.requests.map_or(usize::MAX, |most| most as usize);
     let list = LogRequests::read(&command.log, most).map_err(CommandFailure::Usage)?;
+    command.server.require()?;
     let mut stage = LiveStage::raise(&command.at, list.files.iter().copied())?;
     let site = stage.directory().join("site");
     write_site(&site, &list, &stage).map_err(|cause| stage.failed(&site, cause))?;
     let largest = (0..list.files.len() as u32).max_by_key(|file| list.files[*file as usize]);
     stage.prove_volume(&site.join(path_of(largest.unwrap_or(0))))?;
-    let nginx = NginxServer::start(&site, stage.directory(), |nginx| nginx)?;
+    let server = WebServer::start(command.server, &site, stage.directory(), |server| server)?;
     let figures = redskin::figures();
     let about = |(figure, unit): (&str, &'static str)| {
         let mut about = FigureAbout::new(figure, unit);
@@ -74,12 +78,12 @@ pub fn run(command: &LiveLog) -> Result<(), CommandFailure> {
     };
     let about = FIGURES.map(about);
     let report = report(command, &list, &stage, &figures.source);
-    let base = nginx.base();
+    let base = server.base();
     let threads = command.threads as usize;
     rounds::run(&command.at, &mut stage, report, &about, |stage, _| {
         replay(&base, &list, threads, stage).map_err(CommandFailure::runtime)
     })?;
-    nginx.stop()?;
+    server.stop()?;
     stage.strike()
 }
 
@@ -87,6 +91,7 @@ fn report(command: &LiveLog, list: &LogRequests, stage: &LiveStage, source: &str
     let logs = command.log.iter().map(|log| log.display().to_string());
     let mut report = LiveReport::new(NAME, source, stage.page_cache())
         .of(&command.at)
+        .asked("server", command.server.name())
         .asked("logs", logs.collect::<Vec<_>>().join(" "))
         .asked("requests", list.requests.len())
         .asked("files", list.files.len())

@@ -1,11 +1,11 @@
 //! `hotset-lab live oltp`: pgbench on a PostgreSQL of its own.
 //!
-//! The database is made once. Before each phase the server stops, so that neither its memory nor
-//! the page cache has a page of the database.
+//! The database is made once.
 //!
 //! Not here: the published transactions themselves. Their mix has pgbench's statements in the same
 //! shares of reading and changing ones.
 
+use super::database::{EMPTY_MIB, LiveDatabase, require_postgresql};
 use super::options::LiveArguments;
 use super::report::{FigureAbout, LiveReport};
 use super::rounds::{self, LoadOutcome};
@@ -14,20 +14,9 @@ use crate::CommandFailure;
 use clap::{Args, ValueEnum};
 use experiment::oltp::KINDS;
 use experiment::perc_oltp;
-use experiment::verdict::Values;
-use proof::stack::{DatabaseServer, TPCB, database_obstacle, initialize};
-use std::fs::{self, Permissions};
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use proof::stack::{DatabaseServer, TPCB};
 
 const NAME: &str = "oltp";
-/// Longest path of a socket.
-const SOCKET_BYTES_MAX: usize = 107;
-/// The server's socket, in its directory.
-const SOCKET: &str = ".s.PGSQL.5432";
-/// Space of an empty database, in MiB.
-const EMPTY_MIB: u64 = 64;
 /// Space of a hundred thousand accounts with their indexes and history, in MiB.
 const SCALE_MIB: u64 = 18;
 /// Connections of the server itself and of maintenance.
@@ -87,20 +76,18 @@ fn log_mib(scale: u32) -> u64 {
 }
 
 pub fn run(command: &LiveOltp) -> Result<(), CommandFailure> {
-    if let Some(obstacle) = database_obstacle() {
-        return Err(CommandFailure::Runtime(format!(
-            "PostgreSQL: cannot be run ({obstacle}). Run this as root, with the package postgresql."
-        )));
-    }
+    require_postgresql()?;
     let scripts = command.mix.scripts();
     let mib = EMPTY_MIB + u64::from(command.scale) * SCALE_MIB + 2 * log_mib(command.scale);
     let mut stage = LiveStage::raise(&command.at, [mib << 20].into_iter())?;
-    let (data, sockets) = (
-        stage.directory().join("data"),
-        stage.directory().join("sockets"),
+    let configuration = format!(
+        "shared_buffers = {}MB\nmax_connections = {}\nmax_wal_size = {}MB\n",
+        command.memory,
+        command.clients + CONNECTIONS,
+        log_mib(command.scale)
     );
-    make(command, &stage, &data, &sockets)?;
-    stage.prove_volume(&data.join("PG_VERSION"))?;
+    let fill = |server: &DatabaseServer| server.fill(command.scale);
+    let database = LiveDatabase::make(&mut stage, &configuration, fill)?;
     let figures = perc_oltp::figures();
     let beside = |name: &str, unit| {
         FigureAbout::new(name, unit).beside(&figures, "two controllers, 250 users", name)
@@ -114,59 +101,15 @@ pub fn run(command: &LiveOltp) -> Result<(), CommandFailure> {
         .asked("scripts", format!("{scripts:?}"))
         .asked("seconds", command.seconds);
     rounds::run(&command.at, &mut stage, report, &about, |_, _| {
-        let measured = DatabaseServer::start(&data, &sockets).and_then(|server| {
-            let figures = server.bench(&scripts, command.clients, command.seconds)?;
-            server.stop("fast")?;
-            Ok(figures)
-        });
-        let measured = measured.map_err(CommandFailure::Runtime)?;
-        let values = [
-            ("tps", measured.transactions_per_s),
-            ("latency", measured.latency_ms),
-        ];
-        Ok(LoadOutcome {
-            values: Values::from(values.map(|(name, value)| (name.to_owned(), value))),
-            curves: Vec::new(),
-        })
+        let bench =
+            |server: &DatabaseServer| server.bench(&scripts, command.clients, command.seconds);
+        let measured = database.serve(bench)?;
+        let mut outcome = LoadOutcome::default();
+        outcome.set("tps", measured.transactions_per_s);
+        outcome.set("latency", measured.latency_ms);
+        Ok(outcome)
     })?;
     stage.strike()
-}
-
-/// Makes the database with its tables; the server does not run afterwards.
-fn make(
-    command: &LiveOltp,
-    stage: &LiveStage,
-    data: &Path,
-    sockets: &Path,
-) -> Result<(), CommandFailure> {
-    let path = stage.directory().display();
-    if sockets.join(SOCKET).as_os_str().as_bytes().len() > SOCKET_BYTES_MAX {
-        return Err(CommandFailure::Usage(format!(
-            "{path}: too long a path for a socket. Mount the storage at a shorter one."
-        )));
-    }
-    let configuration = format!(
-        "listen_addresses = ''\nshared_buffers = {}MB\nmax_connections = {}\n\
-         max_wal_size = {}MB\n",
-        command.memory,
-        command.clients + CONNECTIONS,
-        log_mib(command.scale)
-    );
-    let made = || {
-        // The database's user comes through this directory.
-        let all = fs::set_permissions(stage.directory(), Permissions::from_mode(0o755));
-        all.map_err(|error| error.to_string())?;
-        initialize(data, sockets, &configuration)?;
-        let server = DatabaseServer::start(data, sockets)?;
-        server.fill(command.scale)?;
-        server.stop("fast")
-    };
-    made().map_err(|cause| {
-        let cause = cause.split_whitespace().collect::<Vec<_>>().join(" ");
-        CommandFailure::Runtime(format!(
-            "{path}: no database can be made ({cause}). Let the user postgres come to the path."
-        ))
-    })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use block::Nanos;
 use clap::Args;
+use clap::builder::ArgPredicate;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +15,10 @@ pub struct LiveArguments {
     /// The volume that is mounted there: each round has it off, cold and warm
     #[arg(long, value_name = "VOLUME")]
     pub volume: Option<String>,
+    /// Storage without a cache in front: one round unless --rounds is given. A later run with the
+    /// same --out has its figures beside
+    #[arg(long, conflicts_with = "volume")]
+    pub without: bool,
     /// The control socket of the volume's daemon
     #[arg(
         long,
@@ -24,6 +29,7 @@ pub struct LiveArguments {
     pub control: PathBuf,
     /// Number of rounds
     #[arg(long, value_name = "N", default_value_t = 5,
+          default_value_if("without", ArgPredicate::IsPresent, "1"),
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub rounds: u64,
     /// Go on with rounds until so many minutes are over

@@ -18,6 +18,11 @@ use std::error::Error;
 const FORMAT: u32 = 1;
 /// The phase in which the cache is not used; others are compared to it.
 pub const OFF: &str = "off";
+/// The phase of storage that has no cache in front.
+pub const WITHOUT: &str = "without";
+
+/// Conditions that name the storage alone.
+const STORAGE: [&str; 2] = ["path", "volume"];
 
 /// A figure of a load, with the published figures to print beside.
 #[derive(Clone, Debug)]
@@ -25,6 +30,9 @@ pub struct FigureAbout {
     figure: String,
     unit: &'static str,
     published: Vec<PublishedBeside>,
+    /// Published ratios, by phase.
+    ratios: Vec<(&'static str, f64)>,
+    limit: Option<f64>,
 }
 
 impl FigureAbout {
@@ -34,7 +42,21 @@ impl FigureAbout {
             figure: figure.into(),
             unit,
             published: Vec::new(),
+            ratios: Vec::new(),
+            limit: None,
         }
+    }
+
+    /// Has a phase pass if the figure is at most so much in each round.
+    pub fn at_most(mut self, limit: f64) -> FigureAbout {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Adds the published ratio of the figure in `phase` to that without the cache.
+    pub fn ratio_beside(mut self, phase: &'static str, ratio: f64) -> FigureAbout {
+        self.ratios.push((phase, ratio));
+        self
     }
 
     /// Adds the published figure called `name`, under the short name `of`.
@@ -76,6 +98,9 @@ pub struct LiveReport {
     pub rounds: Vec<LiveRound>,
     /// Figures of all rounds together.
     pub figures: Vec<LiveFigure>,
+    /// Figures of the same load on storage without a cache, which are shown and never judged.
+    #[serde(default)]
+    without: Vec<LiveFigure>,
 }
 
 /// One round.
@@ -97,6 +122,8 @@ pub struct LiveFigure {
     phases: Vec<PhaseFigure>,
     ratios: Vec<PhaseRatio>,
     published: Vec<PublishedBeside>,
+    /// The most at which a phase passes.
+    limit: Option<f64>,
 }
 
 /// A figure of one phase.
@@ -108,6 +135,8 @@ struct PhaseFigure {
     max: f64,
     /// Interval at 95 %, over the rounds.
     interval: Option<[f64; 2]>,
+    /// False if a round is beyond the limit; `None` without a limit, and without a cache.
+    passed: Option<bool>,
 }
 
 /// A figure of one phase over the figure of another, round by round.
@@ -125,6 +154,8 @@ struct PhaseRatio {
     rounds_needed: Option<usize>,
     /// Time of the rounds that are missing.
     minutes_needed: Option<f64>,
+    /// The ratio that was published.
+    published: Option<f64>,
 }
 
 /// The larger side of a ratio.
@@ -142,6 +173,23 @@ impl RatioVerdict {
             RatioVerdict::Larger => "larger",
             RatioVerdict::Smaller => "smaller",
             RatioVerdict::Inconclusive => "inconclusive",
+        }
+    }
+}
+
+impl LiveFigure {
+    /// The limit, and the verdict or the phases that fail.
+    fn within(&self) -> String {
+        let Some(limit) = self.limit.map(short) else {
+            return "-".into();
+        };
+        let judged = self.phases.iter().filter(|found| found.passed.is_some());
+        let failed = judged.clone().filter(|found| found.passed == Some(false));
+        let failed: Vec<&str> = failed.map(|found| found.phase.as_str()).collect();
+        match (judged.count(), failed.is_empty()) {
+            (0, _) => limit,
+            (_, true) => format!("{limit}: passed"),
+            (_, false) => format!("{limit}: {} FAILED", failed.join(", ")),
         }
     }
 }
@@ -173,6 +221,7 @@ impl PhaseRatio {
             rounds: ratios.len(),
             rounds_needed,
             minutes_needed: missing.map(|missing| missing as f64 * round_s / 60.0),
+            published: None,
         })
     }
 
@@ -207,14 +256,37 @@ impl LiveReport {
             notes: Vec::new(),
             rounds: Vec::new(),
             figures: Vec::new(),
+            without: Vec::new(),
         }
     }
 
+    /// The name of a load on storage without a cache.
+    pub fn without(load: &str) -> String {
+        format!("{load}-{WITHOUT}")
+    }
+
+    /// Takes the figures of a run without a cache, if all else of that run is alike.
+    pub fn puts_beside(&mut self, control: LiveReport) -> bool {
+        let alike = |mut asked: BTreeMap<String, String>| {
+            asked.retain(|name, _| !STORAGE.contains(&name.as_str()));
+            asked
+        };
+        let same = alike(control.asked) == alike(self.asked.clone());
+        if same {
+            self.without = control.figures;
+        }
+        same
+    }
+
     /// Adds the storage of the run.
-    pub fn of(self, at: &LiveArguments) -> LiveReport {
+    pub fn of(mut self, at: &LiveArguments) -> LiveReport {
+        if at.without {
+            self.load = LiveReport::without(&self.load);
+        }
         let volume = at.volume.as_deref().unwrap_or("-");
-        self.asked("path", at.path().display())
-            .asked("volume", volume)
+        let [path_name, volume_name] = STORAGE;
+        self.asked(path_name, at.path().display())
+            .asked(volume_name, volume)
     }
 
     /// Adds a remark.
@@ -268,12 +340,14 @@ impl LiveReport {
         };
         let of_phase = |phase: &String| {
             let values = values(phase);
+            let limit = about.limit.filter(|_| phase != WITHOUT);
             (!values.is_empty()).then(|| PhaseFigure {
                 phase: phase.clone(),
                 mean: values.iter().sum::<f64>() / values.len() as f64,
                 min: values.iter().copied().fold(f64::INFINITY, f64::min),
                 max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
                 interval: interval(&values),
+                passed: limit.map(|most| values.iter().all(|value| *value <= most)),
             })
         };
         let phases = self.phases();
@@ -284,15 +358,23 @@ impl LiveReport {
                 let of = |phase: &String| round.phases.get(phase)?.get(&about.figure);
                 Some(of(phase)? / of(&phases[0])?)
             });
-            PhaseRatio::of(phase, &phases[0], &pairs.collect::<Vec<_>>(), round_s)
+            let ratio = PhaseRatio::of(phase, &phases[0], &pairs.collect::<Vec<_>>(), round_s)?;
+            let published = about.ratios.iter().find(|(of, _)| of == phase);
+            Some(PhaseRatio {
+                published: published.map(|(_, published)| *published),
+                ..ratio
+            })
         };
-        let measured: Vec<PhaseFigure> = phases.iter().filter_map(of_phase).collect();
+        let mut measured: Vec<PhaseFigure> = phases.iter().filter_map(of_phase).collect();
+        let control = self.without.iter().filter(|f| f.figure == about.figure);
+        measured.extend(control.flat_map(|figure| figure.phases.clone()));
         (!measured.is_empty()).then(|| LiveFigure {
             figure: about.figure.clone(),
             unit: about.unit.to_owned(),
             phases: measured,
             ratios: phases.iter().skip(1).filter_map(ratio).collect(),
             published: about.published.clone(),
+            limit: about.limit,
         })
     }
 
@@ -314,6 +396,9 @@ impl LiveReport {
         if self.figures.iter().any(|figure| !figure.ratios.is_empty()) {
             print_line(table(self.ratios(), &[1, 4]))?;
         }
+        if let Some(limits) = self.limits() {
+            print_line(format!("limits: {limits}"))?;
+        }
         print_line(format!("published: {}", self.source))
     }
 
@@ -325,6 +410,8 @@ impl LiveReport {
         let asked = self.asked.iter();
         let asked = asked.map(|(name, value)| (name.as_str(), value.clone()));
         let facts: Vec<_> = [("rounds", rounds)].into_iter().chain(asked).collect();
+        let limits = self.limits().map(|limits| ("limits", limits));
+        let facts: Vec<_> = facts.into_iter().chain(limits).collect();
         page.facts(&facts);
         page.warnings(&self.notes);
         if self.figures.iter().any(|figure| !figure.ratios.is_empty()) {
@@ -354,9 +441,34 @@ impl LiveReport {
         Ok(page.finish())
     }
 
+    /// The phases, with the run without a cache last.
+    fn columns(&self) -> Vec<String> {
+        let mut phases = self.phases();
+        phases.extend((!self.without.is_empty()).then(|| WITHOUT.to_owned()));
+        phases
+    }
+
+    /// The verdict of each phase by all limits, in words; `None` without limits.
+    fn limits(&self) -> Option<String> {
+        let verdict = |phase: &String| {
+            let figures = self.figures.iter().flat_map(|figure| &figure.phases);
+            let mut judged = figures
+                .filter(|found| found.phase == *phase)
+                .filter_map(|found| found.passed)
+                .peekable();
+            judged.peek()?;
+            let within = judged.all(|passed| passed);
+            let verdict = if within { "passed" } else { "FAILED" };
+            Some(format!("{phase} {verdict}"))
+        };
+        let verdicts: Vec<String> = self.columns().iter().filter_map(verdict).collect();
+        (!verdicts.is_empty()).then(|| verdicts.join(", "))
+    }
+
     /// Means of each phase with their intervals, and the published figures: a head and rows.
     fn means(&self) -> ReportRows {
-        let phases = self.phases();
+        let phases = self.columns();
+        let has_limits = self.figures.iter().any(|figure| figure.limit.is_some());
         let mut published: Vec<&str> = Vec::new();
         for beside in self.figures.iter().flat_map(|figure| &figure.published) {
             if !published.contains(&beside.of.as_str()) {
@@ -367,6 +479,7 @@ impl LiveReport {
         for phase in &phases {
             rows[0].extend([phase.clone(), "95 %".to_owned()]);
         }
+        rows[0].extend(has_limits.then(|| "limit".into()));
         rows[0].extend(published.iter().map(|of| format!("printed: {of}")));
         for figure in &self.figures {
             let mut cells = vec![figure.figure.clone(), figure.unit.clone()];
@@ -375,6 +488,7 @@ impl LiveReport {
                 cells.push(found.map_or("-".into(), |found| short(found.mean)));
                 cells.push(span(found.and_then(|found| found.interval)));
             }
+            cells.extend(has_limits.then(|| figure.within()));
             for of in &published {
                 let found = figure.published.iter().find(|beside| beside.of == *of);
                 cells.push(found.map_or("-".into(), |beside| short(beside.value)));
@@ -386,18 +500,24 @@ impl LiveReport {
 
     /// Ratios of the phases: a head and rows.
     fn ratios(&self) -> ReportRows {
+        let ratios = || {
+            let figures = self.figures.iter();
+            figures.flat_map(|figure| figure.ratios.iter().map(move |ratio| (figure, ratio)))
+        };
+        let any_printed = ratios().any(|(_, ratio)| ratio.published.is_some());
         let head = ["figure", "of", "ratio", "95 %", "verdict"];
         let mut rows = vec![head.map(String::from).to_vec()];
-        for figure in &self.figures {
-            rows.extend(figure.ratios.iter().map(|ratio| {
-                vec![
-                    figure.figure.clone(),
-                    format!("{} / {}", ratio.phase, ratio.to),
-                    short(ratio.ratio),
-                    span(ratio.interval),
-                    ratio.says(),
-                ]
-            }));
+        rows[0].extend(any_printed.then(|| "printed".into()));
+        for (figure, ratio) in ratios() {
+            let mut cells = vec![
+                figure.figure.clone(),
+                format!("{} / {}", ratio.phase, ratio.to),
+                short(ratio.ratio),
+                span(ratio.interval),
+                ratio.says(),
+            ];
+            cells.extend(any_printed.then(|| ratio.published.map_or("-".into(), short)));
+            rows.push(cells);
         }
         rows
     }
@@ -506,6 +626,45 @@ mod tests {
         let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
         assert!(at(">larger<") < at("<h2>Figures") && at("cold / off") < at("<svg"));
         assert!(page.contains("12 users, off") && !page.contains("<b>"));
+    }
+
+    #[test]
+    fn a_phase_passes_if_each_round_is_within_the_limit() {
+        let mut report = report(&[[10.0, 20.0], [10.0, 21.0]]);
+        for (limit, verdict, within) in [
+            (21.0, "off passed, cold passed", "21: passed"),
+            (20.5, "off passed, cold FAILED", "20.5: cold FAILED"),
+            (9.0, "off FAILED, cold FAILED", "9: off, cold FAILED"),
+        ] {
+            report.judge(&[&FigureAbout::new("tps", "1/s").at_most(limit)]);
+            assert_eq!(report.limits().unwrap(), verdict);
+            let rows = report.means();
+            assert_eq!(rows[0].last().unwrap(), "limit");
+            assert_eq!(rows[1].last().unwrap(), within);
+        }
+        report.judge(&[&FigureAbout::new("tps", "1/s")]);
+        assert_eq!(report.limits(), None);
+    }
+
+    #[test]
+    fn a_run_without_a_cache_is_shown_beside_and_not_judged() {
+        let mut control = LiveReport::new("x", "a paper", "dropped").asked("path", "/plain");
+        control.rounds.push(LiveRound {
+            seconds: 1.0,
+            phases: BTreeMap::from([(WITHOUT.to_owned(), Values::from([("tps".to_owned(), 7.5)]))]),
+            curves: Vec::new(),
+        });
+        let about = FigureAbout::new("tps", "1/s").at_most(5.0);
+        control.judge(&[&about]);
+        assert_eq!(control.limits(), None);
+        let mut report = report(&[[10.0, 20.0], [10.0, 21.0]]).asked("path", "/cached");
+        assert!(report.puts_beside(control.clone()));
+        report.judge(&[&about]);
+        let rows = report.means();
+        assert_eq!(rows[0][2..8].join(" "), "off 95 % cold 95 % without 95 %");
+        assert_eq!(rows[1][6], "7.5");
+        assert_eq!(report.figures[0].ratios.len(), 1);
+        assert!(!report.puts_beside(control.asked("scale", 2)));
     }
 
     #[test]

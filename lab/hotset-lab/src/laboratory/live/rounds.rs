@@ -41,7 +41,7 @@ pub trait LivePlace {
 }
 
 /// Set by SIGINT and SIGTERM, which end no process then.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Interruption(Arc<AtomicBool>);
 
 impl Interruption {
@@ -67,7 +67,21 @@ impl Interruption {
             false => Ok(()),
         }
     }
+
+    /// Waits, unless the user ends the run.
+    pub fn pause_until(&self, time: Instant) -> io::Result<()> {
+        loop {
+            self.require_none()?;
+            match time.checked_duration_since(Instant::now()) {
+                None | Some(Duration::ZERO) => return Ok(()),
+                Some(left) => std::thread::sleep(left.min(PAUSE_MAX)),
+            }
+        }
+    }
 }
+
+/// Longest pause before a thread sees that the run was interrupted.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Results of a load in one phase.
 #[derive(Default)]
@@ -76,6 +90,13 @@ pub struct LoadOutcome {
     pub values: Values,
     /// Curves over time, by name.
     pub curves: Vec<(String, VisitCurve)>,
+}
+
+impl LoadOutcome {
+    /// Sets a value.
+    pub fn set(&mut self, figure: &str, value: f64) {
+        self.values.insert(figure.to_owned(), value);
+    }
 }
 
 /// Runs the rounds, and prints the report. `perform` runs the load once, in a phase.
@@ -93,6 +114,12 @@ pub fn run<P: LivePlace>(
         if let Some((path, before)) = store::find_live(directory, &report.load)? {
             store::is_of(&path, before.asked == report.asked)?;
             report.rounds = before.rounds;
+        }
+        if !at.without {
+            let control = store::find_live(directory, &LiveReport::without(&report.load))?;
+            control.map_or(Ok(()), |(path, control)| {
+                store::is_of(&path, report.puts_beside(control))
+            })?;
         }
     }
     let (begun, progress) = (Instant::now(), progress(at.json));

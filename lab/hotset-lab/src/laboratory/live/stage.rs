@@ -4,7 +4,7 @@
 //! pool has lost the volume's lines.
 
 use super::options::LiveArguments;
-use super::report::OFF;
+use super::report::{OFF, WITHOUT};
 use super::rounds::{Interruption, LivePlace, Phase};
 use crate::CommandFailure;
 use command::table::bytes;
@@ -37,7 +37,8 @@ const WATCHED: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 5;
 
 const COLD: Phase = "cold";
-const WARM: Phase = "warm";
+/// The phase with the pool as the one before has left the pool.
+pub const WARM: Phase = "warm";
 const RUNS: Phase = "runs";
 
 /// The way in which the page cache is dropped.
@@ -53,6 +54,7 @@ enum PageCacheDrop {
 pub struct LiveStage {
     directory: PathBuf,
     volume: Option<LiveVolume>,
+    without: bool,
     page_cache: PageCacheDrop,
     interruption: Interruption,
 }
@@ -98,6 +100,7 @@ impl LiveStage {
         Ok(LiveStage {
             directory,
             volume,
+            without: at.without,
             page_cache,
             interruption,
         })
@@ -210,6 +213,7 @@ impl LivePlace for LiveStage {
     fn phases(&self) -> &'static [&'static [Phase]] {
         match self.volume {
             Some(_) => &[&[OFF], &[COLD, WARM]],
+            None if self.without => &[&[WITHOUT]],
             None => &[&[RUNS]],
         }
     }

@@ -31,7 +31,7 @@ pub struct LiveStress {
     #[command(flatten)]
     at: LiveArguments,
     /// Instead of PATH: a device or file to be read and never written; two of them take turns
-    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["path", "volume", "yes", "size"])]
+    #[arg(long, value_name = "DEVICE", conflicts_with_all = ["path", "volume", "without", "yes", "size"])]
     device: Vec<PathBuf>,
     /// Write too: PATH must hold nothing else
     #[arg(long)]

@@ -9,7 +9,7 @@ use super::rounds::{self, LivePlace, LoadOutcome};
 use super::stage::LiveStage;
 use crate::CommandFailure;
 use crate::web::fetch::client;
-use crate::web::nginx::NginxServer;
+use crate::web::server::{ServerProgram, WebServer};
 use crate::web::site::{FILE_BYTES_MAX, WebSite};
 use crate::web::threads::share;
 use crate::web::visits::{PagePopularity, load};
@@ -31,13 +31,14 @@ const IMAGES: u32 = 3;
 const SKEW: f64 = 0.9;
 /// Points of a curve.
 const POINTS: u64 = 60;
-/// Longest pause before a user sees that the run was interrupted.
-const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
 pub struct LiveWeb {
     #[command(flatten)]
     at: LiveArguments,
+    /// The web server
+    #[arg(long, value_name = "SERVER", default_value = "nginx")]
+    server: ServerProgram,
     /// Pages of the site, each with 11 or 12 of three times as many images: 60 KB of files a page
     #[arg(long, value_name = "N", default_value_t = 4000,
           value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
@@ -65,12 +66,13 @@ pub fn run(command: &LiveWeb) -> Result<(), CommandFailure> {
         images: command.pages * IMAGES,
     };
     let files = (site.pages + site.images) as usize;
+    command.server.require()?;
     let mut stage = LiveStage::raise(&command.at, std::iter::repeat_n(FILE_BYTES_MAX, files))?;
     let root = stage.directory().join("site");
     let written = site.write(&root, || stage.interruption().require_none());
     let bytes = written.map_err(|cause| stage.failed(&root, cause))?;
     stage.prove_volume(&root.join(WebSite::page_path(0)))?;
-    let nginx = NginxServer::start(&root, stage.directory(), |nginx| nginx)?;
+    let server = WebServer::start(command.server, &root, stage.directory(), |server| server)?;
     let figures = maxiq::figures();
     let about: Vec<FigureAbout> = command
         .users
@@ -79,6 +81,7 @@ pub fn run(command: &LiveWeb) -> Result<(), CommandFailure> {
         .collect();
     let report = LiveReport::new(NAME, &figures.source, stage.page_cache())
         .of(&command.at)
+        .asked("server", command.server.name())
         .asked("pages", command.pages)
         .asked("users", format!("{:?}", command.users))
         .asked("think_ms", command.think)
@@ -91,7 +94,7 @@ pub fn run(command: &LiveWeb) -> Result<(), CommandFailure> {
     let visitors = WebVisitors {
         popularity: PagePopularity::new(&site, SKEW, &mut Rng::with_seed(SEED)),
         site,
-        base: nginx.base(),
+        base: server.base(),
         think: Duration::from_millis(command.think),
         ramp: Duration::from_secs(command.ramp),
         span: Duration::from_secs(command.seconds),
@@ -107,7 +110,7 @@ pub fn run(command: &LiveWeb) -> Result<(), CommandFailure> {
         }
         Ok(outcome)
     })?;
-    nginx.stop()?;
+    server.stop()?;
     stage.strike()
 }
 
@@ -184,7 +187,7 @@ impl WebVisitors {
             let first = self.ramp.mul_f64(user as f64 / count as f64);
             let mut next = begin + first;
             while next < begin + self.ramp + self.span {
-                pause_until(next, stage)?;
+                stage.interruption().pause_until(next)?;
                 self.load_page(client, points, begin, &mut rng)?;
                 // The logarithm of a number above zero is finite.
                 let think = -(1.0 - rng.f64()).ln();
@@ -231,16 +234,5 @@ impl WebVisitors {
         }
         point.page(nanos(took));
         Ok(())
-    }
-}
-
-/// Waits, unless the user ends the run.
-fn pause_until(time: Instant, stage: &LiveStage) -> io::Result<()> {
-    loop {
-        stage.interruption().require_none()?;
-        match time.checked_duration_since(Instant::now()) {
-            None | Some(Duration::ZERO) => return Ok(()),
-            Some(left) => std::thread::sleep(left.min(PAUSE_MAX)),
-        }
     }
 }
