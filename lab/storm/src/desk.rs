@@ -78,6 +78,33 @@ impl Mistake {
             }
         }
     }
+
+    /// Makes the mistake, has the daemon refuse it, and undoes it.
+    fn make(self, world: &StormWorld, reload: &dyn Fn() -> io::Result<Value>) -> io::Result<()> {
+        let Ok(edit) = FileEdit::make(world, &|text| self.edited(text)) else {
+            return Ok(());
+        };
+        let outcome = reload();
+        if !edit.undo()? {
+            let what = format!("a configuration with a mistake is changed: {self:?}");
+            world.found.violation(what);
+        }
+        let outcome = outcome?;
+        if outcome.get("error").is_some() {
+            world.found.met(CLASSES[0]);
+            world
+                .found
+                .happens(format!("{self:?} is refused: {outcome}"));
+        } else if outcome.get("left").is_none() {
+            let what = format!("a configuration with a mistake is run: {self:?}");
+            world.found.violation(what);
+        }
+        if let Some(volume) = unserved(world) {
+            let what = format!("after a mistake {self:?} {volume} is not served");
+            world.found.violation(what);
+        }
+        Ok(())
+    }
 }
 
 /// True if an edit can have this request.
@@ -85,7 +112,8 @@ pub fn takes(request: &Value) -> bool {
     EDITS.iter().any(|what| request["request"] == *what)
 }
 
-/// Gives a request by an edit and `reload`. Returns the outcome in the form of the control socket.
+/// Gives a request by an edit and `reload`, at times after a mistake. Returns the outcome in the
+/// form of the control socket.
 pub fn give(
     world: &StormWorld,
     request: &Value,
@@ -95,11 +123,10 @@ pub fn give(
     let Ok(_desk) = world.machine.desk.try_lock() else {
         return Ok(json!({"error": "another operator edits the configuration"}));
     };
-    let edit = |text: &str| match mistake {
-        Some(mistake) => mistake.edited(text),
-        None => edited(text, request),
-    };
-    let edit = match FileEdit::make(world, &edit) {
+    if let Some(mistake) = mistake {
+        mistake.make(world, reload)?;
+    }
+    let edit = match FileEdit::make(world, &|text| edited(text, request)) {
         Ok(edit) => edit,
         // The folder may be at fault, or the daemon may have locked it for a long change.
         Err(error) => return Ok(json!({"error": format!("the file is not changed: {error}")})),
@@ -112,13 +139,7 @@ pub fn give(
         ),
         Err(_) => (false, true),
     };
-    if let Some(mistake) = mistake {
-        if !is_refused && !is_unknown {
-            let what = format!("a configuration with a mistake is run: {mistake:?}");
-            world.found.violation(what);
-        }
-        judge_mistake(world, &edit, is_refused);
-    } else if is_refused {
+    if is_refused {
         edit.undo_locked(world)?;
         // The daemon may have run the edit for another operator.
         reload()?;
@@ -129,36 +150,17 @@ pub fn give(
     outcome
 }
 
-/// Undoes a mistake, and checks that the daemon has ignored it.
-fn judge_mistake(world: &StormWorld, edit: &FileEdit, is_refused: bool) {
-    match edit.undo() {
-        Ok(true) => {}
-        Ok(false) => {
-            let what = "the daemon has changed a configuration with a mistake";
-            world.found.violation(what.into());
-        }
-        Err(error) => world
-            .found
-            .violation(format!("an edit is not undone: {error}")),
-    }
-    let Ok(status) = world.machine.status(world.weather) else {
-        return;
-    };
+/// A volume that the daemon's report lacks, if any.
+fn unserved<'a>(world: &StormWorld<'a>) -> Option<&'a str> {
+    let status = world.machine.status(world.weather).ok()?;
     let served = list(&status, "volumes")
         .iter()
         .chain(list(&status, "waiting"));
-    let served: Vec<&Value> = served
-        .map(|volume| volume.get("name").unwrap_or(volume))
-        .collect();
-    for volume in &world.plan.volumes[..VISITOR] {
-        if !served.iter().any(|name| **name == volume.name) {
-            let what = format!("after a mistake in the file {} is not served", volume.name);
-            world.found.violation(what);
-        }
-    }
-    if is_refused {
-        world.found.met(CLASSES[0]);
-    }
+    let served: Vec<&Value> = served.map(|volume| &volume["name"]).collect();
+    let mut names = world.plan.volumes[..VISITOR]
+        .iter()
+        .map(|volume| volume.name);
+    names.find(|name| !served.iter().any(|served| *served == name))
 }
 
 /// Has the daemon run the file by a signal. The outcome is a refusal if the daemon does not run the

@@ -40,8 +40,8 @@ pub enum OperatorKind {
     CommandLine(Option<Duration>),
     /// A client of the web server.
     Web,
-    /// A person, who edits the configuration and has it reloaded by the command line; at times with
-    /// a mistake.
+    /// A person, who edits the configuration and has it reloaded by the command line; at times
+    /// after a mistake.
     Person(Option<Mistake>),
     /// A script, which edits the configuration and sends SIGHUP.
     Script,
@@ -83,7 +83,7 @@ impl OperatorKind {
                 2 => OperatorKind::Web,
                 3 => {
                     let mistake = one(rng, &Mistake::ALL);
-                    OperatorKind::Person((rng.u8(..3) == 0).then_some(mistake))
+                    OperatorKind::Person((rng.u8(..4) == 0).then_some(mistake))
                 }
                 _ => OperatorKind::Script,
             };
@@ -95,10 +95,11 @@ impl OperatorKind {
 
     /// Draws a kind by which the outcome of a request for a volume that comes or goes is known.
     pub fn draw_sure(rng: &mut Rng) -> OperatorKind {
-        let kinds = [OperatorKind::CommandLine(None), OperatorKind::Person(None)];
-        *rng.choice(&kinds)
-            .filter(|_| rng.bool())
-            .unwrap_or(&OperatorKind::Socket)
+        let others = [OperatorKind::CommandLine(None), OperatorKind::Person(None)];
+        match rng.bool() {
+            true => OperatorKind::Socket,
+            false => one(rng, &others),
+        }
     }
 
     /// The name in reports.
@@ -113,13 +114,11 @@ impl OperatorKind {
     }
 
     fn takes(self, world: &StormWorld, request: &Value) -> bool {
-        let is_reload = request["request"] == "reload";
         match self {
             OperatorKind::Socket => true,
             OperatorKind::CommandLine(_) => shell::words(request).is_some(),
             OperatorKind::Web => site::call(request).is_some(),
-            OperatorKind::Person(Some(_)) => is_reload,
-            OperatorKind::Person(None) => desk::takes(request),
+            OperatorKind::Person(_) => desk::takes(request),
             // The outcome of a signal is not known in time where data has to be written back.
             OperatorKind::Script => {
                 let back = world.plan.volumes[BACK].name;
