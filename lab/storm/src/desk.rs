@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //!     one operator at a time edits, and holds the lock of the folder until the file is replaced
-//!     an edit that is refused is undone; a mistake is undone whatever comes of it
+//!     an edit that is refused is undone, and a mistake in any case
 //!     the daemon refuses a mistake, leaves the file as it is, and serves its volumes on
 //!
 //! An edit passes through the mounted folder, and meets its faults. A mistake is undone past the
@@ -79,7 +79,7 @@ impl Mistake {
         }
     }
 
-    /// Makes the mistake, has the daemon refuse it, and undoes it.
+    /// Makes the mistake, waits for the refusal, and undoes the edit.
     fn make(self, world: &StormWorld, reload: &dyn Fn() -> io::Result<Value>) -> io::Result<()> {
         let Ok(edit) = FileEdit::make(world, &|text| self.edited(text)) else {
             return Ok(());
@@ -257,7 +257,7 @@ fn replace(path: &std::path::Path, text: &str) -> io::Result<()> {
     fs::rename(beside, path)
 }
 
-/// Returns the text of a file after a request; `None` if the file has not what that concerns.
+/// Returns the text of a file after a request; `None` if the request is about no part of the file.
 fn edited(text: &str, request: &Value) -> Option<String> {
     let of = |part: &str| request[part].as_str();
     if request["request"] == "reload" {

@@ -14,7 +14,7 @@ use crate::{shell, site};
 use fastrand::Rng;
 use serde_json::{Value, json};
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Requests that the configuration keeps.
 const KEPT: [&str; 11] = [
@@ -36,14 +36,13 @@ const KEPT: [&str; 11] = [
 pub enum OperatorKind {
     /// A client of the control socket.
     Socket,
-    /// The command line; at times it is interrupted after a while.
+    /// The command line, at times interrupted after a while.
     CommandLine(Option<Duration>),
     /// A client of the web server.
     Web,
-    /// A person, who edits the configuration and has it reloaded by the command line; at times
-    /// after a mistake.
+    /// A person with an editor, and `hotset reload`; at times a mistake comes before the edit.
     Person(Option<Mistake>),
-    /// A script, which edits the configuration and sends SIGHUP.
+    /// A script that edits the configuration and sends SIGHUP.
     Script,
 }
 
@@ -135,7 +134,7 @@ impl OperatorKind {
                 false => world.machine.ask(request, world.weather),
             },
             OperatorKind::CommandLine(patience) => shell::give(world, request, patience),
-            OperatorKind::Web => world.site.give(world, request),
+            OperatorKind::Web => world.site.give(world.weather, request),
             OperatorKind::Person(mistake) => {
                 let reload = || shell::give(world, &json!({"request": "reload"}), None);
                 desk::give(world, request, mistake, &reload)
@@ -144,14 +143,5 @@ impl OperatorKind {
                 desk::give(world, request, None, &|| desk::reload_by_signal(world))
             }
         }
-    }
-}
-
-/// The outcome of a request since `begun` to which a kind had no answer from the daemon: unknown,
-/// if the daemon may be late.
-pub fn silence(world: &StormWorld, begun: Instant, why: &str) -> io::Result<Value> {
-    match world.weather.overdue_report(begun) {
-        Some(_) => Err(io::Error::other(why)),
-        None => Ok(json!({ "left": why })),
     }
 }

@@ -49,11 +49,11 @@ pub struct StormMachine {
     pub program: PathBuf,
     /// Folder of the daemon.
     pub folder: PathBuf,
-    /// Held by the operator who edits the configuration.
+    /// Held by the operator that edits the configuration.
     pub desk: Mutex<()>,
     /// Bytes of the log before this life.
     said_before: AtomicU64,
-    /// The last daemon's process: its number may be another's by now.
+    /// The last daemon's process. The number of a process may be another's later.
     daemon: Mutex<Option<OwnedFd>>,
 }
 

@@ -1,10 +1,9 @@
 //! The command line: a request as a process of `hotset`, which may be interrupted.
 //!
-//! Invariant: a command whose outcome decides what its operator does next is interrupted only once
-//! it has named its change; then `hotset job outcome` has the outcome.
+//! Invariant: a command with an outcome that its operator relies on is interrupted only once the
+//! command has named its change; then `hotset job outcome` has the outcome.
 
 use crate::form::RequestParts;
-use crate::kind::silence;
 use crate::machine::LOOK;
 use crate::weather::TURN;
 use crate::world::StormWorld;
@@ -58,7 +57,7 @@ const COMMANDS: [(&str, &str); 23] = [
     ("pause-job", "job {paused?pause:resume} {job}"),
 ];
 
-/// Requests whose outcome decides what their operator does next.
+/// Requests with an outcome that their operator relies on.
 const AWAITED: [&str; 6] = [
     "quiesce",
     "resume",
@@ -135,7 +134,7 @@ fn run(
         Some(0) => Ok(json!("done")),
         None => Ok(json!({ "left": said })),
         Some(_) if SILENT.iter().any(|silent| said.contains(silent)) => {
-            silence(world, begun, &said)
+            world.weather.silence(begun, &said)
         }
         Some(_) => Ok(json!({ "error": said })),
     }

@@ -3,10 +3,8 @@
 //! Invariant: the server lives as long as its storm.
 
 use crate::form::{RequestParts, api, body, section};
-use crate::kind::silence;
 use crate::machine::{PATIENCE, StormMachine};
-use crate::weather::TURN;
-use crate::world::StormWorld;
+use crate::weather::{TURN, Weather};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Lines};
@@ -169,7 +167,7 @@ impl StormSite {
     }
 
     /// Sends a request. Returns the outcome in the form of the control socket.
-    pub fn give(&self, world: &StormWorld, request: &Value) -> io::Result<Value> {
+    pub fn give(&self, weather: &Weather, request: &Value) -> io::Result<Value> {
         let (method, address, body) = call(request).expect("the API has it");
         let call = Request::builder()
             .method(method)
@@ -189,14 +187,14 @@ impl StormSite {
                 let text = answer.body_mut().read_to_string()?;
                 Ok((answer.status().as_u16(), text))
             });
-            // Whoever has given up does not receive.
+            // A client that has given up does not receive.
             let _ = sender.send(answer);
         });
         let answer = loop {
             match receiver.recv_timeout(PATIENCE) {
                 Ok(answer) => break answer.map_err(io::Error::other)?,
                 Err(RecvTimeoutError::Timeout) => {
-                    if world.weather.overdue(begun, TURN).is_some() {
+                    if weather.overdue(begun, TURN).is_some() {
                         return Err(ErrorKind::TimedOut.into());
                     }
                 }
@@ -205,7 +203,7 @@ impl StormSite {
                 }
             }
         };
-        outcome(world, begun, answer)
+        outcome(weather, begun, answer)
     }
 
     /// Fails if the server has ended or panicked.
@@ -224,10 +222,10 @@ impl StormSite {
 }
 
 /// An answer of the server in the form of the control socket.
-fn outcome(world: &StormWorld, begun: Instant, (status, text): (u16, String)) -> io::Result<Value> {
+fn outcome(weather: &Weather, begun: Instant, (status, text): (u16, String)) -> io::Result<Value> {
     match status {
         200..300 => Ok(json!("done")),
-        503 => silence(world, begun, &text),
+        503 => weather.silence(begun, &text),
         409 => Ok(json!({ "error": text })),
         _ => Err(io::Error::other(format!("status {status}: {text}"))),
     }
