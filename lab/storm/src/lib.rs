@@ -3,10 +3,10 @@
 //! A storm is a few lives of one daemon. Its files fail, hang and answer late (`devil`, `folder`).
 //! Its NBD servers forget, are late and serve foreign data (`export`, `servers`). Clients write
 //! stamps over NBD and check every byte by a model of the acknowledged writes (`bytes`, `client`).
-//! Meanwhile operators give commands, a volume comes and goes, and reports are requested
-//! (`operator`, `visitor`, `watch`). The daemon is paused, killed and ended at any moment, within
-//! its start and within a change too (`life`). Between lives devices come back blank, older or
-//! exchanged (`fate`).
+//! Meanwhile operators of several kinds give commands, a volume comes and goes, and reports are
+//! requested (`operator`, `kind`, `visitor`, `watch`). The daemon is paused, killed and ended at
+//! any moment, within its start and within a change too (`life`). Between lives devices come back
+//! blank, older or exchanged (`fate`).
 //!
 //! A storm's seed determines every draw (`plan`, `fault`), as far as a real machine repeats. The
 //! documents' promises bound the faults at one time (`standing`).
@@ -16,6 +16,7 @@
 //!     the daemon lives, and ends in order by SIGTERM
 //!     a report comes within two seconds; a request and a command end in time once their devices
 //!     answer; each limit grows with the load of the machine (`weather`)
+//!     a mistake in the configuration is refused, and the daemon serves on
 //!     the configuration always starts, and serves all; `hotset check` finds nothing wrong in it
 //!     nothing is written but devices and files of the configuration (`bystander`)
 //!     a loss is an event, and of a device that was at fault
@@ -27,19 +28,24 @@ mod bystander;
 mod bytes;
 mod canary;
 mod client;
+mod desk;
 mod devil;
 mod export;
 mod fate;
 mod fault;
 mod folder;
+mod form;
 mod found;
 mod harm;
+mod kind;
 mod life;
 mod machine;
 mod nbd;
 mod operator;
 mod plan;
 mod servers;
+mod shell;
+mod site;
 mod standing;
 mod visitor;
 mod watch;
@@ -59,6 +65,7 @@ use life::Parts;
 use machine::StormMachine;
 use plan::{StormPlace, StormPlan, VISITOR, VOLUME_MIB};
 use serde_json::json;
+use site::StormSite;
 use standing::{FaultStanding, list};
 use std::fs::{self, File};
 use std::io;
@@ -115,6 +122,7 @@ fn classes() -> Vec<String> {
     all.extend(fault::classes());
     all.extend(servers::classes());
     all.extend(operator::classes());
+    all.extend(kind::classes());
     all
 }
 
@@ -187,18 +195,16 @@ fn storm(request: &StormRequest, seed: u64, report: &mut StormReport) -> Result<
     let folder = request.folder.canonicalize();
     let folder = folder.map_err(|error| in_folder(&request.folder, &error))?;
     let folder = folder.join(format!("storm-{seed}"));
-    let machine = StormMachine {
-        program: request.program.clone(),
-        folder: folder.clone(),
-        said_before: AtomicU64::new(0),
-    };
+    let machine = StormMachine::new(request.program.clone(), folder.clone());
     let mut parts = parts(&plan);
     let made = prepare(&machine, &plan, &mut parts);
     let (mounted, exports, bystanders) = made.map_err(|error| in_folder(&folder, &error))?;
+    let site = StormSite::start(&machine).map_err(|error| in_folder(&folder, &error))?;
     let log = File::create(folder.join("storm.log")).map_err(|error| in_folder(&folder, &error))?;
     let (weather, found) = (Weather::new(plan.volumes.len()), StormFindings::new(log));
     let world = StormWorld {
         machine: &machine,
+        site: &site,
         plan: &plan,
         devil: &mounted.devil,
         exports: &exports,
@@ -217,6 +223,7 @@ fn storm(request: &StormRequest, seed: u64, report: &mut StormReport) -> Result<
     for (what, times) in mounted.devil.met() {
         *report.met.entry(what).or_default() += times;
     }
+    drop(site);
     drop(exports);
     drop(mounted);
     if report.violations.is_empty() {

@@ -6,8 +6,9 @@ use crate::canary::StormCanary;
 use crate::client::StormClient;
 use crate::devil::{DevilEffect, DevilRule, DevilVerb};
 use crate::fault::{FaultTarget, StormFault};
+use crate::kind::OperatorKind;
 use crate::machine::{DaemonProcess, Voice};
-use crate::operator::{give_back, operate};
+use crate::operator::{give, member, operate};
 use crate::plan::{LOGS, VISITOR, one};
 use crate::standing::list;
 use crate::visitor::visit;
@@ -283,7 +284,8 @@ impl StormWorld<'_> {
                 .filter_map(|spare| spare.as_str()),
         );
         for device in known.members.iter().chain(&known.spares) {
-            if !has.contains(&device.as_str()) && give_back(self, known, device, true) {
+            let add = member(known, device, true);
+            if !has.contains(&device.as_str()) && give(self, &add, OperatorKind::Socket) {
                 self.found.met("an array is whole again");
                 return;
             }
@@ -543,6 +545,7 @@ impl StormWorld<'_> {
                     .violation(format!("{device} is lost, and nothing was wrong with it"));
             }
         }
+        self.site.check()?;
         self.bystanders
             .iter()
             .try_for_each(|bystander| bystander.check(&self.machine.back()))

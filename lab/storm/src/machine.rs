@@ -5,19 +5,20 @@ use crate::weather::{TURN, Weather};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, PipeReader, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use testbed::tools::{bound, outcome};
 
 /// Interval of checks for an event.
-const LOOK: Duration = Duration::from_millis(20);
+pub const LOOK: Duration = Duration::from_millis(20);
 /// Interval of checks for an overdue answer.
-const PATIENCE: Duration = Duration::from_millis(200);
+pub const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Bytes of the smallest pipe.
 const PIPE: usize = 4096;
@@ -48,11 +49,36 @@ pub struct StormMachine {
     pub program: PathBuf,
     /// Folder of the daemon.
     pub folder: PathBuf,
+    /// Held by the operator that edits the configuration.
+    pub desk: Mutex<()>,
     /// Bytes of the log before this life.
-    pub said_before: AtomicU64,
+    said_before: AtomicU64,
+    /// The last daemon's process. The number of a process may be another's later.
+    daemon: Mutex<Option<OwnedFd>>,
+}
+
+/// A descriptor of a process.
+fn descriptor(process: &Child) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers are involved; the child has not been waited for.
+    match unsafe { libc::syscall(libc::SYS_pidfd_open, process.id(), 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the descriptor is new.
+        opened => Ok(unsafe { OwnedFd::from_raw_fd(opened as i32) }),
+    }
 }
 
 impl StormMachine {
+    /// A machine without a daemon.
+    pub fn new(program: PathBuf, folder: PathBuf) -> StormMachine {
+        StormMachine {
+            program,
+            folder,
+            desk: Mutex::new(()),
+            said_before: AtomicU64::new(0),
+            daemon: Mutex::new(None),
+        }
+    }
+
     /// Path of the control socket.
     pub fn control(&self) -> PathBuf {
         self.folder.join("control")
@@ -68,14 +94,24 @@ impl StormMachine {
         self.folder.join("back")
     }
 
+    /// Folder of the configuration, as the daemon sees it.
+    pub fn etc(&self) -> PathBuf {
+        self.folder.join("devices").join(ETC)
+    }
+
     /// Path of the configuration for the daemon.
     pub fn configuration(&self) -> PathBuf {
-        self.folder.join("devices").join(ETC).join("hotset.toml")
+        self.etc().join(FILES[0])
+    }
+
+    /// Folder of the configuration's true files.
+    pub fn true_etc(&self) -> PathBuf {
+        self.back().join(ETC)
     }
 
     /// Returns the text and the path of each file of the configuration.
     pub fn texts(&self) -> io::Result<Vec<(String, PathBuf)>> {
-        let paths = FILES.map(|file| self.back().join(ETC).join(file));
+        let paths = FILES.map(|file| self.true_etc().join(file));
         let there = paths.into_iter().filter(|path| path.exists());
         there
             .map(|path| Ok((fs::read_to_string(&path)?, path)))
@@ -97,6 +133,24 @@ impl StormMachine {
     pub fn command(&self, arguments: &[&str]) -> Result<(i32, String), String> {
         let mut command: Command = bound(&self.program);
         outcome(command.args(arguments).arg(self.configuration()))
+    }
+
+    /// Returns a command of `hotset` for the running daemon.
+    pub fn hotset(&self) -> Command {
+        let mut command: Command = bound(&self.program);
+        command.env("HOTSET_CONTROL", self.control());
+        command
+    }
+
+    /// Sends the last daemon a signal.
+    pub fn signal(&self, signal: i32) {
+        let daemon = self.daemon.lock().expect("no panic under this lock");
+        if let Some(daemon) = &*daemon {
+            let (daemon, none) = (daemon.as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+            // A daemon that has ended takes no signal.
+            // SAFETY: the descriptor is open, and a null pointer is permitted.
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, daemon, signal, none, 0) };
+        }
     }
 
     fn log(&self) -> PathBuf {
@@ -162,7 +216,10 @@ impl StormMachine {
                 unread = Some(reader);
             }
         }
-        Ok(DaemonProcess(command.spawn()?, unread))
+        let process = DaemonProcess(command.spawn()?, unread);
+        let daemon = descriptor(&process.0)?;
+        *self.daemon.lock().expect("no panic under this lock") = Some(daemon);
+        Ok(process)
     }
 
     /// Returns the daemon's answer to a request; an overdue one is an error of the kind `TimedOut`.

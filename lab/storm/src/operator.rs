@@ -1,7 +1,10 @@
-//! Operators of the daemon: several clients of its control socket, in any order.
+//! Operators of the daemon: their commands, in any order.
 //!
 //! Invariant: a change that would take a device from its user is refused.
+//!
+//! Not here: the ways of a command to the daemon (`kind`).
 
+use crate::kind::OperatorKind;
 use crate::plan::{BACK, BYSTANDERS, LENT, LOGS, StormArray, one};
 use crate::standing::list;
 use crate::weather::TURN;
@@ -62,16 +65,20 @@ pub fn operate(world: &StormWorld, rng: &mut Rng) {
         let number = rng.usize(..=BACK);
         let volume = world.plan.volumes[number].name;
         match rng.u8(..16) {
-            0 => done(world, &json!({"request": "reload"})),
+            0 => ask(world, &json!({"request": "reload"}), rng),
             1 => look(world, volume, rng),
             2 => {
                 let modes = ["write-through", "write-around", "pass-through"];
                 let (through, mode) = (world.plan.volumes[0].name, one(rng, &modes));
                 let set = json!({"request": "set-mode", "volume": through, "mode": mode});
                 let off = json!({"request": "set-off", "volume": through, "off": rng.bool()});
-                change(world, one(rng, &[&set, &off]))
+                ask(world, one(rng, &[&set, &off]), rng)
             }
-            3 => done(world, &json!({"request": "invalidate", "volume": volume})),
+            3 => ask(
+                world,
+                &json!({"request": "invalidate", "volume": volume}),
+                rng,
+            ),
             4 => match rng.u8(..4) {
                 0 | 1 => quiesce(world, number, rng),
                 2 => hold(world, number, rng),
@@ -79,7 +86,7 @@ pub fn operate(world: &StormWorld, rng: &mut Rng) {
             },
             5..8 => change_pool(world, rng),
             8..12 => change_array(world, rng),
-            12 => detach(world, rng) || attach(world) || replace_log(world, rng),
+            12 => detach(world, rng) || attach(world, rng) || replace_log(world, rng),
             13 => job(world, rng),
             _ => take(world, rng),
         };
@@ -92,7 +99,7 @@ fn look(world: &StormWorld, volume: &str, rng: &mut Rng) -> bool {
         "explain" => json!({"request": "explain", "volume": volume, "range": [0, 1 << 20]}),
         other => json!({"request": other}),
     };
-    done(world, &request)
+    ask(world, &request, rng)
 }
 
 fn change_pool(world: &StormWorld, rng: &mut Rng) -> bool {
@@ -103,23 +110,26 @@ fn change_pool(world: &StormWorld, rng: &mut Rng) -> bool {
     match rng.u8(..6) {
         4 => {
             let (name, device) = LENT;
-            change(world, &add_pool(name, device))
+            ask(world, &add_pool(name, device), rng)
         }
         5 => {
             let pool = one(rng, &[LENT.0, LENT.0, LENT.0, pool]);
-            change(world, &json!({"request": "remove-pool", "pool": pool}))
+            ask(world, &json!({"request": "remove-pool", "pool": pool}), rng)
         }
-        0 => change(
+        0 => ask(
             world,
             &json!({"request": "remove-device", "pool": pool, "device": device}),
+            rng,
         ),
-        1 => done(
+        1 => ask(
             world,
             &json!({"request": "readmit-device", "pool": pool, "device": device}),
+            rng,
         ),
-        _ => change(
+        _ => ask(
             world,
             &json!({"request": "add-device", "pool": pool, "device": {"named": device}}),
+            rng,
         ),
     }
 }
@@ -143,36 +153,35 @@ fn change_array(world: &StormWorld, rng: &mut Rng) -> bool {
     match rng.u8(..6) {
         0 => {
             world.found.blame(victim);
-            done(
+            ask(
                 world,
                 &json!({"request": "fail-member", "array": name, "member": victim}),
+                rng,
             )
         }
         1 if device != victim => {
             world.found.blame(victim);
             let new = json!({"named": device});
-            change(
+            ask(
                 world,
                 &json!({"request": "replace-member", "array": name, "member": victim,
                     "device": new, "overwrite": overwrite}),
+                rng,
             )
         }
-        2 => done(
+        2 => ask(
             world,
             &json!({"request": "scrub", "array": name, "repair": rng.bool()}),
+            rng,
         ),
-        _ => give_back(world, array, device, overwrite),
+        _ => ask(world, &member(array, device, overwrite), rng),
     }
 }
 
-/// Gives an array a device that it lacks.
-pub fn give_back(world: &StormWorld, array: &StormArray, device: &str, overwrite: bool) -> bool {
-    let new = json!({"named": device});
-    change(
-        world,
-        &json!({"request": "add-member", "array": array.name, "device": new,
-            "overwrite": overwrite}),
-    )
+/// Returns a request to give an array a device that it lacks.
+pub fn member(array: &StormArray, device: &str, overwrite: bool) -> Value {
+    json!({"request": "add-member", "array": array.name, "device": {"named": device},
+        "overwrite": overwrite})
 }
 
 /// Ends write-back of the volume, if no further data would be lost then.
@@ -187,7 +196,7 @@ fn detach(world: &StormWorld, rng: &mut Rng) -> bool {
     let request = one(rng, &[&set, &off]);
     let was = world.standing.is_detached();
     world.standing.detach();
-    let done = change(world, request);
+    let done = ask(world, request, rng);
     if !was {
         let end = if done { "done" } else { "refused" };
         world.found.met(&format!("a detach is {end}"));
@@ -196,7 +205,7 @@ fn detach(world: &StormWorld, rng: &mut Rng) -> bool {
 }
 
 /// Begins write-back of the detached volume again.
-fn attach(world: &StormWorld) -> bool {
+fn attach(world: &StormWorld, rng: &mut Rng) -> bool {
     if !world.standing.is_detached() {
         return false;
     }
@@ -204,7 +213,7 @@ fn attach(world: &StormWorld) -> bool {
     let log = world.standing.logs().map(|log| json!({"named": log}));
     let request =
         json!({"request": "set-mode", "volume": volume, "mode": "write-back", "log": log});
-    let done = change(world, &request);
+    let done = ask(world, &request, rng);
     if done {
         world.standing.attach();
     }
@@ -224,10 +233,11 @@ fn replace_log(world: &StormWorld, rng: &mut Rng) -> bool {
     world.found.blame(&device);
     world.found.blame(by);
     world.standing.strike(&device);
-    let done = change(
+    let done = ask(
         world,
         &json!({"request": "replace-log", "volume": world.plan.volumes[BACK].name,
             "device": device, "by": {"named": by}}),
+        rng,
     );
     if done {
         world.standing.replace_log(by);
@@ -251,24 +261,20 @@ fn job(world: &StormWorld, rng: &mut Rng) -> bool {
     };
     // A scrub is short: a new one is still running.
     if let Some(array) = job.strip_prefix("scrub:").filter(|_| going.is_empty()) {
-        done(
+        ask(
             world,
             &json!({"request": "scrub", "array": array, "repair": false}),
+            rng,
         );
     }
     if rng.bool() {
-        return done(world, &json!({"request": "cancel-job", "job": job}));
+        return ask(world, &json!({"request": "cancel-job", "job": job}), rng);
     }
-    let paused = done(
-        world,
-        &json!({"request": "pause-job", "job": job, "paused": true}),
-    );
+    let state = |paused: bool| json!({"request": "pause-job", "job": job, "paused": paused});
+    let paused = ask(world, &state(true), rng);
     sleep(Duration::from_millis(rng.u64(..300)));
-    paused
-        && done(
-            world,
-            &json!({"request": "pause-job", "job": job, "paused": false}),
-        )
+    // The job may be paused though that is not known.
+    ask(world, &state(false), rng) && paused
 }
 
 /// Draws a device that is in use, and has to stay so.
@@ -316,14 +322,17 @@ fn take(world: &StormWorld, rng: &mut Rng) -> bool {
             json!({"request": "add-device", "pool": pool, "device": {"named": device}})
         }
     };
-    match world.machine.change(&request, world.weather) {
+    let kind = OperatorKind::draw(world, &request, rng);
+    match kind.give(world, &request) {
         Ok(answer) if answer.get("error").is_some() => {
             world.found.met("a device of another is refused");
         }
-        Ok(_) => world
-            .found
-            .violation(format!("{request} is done: it is another's")),
-        Err(error) => unanswered(world, &request, &error),
+        Ok(answer) if answer.get("left").is_some() => {}
+        Ok(_) => {
+            let what = format!("{}: {request} is done: it is another's", kind.name());
+            world.found.violation(what);
+        }
+        Err(error) => unanswered(world, &request, kind, &error),
     }
     false
 }
@@ -332,18 +341,20 @@ fn take(world: &StormWorld, rng: &mut Rng) -> bool {
 fn quiesce(world: &StormWorld, number: usize, rng: &mut Rng) -> bool {
     let volume = world.plan.volumes[number].name;
     let quiesced = world.weather.volumes[number].quiesced.begin();
-    done(world, &json!({"request": "quiesce", "volume": volume}));
+    ask(world, &json!({"request": "quiesce", "volume": volume}), rng);
     sleep(Duration::from_millis(rng.u64(..500)));
     // One change runs at a time: another may be in the way.
     let resume = json!({"request": "resume", "volume": volume});
-    goes_on(world, volume, "cannot be resumed", || done(world, &resume));
+    goes_on(world, volume, "cannot be resumed", || {
+        ask(world, &resume, rng)
+    });
     drop(quiesced);
     true
 }
 
 /// Waits until a quiesced or held volume goes on, while `ask` asks for that; otherwise reports a
 /// violation.
-fn goes_on(world: &StormWorld, volume: &str, what: &str, ask: impl Fn() -> bool) {
+fn goes_on(world: &StormWorld, volume: &str, what: &str, mut ask: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !ask() {
         let status = world.machine.status(world.weather).unwrap_or_default();
@@ -359,93 +370,117 @@ fn goes_on(world: &StormWorld, volume: &str, what: &str, ask: impl Fn() -> bool)
     }
 }
 
-/// Holds a volume for a moment by a connection, which releases the volume or ends.
+/// Holds a volume for a moment: for a snapshot by the command line, or by a connection, which
+/// releases the volume or ends.
 fn hold(world: &StormWorld, number: usize, rng: &mut Rng) -> bool {
     let volume = world.plan.volumes[number].name;
     let quiesced = world.weather.volumes[number].quiesced.begin();
     let request = json!({"request": "hold", "volume": volume, "forget": rng.bool()});
-    let mut talk = world.machine.talk();
-    let mut ask = |request: &Value| match &mut talk {
-        Ok(talk) => judge(world, request, talk.ask(request, world.weather)),
-        Err(error) => {
-            unanswered(world, request, error);
-            false
-        }
+    let kind = OperatorKind::draw(world, &request, rng);
+    let held = match kind {
+        OperatorKind::Socket => hold_connected(world, &request, rng),
+        _ => give(world, &request, kind),
     };
-    let held = ask(&request);
-    sleep(Duration::from_millis(rng.u64(..500)));
-    if held && rng.bool() {
-        ask(&json!({"request": "release"}));
-    }
-    drop(talk);
-    if held {
-        let what = "is held by a connection that has ended";
+    // An interrupted command leaves its snapshot at work.
+    if held || kind != OperatorKind::Socket {
+        let what = "is held by a client that has ended";
         goes_on(world, volume, what, || false);
     }
     drop(quiesced);
     held
 }
 
-/// Records the requests to a volume for a moment.
-fn record(world: &StormWorld, volume: &str, rng: &mut Rng) -> bool {
-    let request = json!({"request": "record", "volume": volume});
+/// Holds a volume by a connection. Returns true if it was held.
+fn hold_connected(world: &StormWorld, request: &Value, rng: &mut Rng) -> bool {
+    let kind = OperatorKind::Socket;
     let mut talk = match world.machine.talk() {
         Ok(talk) => talk,
         Err(error) => {
-            unanswered(world, &request, &error);
+            unanswered(world, request, kind, &error);
             return false;
         }
     };
-    let begun = judge(world, &request, talk.ask(&request, world.weather));
+    let held = judge(world, request, kind, talk.ask(request, world.weather));
+    sleep(Duration::from_millis(rng.u64(..500)));
+    if held && rng.bool() {
+        let release = json!({"request": "release"});
+        judge(world, &release, kind, talk.ask(&release, world.weather));
+    }
+    held
+}
+
+/// Records the requests to a volume for a moment.
+fn record(world: &StormWorld, volume: &str, rng: &mut Rng) -> bool {
+    let (request, kind) = (
+        json!({"request": "record", "volume": volume}),
+        OperatorKind::Socket,
+    );
+    let mut talk = match world.machine.talk() {
+        Ok(talk) => talk,
+        Err(error) => {
+            unanswered(world, &request, kind, &error);
+            return false;
+        }
+    };
+    let begun = judge(world, &request, kind, talk.ask(&request, world.weather));
     for _ in 0..rng.usize(..4) {
         sleep(Duration::from_millis(rng.u64(..300)));
         let take = json!({"request": "take-records"});
         if let (true, Err(error)) = (begun, talk.ask(&take, world.weather)) {
-            unanswered(world, &take, &error);
+            unanswered(world, &take, kind, &error);
             break;
         }
     }
     begun
 }
 
-/// Makes a change that the configuration keeps. Returns true if it was done.
-pub fn change(world: &StormWorld, request: &Value) -> bool {
-    judge(world, request, world.machine.change(request, world.weather))
+/// Gives a request by a kind that is drawn. Returns true if it was done.
+fn ask(world: &StormWorld, request: &Value, rng: &mut Rng) -> bool {
+    give(world, request, OperatorKind::draw(world, request, rng))
 }
 
-/// Sends a request. Returns true if it was done.
-fn done(world: &StormWorld, request: &Value) -> bool {
-    judge(world, request, world.machine.ask(request, world.weather))
+/// Gives a request. Returns true if it was done.
+pub fn give(world: &StormWorld, request: &Value, kind: OperatorKind) -> bool {
+    judge(world, request, kind, kind.give(world, request))
 }
 
-fn judge(world: &StormWorld, request: &Value, answer: std::io::Result<Value>) -> bool {
+fn judge(
+    world: &StormWorld,
+    request: &Value,
+    kind: OperatorKind,
+    answer: std::io::Result<Value>,
+) -> bool {
     let what = request["request"].as_str().unwrap_or_default();
-    match answer {
-        Ok(answer) if answer.get("error").is_some() => {
-            world.found.met(&format!("{what} is refused"));
-            world
-                .found
-                .happens(format!("{request} is refused: {}", answer["error"]));
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => {
+            unanswered(world, request, kind, &error);
+            return false;
         }
-        Ok(_) => {
-            world.found.met(&format!("{what} is done"));
-            if !LOOKS.contains(&what) {
-                world.found.happens(format!("{request} is done"));
-            }
-            return true;
-        }
-        Err(error) => unanswered(world, request, &error),
+    };
+    let (end, why) = match (answer.get("error"), answer.get("left")) {
+        (Some(why), _) => ("refused", format!(": {why}")),
+        (_, Some(why)) => ("left", format!(": {why}")),
+        _ => ("done", String::new()),
+    };
+    world.found.met(&format!("{what} is {end}"));
+    world.found.met(&format!("{} is {end}", kind.name()));
+    if end != "done" || !LOOKS.contains(&what) {
+        let by = kind.name();
+        world
+            .found
+            .happens(format!("{by}: {request} is {end}{why}"));
     }
-    false
+    end == "done"
 }
 
-fn unanswered(world: &StormWorld, request: &Value, error: &std::io::Error) {
+fn unanswered(world: &StormWorld, request: &Value, kind: OperatorKind, error: &std::io::Error) {
     if world.weather.is_ending() {
         return;
     }
     let what = match error.kind() {
-        ErrorKind::TimedOut => format!("no answer to {request}"),
-        _ => format!("{request}: {error}"),
+        ErrorKind::TimedOut => format!("{}: no answer to {request}", kind.name()),
+        _ => format!("{}: {request}: {error}", kind.name()),
     };
     world.found.violation(what);
 }

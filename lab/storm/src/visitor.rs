@@ -3,7 +3,8 @@
 
 use crate::bytes::{ClientPart, SECTOR};
 use crate::client::StormClient;
-use crate::operator::change;
+use crate::kind::OperatorKind;
+use crate::operator::give;
 use crate::plan::VISITOR;
 use crate::world::StormWorld;
 use fastrand::Rng;
@@ -32,7 +33,7 @@ pub fn visit(world: &StormWorld, client: &StormClient, part: &mut ClientPart, rn
             true => json!({"request": "remove-volume", "volume": volume.name}),
             false => json!({"request": "add-volume", "volume": text, "device": null}),
         };
-        is_there ^= change(world, &request);
+        is_there ^= give(world, &request, OperatorKind::draw_sure(rng));
         // The daemon has changed, and its file could not be: the effect of a reload is unknown
         // then.
         if is_kept() != is_there || is_served(world) != Some(is_there) {

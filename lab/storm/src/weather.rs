@@ -1,7 +1,9 @@
 //! Present troubles of the machine and its devices, and the times of their ends. From these follow
 //! the errors and the delays that a client has to accept.
 
+use serde_json::{Value, json};
 use std::fs;
+use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
@@ -164,6 +166,15 @@ impl Weather {
     /// Likewise for a report, which no device holds up.
     pub fn overdue_report(&self, begun: Instant) -> Option<Duration> {
         self.late(begun, STATUS, &[&self.paused])
+    }
+
+    /// Returns the outcome of a request since `begun` to which the daemon gave no answer: unknown if
+    /// the daemon may be late, an error otherwise.
+    pub fn silence(&self, begun: Instant, why: &str) -> io::Result<Value> {
+        match self.overdue_report(begun) {
+            Some(_) => Err(io::Error::other(why)),
+            None => Ok(json!({ "left": why })),
+        }
     }
 
     /// True if clients are to end.

@@ -7,6 +7,7 @@ use crate::export::StormExport;
 use crate::found::StormFindings;
 use crate::machine::StormMachine;
 use crate::plan::StormPlan;
+use crate::site::StormSite;
 use crate::standing::FaultStanding;
 use crate::weather::Weather;
 
@@ -14,6 +15,8 @@ use crate::weather::Weather;
 pub struct StormWorld<'a> {
     /// Files and process of the daemon.
     pub machine: &'a StormMachine,
+    /// Web server.
+    pub site: &'a StormSite,
     /// Plan of the storm.
     pub plan: &'a StormPlan,
     /// Rules of the devices.
