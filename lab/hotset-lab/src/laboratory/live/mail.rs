@@ -72,7 +72,7 @@ fn about() -> Vec<FigureAbout> {
     let figures = perc_mail::figures();
     let beside = |figure: &str, unit| {
         let printed = format!("{figure}.average");
-        FigureAbout::new(figure, unit).beside(&figures, "two controllers, 7 threads", &printed)
+        FigureAbout::new(figure, unit).beside(&figures, "7 threads", &printed)
     };
     let of_each = (1..=SHAPE.databases).flat_map(|number| {
         let read = FigureAbout::new(format!("db{number}.read"), "ms").at_most(READ_MS_MAX);
