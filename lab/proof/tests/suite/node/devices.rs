@@ -1,10 +1,11 @@
 //! Pool devices that are late, origins that fail or grow, and memory that does not suffice, on a node
 //! in virtual time.
 
-use block::{Boundary, Env, Geometry, IoResult, Nanos, Sectors};
+use block::{Boundary, Env, Geometry, IoErrorKind, IoResult, Nanos, Sectors};
 use control::protocol::{ControlRequest, NamedOrNew, Reply};
 use control::trouble::TroubleKind;
-use node::NodeEvent;
+use futures_util::future::join;
+use node::{DeviceSource, NodeEvent, OpenDevices, RawRole};
 use shard::Local;
 use sim::{DiskSpec, RunOutcome, SimDriver, SimHost, SimWorld};
 use simnode::{Direct, DirectClient, RunningNode, SimMachine, SimPlatform, run_alone};
@@ -42,6 +43,7 @@ const LINES: u64 = 16;
 
 struct Bench {
     env: Env,
+    local: Local<SimDriver>,
     machine: Rc<SimMachine>,
     node: RunningNode,
     direct: Rc<Direct>,
@@ -66,7 +68,10 @@ fn run_on(config: &str, unresponsive: &'static [&str], test: impl AsyncFnOnce(&B
     let machine = machine.expect("sound disks");
     let mut sim = SimHost::new(world).pool_bytes(64 << 20);
     let (outcome, _) = run_alone(&mut sim, async move |local: Local<SimDriver>| {
-        let (env, platform) = (local.env(), SimPlatform::new(machine.clone(), local));
+        let (env, platform) = (
+            local.env(),
+            SimPlatform::new(machine.clone(), local.clone()),
+        );
         let direct = Direct::new(env.clone());
         unresponsive.iter().for_each(|path| machine.silence(path));
         let node = RunningNode::start(&config, platform, direct.clone()).await;
@@ -74,6 +79,7 @@ fn run_on(config: &str, unresponsive: &'static [&str], test: impl AsyncFnOnce(&B
         let client = direct.client("data").expect("it is served");
         let bench = Bench {
             env,
+            local,
             machine,
             node,
             direct,
@@ -130,6 +136,28 @@ impl Bench {
         let events = self.events();
         events.iter().filter(|event| event.contains(what)).count()
     }
+}
+
+#[test]
+fn of_two_uses_at_a_time_one_opens_the_device() {
+    run(async |bench| {
+        let config = control::config::parse(CONFIG, &mut Vec::new());
+        let other = config
+            .devices
+            .iter()
+            .find(|device| device.name.value.as_str() == "other");
+        let other = DeviceSource::Device(Box::new(other.expect("it is there").clone()));
+        let platform = SimPlatform::new(bench.machine.clone(), bench.local.clone());
+        let devices = OpenDevices::new(&config, platform);
+        let before = bench.machine.openings("/other");
+        let use_it = || devices.open(&other, RawRole::Origin);
+        let (first, second) = join(use_it(), use_it()).await;
+        assert_eq!(bench.machine.openings("/other"), before + 1);
+        let refused = second.err().expect("the first has it");
+        assert_eq!(refused.kind(), IoErrorKind::Denied, "{refused}");
+        first.expect("it is free").release().await;
+        assert!(!bench.machine.is_held("/other"));
+    });
 }
 
 #[test]
