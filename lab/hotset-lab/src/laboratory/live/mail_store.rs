@@ -405,7 +405,7 @@ mod tests {
             served.reads.iter().all(|reads| reads.reads > 0),
             "{served:?}"
         );
-        assert!(served.scans.bytes % SHAPE.scan_bytes == 0 && served.scans.reads > 0);
+        assert!(served.scans.bytes.is_multiple_of(SHAPE.scan_bytes) && served.scans.reads > 0);
         let damaged = OpenOptions::new().write(true).open(store.first()).unwrap();
         damaged.write_all_at(b"damage", 5 << 15).unwrap();
         damaged.sync_all().unwrap();
