@@ -1,14 +1,12 @@
 //! The public face of an array: a device, and the operations of its administrator.
 
-use crate::change::ExtentChange;
 use crate::core::ArrayCore;
-use crate::events::ArrayEvent;
-use crate::fitness::{check_spare, unusable};
 use crate::levels::{ArrayShape, Level, Redundancy};
-use crate::maintenance::MaintenanceProgress;
-use crate::member::{MemberCandidate, MemberCounts};
-use crate::membership::{ArrayMembership, KnownMember};
-use crate::scrub::ScrubReport;
+use crate::maintenance::ScrubReport;
+use crate::member::{ExtentChange, MemberCandidate, MemberCounts};
+use crate::members::{ArrayEvent, check_spare};
+use crate::membership::{ArrayMembership, KnownMember, unusable};
+use crate::progress::MaintenanceProgress;
 use crate::superblock::{MemberState, Scrubbed};
 use block::{
     Access, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
@@ -127,7 +125,7 @@ impl Array {
             bad: core.lost(),
             scrubbed: core.roster.now().scrubbed,
             down: core.down.borrow().clone(),
-            warnings: crate::place::warnings(&core.shape, &domains.collect::<Vec<_>>()),
+            warnings: crate::levels::warnings(&core.shape, &domains.collect::<Vec<_>>()),
         }
     }
 
@@ -216,7 +214,7 @@ impl Array {
         let timeout = core.options.timeout;
         // A member that is here has all of this, whenever the device is read from now on.
         let before = core.image();
-        let found = match crate::examine::known(&core.env, &candidate.device, timeout).await {
+        let found = match crate::membership::known(&core.env, &candidate.device, timeout).await {
             // A damaged superblock is overwritten.
             Err(error) if overwrite && error.kind() == IoErrorKind::Corrupt => None,
             found => found?,

@@ -8,19 +8,16 @@
 //! Not here: the format of superblocks (`superblock`), the newest superblock and the data that
 //! members lack (`membership`), the start of the members (`activate`), making arrays (`create`).
 
-pub use crate::activate::ArrayStart;
-
-use crate::activate::{Returned, activate};
 use crate::array::Array;
-use crate::commit::Past;
-use crate::core::{ArrayCore, CoreParts, Meta, Options};
-use crate::examine;
-use crate::fitness::{invalid, unusable};
-use crate::late;
+use crate::core::{ArrayCore, CoreParts};
 use crate::levels::ArrayShape;
-use crate::member::{ArrayMember, MemberCandidate};
-use crate::membership::{self, ArrayMembership, KnownMember};
+use crate::member::{ArrayMember, MemberCandidate, ended_on};
+use crate::members::{Meta, Options, Past};
+use crate::membership::{self, ArrayMembership, KnownMember, invalid, unusable};
+pub use crate::start::ArrayStart;
+use crate::start::{Returned, activate};
 use crate::superblock::{ArraySuperblock, HISTORY_MAX, MemberState};
+
 use block::{BoxDevice, Device, Env, IoError, IoResult};
 use futures_util::future::join_all;
 use layout::Uuid;
@@ -129,14 +126,14 @@ async fn ask(
     device: &BoxDevice,
     options: &Options,
 ) -> (IoResult<Option<KnownMember>>, Option<String>) {
-    let known = examine::known(env, device, options.timeout).await;
+    let known = membership::known(env, device, options.timeout).await;
     if !matches!(known, Ok(Some(_))) {
         return (known, None);
     }
-    let timeout = options.timeout.unwrap_or(examine::TIMEOUT);
-    match late::ended_on(env, device, timeout).await {
+    let timeout = options.timeout.unwrap_or(membership::TIMEOUT);
+    match ended_on(env, device, timeout).await {
         // The landed operations may include a superblock.
-        Ok(()) => (examine::known(env, device, options.timeout).await, None),
+        Ok(()) => (membership::known(env, device, options.timeout).await, None),
         Err(error) => {
             let why = format!("{error}; it counts as absent until it answers");
             (known, Some(why))

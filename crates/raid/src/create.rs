@@ -4,14 +4,11 @@
 
 use crate::array::Array;
 use crate::bitmap::{IntentBitmap, region_for};
-use crate::change::ExtentChange;
-use crate::commit::Past;
-use crate::core::{ArrayCore, CoreParts, Meta, Options};
-use crate::examine::{self, examine};
-use crate::fitness::{check_spare, invalid};
-use crate::late;
+use crate::core::{ArrayCore, CoreParts};
 use crate::levels::{ArrayShape, Level};
-use crate::member::{ArrayMember, MemberCandidate};
+use crate::member::{ArrayMember, ExtentChange, MemberCandidate, ended_on};
+use crate::members::{Meta, Options, Past, check_spare};
+use crate::membership::{TIMEOUT, examine, invalid};
 use crate::superblock::{MEMBER_SECTORS_MAX, MemberEntry, NAME_BYTES_MAX};
 use block::{Device, Env, Extent, IoErrorKind, IoResult, Lba, Sectors};
 use futures_util::future::{join_all, try_join_all};
@@ -100,10 +97,8 @@ pub async fn raw(
             level.name()
         )));
     }
-    let timeout = options.timeout.unwrap_or(examine::TIMEOUT);
-    let ended = candidates
-        .iter()
-        .map(|c| late::ended_on(env, &c.device, timeout));
+    let timeout = options.timeout.unwrap_or(TIMEOUT);
+    let ended = candidates.iter().map(|c| ended_on(env, &c.device, timeout));
     join_all(ended).await.into_iter().collect::<IoResult>()?;
     let sizes: Vec<_> = candidates
         .iter()

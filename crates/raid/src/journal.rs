@@ -27,9 +27,11 @@
 
 mod records;
 
-use crate::core::{ArrayCore, Meta};
+use crate::core::ArrayCore;
 use crate::levels::ArrayShape;
 use crate::member::ArrayMember;
+use crate::members::Meta;
+use crate::stripe::room_for;
 use block::{
     Access, BUF_BYTES_MAX, Buf, IoResult, Mutex, Nanos, Proof, Sectors, SharedBuf, Signal,
 };
@@ -271,7 +273,7 @@ impl StripeJournal {
         while from < self.slot {
             let len = Sectors(128.min((self.slot - from).0));
             let bytes = len.bytes() as usize;
-            core.room_for(bytes).await;
+            room_for(&core.env, bytes).await;
             let buf = core.env.pool.take(bytes);
             let (_, result) = member.read_meta(self.place(slot) + from, buf).await;
             if result.is_err() {

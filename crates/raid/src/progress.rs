@@ -1,4 +1,4 @@
-//! Limits of sectors left out while a member is filled, and the pauses of that.
+//! The state of background work: its progress, its pauses, and the regions that are left to it.
 
 use block::{Nanos, Sectors};
 use std::cell::Cell;
@@ -6,8 +6,31 @@ use std::ops::RangeInclusive;
 
 /// Sectors that may be left out in a row at first.
 const LEFT_OUT: Sectors = Sectors::from_mib(1);
+
 /// Pause of the filling where more cannot be read: twice as long each time.
 const REST: RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(60);
+
+/// Progress of a rebuild or resync.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MaintenanceProgress {
+    /// The member that is filled; `None` while copies are compared after a crash.
+    pub role: Option<usize>,
+    /// Sectors of the array that have been processed.
+    pub done: Sectors,
+    /// Sectors to process; 0 if nothing runs.
+    pub total: Sectors,
+    /// Time of the beginning.
+    pub began: Nanos,
+}
+
+impl MaintenanceProgress {
+    /// Returns the remaining time at the rate so far.
+    pub fn left(&self, now: Nanos) -> Option<Nanos> {
+        let (done, left) = (self.done.0, self.total.0.saturating_sub(self.done.0));
+        let spent = (now - self.began).0;
+        (done > 0).then(|| Nanos((u128::from(spent) * u128::from(left) / u128::from(done)) as u64))
+    }
+}
 
 /// Sectors left out since the last successful read, and the end of the pause.
 ///
@@ -67,6 +90,20 @@ impl Rests {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_takes_as_long_for_a_sector_as_before() {
+        let progress = |done| MaintenanceProgress {
+            role: None,
+            done: Sectors(done),
+            total: Sectors(1000),
+            began: Nanos::from_secs(10),
+        };
+        let left = |done| progress(done).left(Nanos::from_secs(16));
+        assert_eq!(left(0), None);
+        assert_eq!(left(250), Some(Nanos::from_secs(18)));
+        assert_eq!(left(1000), Some(Nanos::ZERO));
+    }
 
     /// All unreadable sectors are left out in the end, however many they are.
     #[test]

@@ -14,7 +14,9 @@ use crate::member::ArrayMember;
 use crate::runs::{closest, join_closest, with, without};
 use crate::superblock::{BAD_MAX, Gap};
 use block::{Buf, Extent, IoError, IoErrorKind, IoResult, Lba, SECTOR_BYTES, Sectors};
-use std::rc::Rc;
+
+/// Lost sectors of the array, and gaps of each role's data.
+type Rewritten = (Option<Extent>, Vec<(usize, Extent)>);
 
 impl ArrayCore {
     /// Fails if a lost sector lies in `extent`.
@@ -158,25 +160,9 @@ impl ArrayCore {
         }
     }
 
-    /// Clears lost sectors: `extent` has been rewritten, on `written` of the members. The sectors
-    /// count as lost, or as gaps, until the rewritten data is durable. They stay so, with an `Err`,
-    /// if clearing them would leave too many runs.
-    pub async fn clear_lost(
-        self: &Rc<ArrayCore>,
-        extent: Option<Extent>,
-        written: impl Iterator<Item = (usize, Extent)>,
-    ) -> IoResult {
-        let Some((extent, lacked)) = self.lost_of(extent, written) else {
-            return Ok(());
-        };
-        Box::pin(self.flush_members()).await?;
-        self.forget_lost(extent, &lacked)?;
-        self.commit().await
-    }
-
     /// Returns the part of `extent` and of `written` that counts as lost, or as gaps; `None` if
     /// nothing does.
-    fn lost_of(
+    pub fn lost_of(
         &self,
         extent: Option<Extent>,
         written: impl Iterator<Item = (usize, Extent)>,
@@ -194,7 +180,7 @@ impl ArrayCore {
         (extent.is_some() || !lacked.is_empty()).then_some((extent, lacked))
     }
 
-    fn forget_lost(&self, extent: Option<Extent>, lacked: &[(usize, Extent)]) -> IoResult {
+    pub fn forget_lost(&self, extent: Option<Extent>, lacked: &[(usize, Extent)]) -> IoResult {
         let roster = self.roster.now();
         let bad = extent.map_or(roster.bad.clone(), |extent| without(&roster.bad, extent));
         let mut gaps = roster.gaps.clone();
@@ -221,9 +207,6 @@ impl ArrayCore {
         self.error(IoErrorKind::Media, what)
     }
 }
-
-/// Lost sectors of the array, and gaps of each role's data.
-type Rewritten = (Option<Extent>, Vec<(usize, Extent)>);
 
 impl Gap {
     /// Returns the parts of the gap that are left once `extent` of `role` was written.
