@@ -6,141 +6,58 @@
 //! that lacks it counts as in sync, durably.
 //!
 //! Changes go on although their callers have given up: an array carries them through, and a device
-//! may still execute a write that it got long ago.
+//! may still execute a write from long ago.
 //!
 //! Invariants:
 //!     copies of an extent may differ ⟹ data read from it is the data of all copies from then on
 //!     a flush of an array has ended ⟹ no earlier change of one that was given up can land
 //!
-//! Not here: who is a member (`members`), the choice of the first member of a read (`member`), and
-//! RAID 5's writes, and its reads without a member (`parity`).
+//! Not here: the states of members (`members`), the choice of the first member of a read (`member`),
+//! and RAID 5's writes, and reads without a member (`parity`).
 
 use crate::bitmap::IntentBitmap;
 use crate::journal::StripeJournal;
-use crate::levels::{ArrayShape, LEGS_MAX, Leg, LegPiece, Roles};
+use crate::levels::{LEGS_MAX, Leg, LegPiece, Roles};
 use crate::member::{ArrayMember, ExtentChange, choose, is_loss};
-use crate::members::{ArrayEvent, Commits, MemberReplacement, Past, Roster};
-use crate::members::{LegSlot, Meta, Options};
-use crate::progress::{MaintenanceProgress, Rests};
-use crate::stripe::StripeScratch;
-use crate::superblock::{Gap, MemberEntry, Scrubbed};
+use crate::members::{ArrayMembers, ArrayParts, Meta, Options};
+use crate::progress::BackgroundWork;
+use crate::stripe::StripeLimits;
 use arrayvec::ArrayVec;
 use block::{
-    Access, Buf, Device, Durable, Env, Extent, FlushErrors, Fua, Geometry, IoError, IoErrorKind,
-    IoResult, Lba, Mutex, Nanos, Proof, RangeLock, Sectors, SeenFailures, SharedBuf, Signal,
+    Access, Acquire, Buf, Env, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, Proof,
+    RangeLock, SharedBuf, Signal,
 };
 use futures_util::future::{join, join_all};
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
-use std::rc::{Rc, Weak};
-use std::sync::Arc;
+use std::cell::Cell;
+use std::ops::Deref;
+use std::rc::Rc;
 
 /// Interval of looking for an idle array.
 const RELEASED_PAUSE: Nanos = Nanos::from_millis(1);
 
+/// An array: its members, and the changes and the work that are under way on them.
 pub(crate) struct ArrayCore {
-    pub name: Arc<str>,
-    pub shape: ArrayShape,
-    pub geometry: Geometry,
-    pub env: Env,
-    pub options: Options,
-    pub slots: Vec<LegSlot>,
-    pub spares: RefCell<Vec<Rc<ArrayMember>>>,
-    /// All present and former members and spares; see [`ArrayCore::know`].
-    pub members: RefCell<Vec<Weak<ArrayMember>>>,
-    /// Devices that are about to become a spare, or to take a place.
-    pub joining: RefCell<BTreeSet<Arc<str>>>,
-    /// Roles that a device is about to take.
-    pub claimed: RefCell<BTreeSet<usize>>,
-    pub meta: Option<Meta>,
-    pub bitmap: Option<IntentBitmap>,
+    members: Rc<ArrayMembers>,
+    pub bitmap: Option<Rc<IntentBitmap>>,
     /// Of RAID 5, by role.
     pub journals: Vec<StripeJournal>,
-    /// Ranges being written, or resynced.
-    pub busy: RangeLock,
-    /// Regions with copies that may differ, since a crash or a write that failed.
-    pub unsynced: RefCell<BTreeSet<usize>>,
-    /// Regions in which a write has failed since a rebuild or a resync began. That goes over them
-    /// again.
-    pub again: RefCell<BTreeSet<usize>>,
-    /// The members, and the version of them that all members know.
-    pub roster: Durable<Roster>,
-    /// Reason why writes are refused.
-    pub down: RefCell<Option<String>>,
-    /// Flushes that failed, whoever asked for them, and the last of them that the user has seen.
-    pub flush_errors: FlushErrors,
-    pub user: Cell<SeenFailures>,
-    pub events: RefCell<Vec<ArrayEvent>>,
-    pub event_count: Cell<u64>,
-    pub turn: Cell<u64>,
-    pub last_use: Cell<Nanos>,
-    pub progress: Cell<MaintenanceProgress>,
-    /// Progress of the running scrub.
-    pub scrub: Cell<MaintenanceProgress>,
-    /// The scrub is to end where it is.
-    pub scrub_cancelled: Cell<bool>,
-    pub commits: Commits,
+    pub work: BackgroundWork,
     /// Changes in flight, with or without a caller that waits.
     pub late: LateChanges,
-    /// The device that takes the place of a member in sync once it is complete.
-    pub replacement: RefCell<Option<MemberReplacement>>,
-    /// The pauses of rebuilds.
-    pub rests: Rests,
-    /// Time of the next attempt to fill gaps of members, and the pause after that.
-    pub gaps_due: Cell<Nanos>,
-    pub gaps_pause: Cell<Nanos>,
-    /// Limits the number of RAID 5 stripes that are changed at once.
-    pub lanes: RangeLock,
-    /// Wakes tasks that watch for a member that does not answer.
-    pub watching: Signal,
-    /// Zeroes are written by one request at a time.
-    pub zeroing: Mutex,
     /// Of RAID 5.
-    scratch: Option<StripeScratch>,
-    /// Time since when the roster cannot be recorded.
-    pub stuck_since: Cell<Option<Nanos>>,
-    pub closed: Cell<bool>,
+    limits: Option<StripeLimits>,
+    /// Ranges being written, or resynced.
+    busy: RangeLock,
+    turn: Cell<u64>,
+    last_use: Cell<Nanos>,
 }
 
-pub(crate) struct CoreParts {
-    pub name: Arc<str>,
-    pub shape: ArrayShape,
-    pub block: Sectors,
-    pub members: Vec<(Option<Rc<ArrayMember>>, MemberEntry)>,
-    pub spares: Vec<Rc<ArrayMember>>,
-    pub meta: Option<Meta>,
-    pub past: Past,
-    pub bad: Vec<Extent>,
-    pub gaps: Vec<Gap>,
-    pub scrubbed: Scrubbed,
-}
+/// The questions that [`ArrayMembers`] answers are asked of the array.
+impl Deref for ArrayCore {
+    type Target = Rc<ArrayMembers>;
 
-impl CoreParts {
-    fn geometry(&self) -> Geometry {
-        let mut geometry = Geometry::new(self.name.clone(), self.shape.sectors(), self.block);
-        geometry.optimal = self.shape.width();
-        let mut devices = self.members.iter().filter_map(|(m, _)| m.as_ref());
-        geometry.rotational = devices.clone().any(|m| m.device.geometry().rotational);
-        geometry.volatile = devices.any(|m| m.device.geometry().volatile);
-        geometry
-    }
-
-    fn bitmap(&self) -> Option<IntentBitmap> {
-        let redundant = self.shape.level().is_redundant();
-        let meta = self.meta.as_ref().filter(|_| redundant)?;
-        let sectors = self.shape.sectors();
-        Some(IntentBitmap::new(sectors, meta.region, meta.data_at))
-    }
-
-    fn journals(&self) -> Vec<StripeJournal> {
-        let journaled = self.meta.as_ref().filter(|meta| meta.journal_slots > 0);
-        let Some(meta) = journaled else {
-            return Vec::new();
-        };
-        let roles = 0..self.shape.members();
-        roles
-            .map(|role| StripeJournal::new(role, meta, &self.shape))
-            .collect()
+    fn deref(&self) -> &Rc<ArrayMembers> {
+        &self.members
     }
 }
 
@@ -215,79 +132,45 @@ impl ChangeOutcome {
 
 impl ArrayCore {
     /// Returns `Err(Invalid)` if the memory is too small for the stripes.
-    pub fn new(parts: CoreParts, env: Env, options: Options) -> IoResult<Rc<ArrayCore>> {
-        let (geometry, bitmap, journals) = (parts.geometry(), parts.bitmap(), parts.journals());
-        let shape = parts.shape;
-        let who = format!("the array {}", parts.name);
+    pub fn new(parts: ArrayParts, env: Env, options: Options) -> IoResult<Rc<ArrayCore>> {
+        let members = ArrayMembers::new(parts, env, options);
+        let (shape, meta) = (&members.shape, members.meta.as_ref());
         let parity = shape.level().has_parity();
-        let scratch = parity.then(|| StripeScratch::new(&env.pool, &shape, &who));
-        let (members, table): (Vec<_>, Vec<_>) = parts.members.into_iter().unzip();
-        let roster = Roster {
-            table,
-            bad: parts.bad,
-            gaps: parts.gaps,
-            scrubbed: parts.scrubbed,
-        };
-        // A device that is absent at a start may still appear.
-        let spare_at = env.timer.now() + options.spare_delay;
-        let slots = members.into_iter().map(|member| LegSlot {
-            member: RefCell::new(member),
-            spare_at: Cell::new(spare_at),
-            known_from: Cell::default(),
-            lost_from: Cell::default(),
-            logged: RefCell::default(),
-        });
-        let core = Rc::new(ArrayCore {
-            name: parts.name,
-            journals,
-            bitmap,
-            geometry,
-            slots: slots.collect(),
-            spares: RefCell::new(parts.spares),
-            members: RefCell::default(),
-            joining: RefCell::default(),
-            claimed: RefCell::default(),
-            meta: parts.meta,
+        let limits = parity.then(|| StripeLimits::new(&members.env.pool, shape, &members.name));
+        let mapped = meta.filter(|_| shape.level().is_redundant());
+        let bitmap = |meta: &Meta| IntentBitmap::new(shape.sectors(), meta.region, meta.data_at);
+        Ok(Rc::new(ArrayCore {
+            bitmap: mapped.map(|meta| Rc::new(bitmap(meta))),
+            journals: StripeJournal::all(meta, shape),
+            work: BackgroundWork::default(),
+            late: LateChanges::default(),
+            limits: limits.transpose()?,
             busy: RangeLock::new(),
-            unsynced: RefCell::default(),
-            again: RefCell::default(),
-            roster: Durable::found(roster, parts.past.last_event()),
-            down: RefCell::default(),
-            flush_errors: FlushErrors::default(),
-            user: Cell::default(),
-            events: RefCell::default(),
-            event_count: Cell::new(0),
             turn: Cell::new(0),
             last_use: Cell::new(Nanos::ZERO),
-            progress: Cell::default(),
-            scrub: Cell::default(),
-            scrub_cancelled: Cell::default(),
-            commits: Commits::new(&parts.past),
-            late: LateChanges::default(),
-            replacement: RefCell::default(),
-            rests: Rests::default(),
-            gaps_due: Cell::default(),
-            gaps_pause: Cell::default(),
-            lanes: RangeLock::new(),
-            watching: Signal::default(),
-            zeroing: Mutex::default(),
-            scratch: scratch.transpose()?,
-            stuck_since: Cell::default(),
-            closed: Cell::new(false),
-            shape,
-            env,
-            options,
-        });
-        for slot in &core.slots {
-            slot.member.borrow().iter().for_each(|m| core.own(m));
-        }
-        core.spares.borrow().iter().for_each(|m| core.know(m));
-        Ok(core)
+            members,
+        }))
     }
 
-    /// Returns the memory for changes of stripes. Only RAID 5 calls this.
-    pub fn scratch(&self) -> &StripeScratch {
-        self.scratch.as_ref().expect("RAID 5 has one")
+    /// Returns the limits of changes of stripes. Only RAID 5 calls this.
+    pub fn limits(&self) -> &StripeLimits {
+        self.limits.as_ref().expect("RAID 5 has them")
+    }
+
+    /// Locks `extent`: changes share a range, other work has its range alone.
+    pub fn lock(&self, extent: Extent, access: Access) -> Acquire<'_> {
+        self.busy.lock(extent, access)
+    }
+
+    /// Returns the time of the last request.
+    pub fn last_use(&self) -> Nanos {
+        self.last_use.get()
+    }
+
+    /// Begins a change.
+    pub fn begin_change(&self) -> Counted<'_> {
+        self.last_use.set(self.env.timer.now());
+        self.late.begin()
     }
 
     /// Reads the data at `at` into `buf`. Rare paths are boxed, so that the future stays small: it
@@ -418,7 +301,7 @@ impl ArrayCore {
 
     /// Rewrites sectors that some members could not read.
     fn mend_later(self: &Rc<ArrayCore>, piece: LegPiece, failed: Roles) {
-        if failed.is_empty() || self.down.borrow().is_some() {
+        if failed.is_empty() || self.is_down() {
             return;
         }
         let core = self.clone();
@@ -439,7 +322,7 @@ impl ArrayCore {
         };
         let len = piece.extent.len.bytes() as usize;
         let grant = match self.shape.level().has_parity() {
-            true => Some(self.scratch().reconstruct(1, len).await),
+            true => Some(self.limits().reconstruct(1, len).await),
             false => None,
         };
         let buf = match &grant {
@@ -448,7 +331,7 @@ impl ArrayCore {
         };
         // Without memory to spare, the next reader of these sectors finds the error again.
         let Some(buf) = buf else { return Ok(()) };
-        let _busy = self.busy.lock(around, Access::Exclusive).await;
+        let _busy = self.lock(around, Access::Exclusive).await;
         let Some(member) = self.in_sync(role) else {
             return Ok(());
         };
@@ -493,15 +376,14 @@ impl ArrayCore {
 
     /// Changes `extent` on every live leg of a level that keeps copies.
     pub async fn change(self: Rc<ArrayCore>, extent: Extent, change: ExtentChange) -> IoResult {
-        let _under_way = self.late.begin();
-        self.last_use.set(self.env.timer.now());
+        let _under_way = self.begin_change();
         if matches!(change, ExtentChange::Discard) {
             // Members would answer a discard differently, and copies would differ.
             return Ok(());
         }
         let bitmap = self.bitmap.as_ref().expect("copies have superblocks");
         self.check_up()?;
-        let _busy = self.busy.lock(extent, Access::Shared).await;
+        let _busy = self.lock(extent, Access::Shared).await;
         let marked = bitmap.begin(&self, extent).await;
         let result = match marked {
             Ok(marked) => self.change_legs(extent, &change, marked).await,
@@ -670,6 +552,12 @@ impl ArrayCore {
         self.commit().await
     }
 
+    /// Makes durable that every record of `journal` so far is done with; a flush has covered them.
+    pub async fn retire(self: &Rc<ArrayCore>, journal: &StripeJournal) -> IoResult {
+        let flush = async || self.flush_members().await;
+        journal.retire(&self.members, flush).await
+    }
+
     /// Makes all acknowledged writes of every live member durable.
     pub async fn flush_members(self: &Rc<ArrayCore>) -> IoResult {
         self.check_up()?;
@@ -690,7 +578,8 @@ impl ArrayCore {
     /// Waits until no task but the caller's uses the array, and thus its members. The caller has
     /// the last handle. An unresponsive member is given up.
     pub async fn released(self: &Rc<ArrayCore>) {
-        while Rc::strong_count(self) > 1 {
+        // Commits, and writes of the map, hold the members alone.
+        while Rc::strong_count(self) + Rc::strong_count(&self.members) > 2 {
             if self.unresponsive().is_some() {
                 self.abandon("it was given up");
             }
@@ -701,26 +590,24 @@ impl ArrayCore {
     /// Marks `extent` as out of sync: a write failed, and some members may have taken it.
     pub fn mark_out_of_sync(&self, extent: Extent) {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
-        self.again.borrow_mut().extend(bitmap.region_of(extent));
+        let suspects = &self.work.suspects;
+        suspects.add_again(bitmap.region_of(extent));
         if self.journals.is_empty() {
-            let mut unsynced = self.unsynced.borrow_mut();
-            unsynced.extend(bitmap.region_of(extent));
+            suspects.add(bitmap.region_of(extent));
         }
     }
 
     /// True if copies of `extent` may differ.
     pub fn is_unsynced(&self, extent: Extent) -> bool {
-        let unsynced = self.unsynced.borrow();
-        let Some(bitmap) = self.bitmap.as_ref().filter(|_| !unsynced.is_empty()) else {
-            return false;
-        };
-        unsynced.range(bitmap.region_of(extent)).next().is_some()
+        let suspects = &self.work.suspects;
+        let bitmap = self.bitmap.as_ref().filter(|_| !suspects.is_empty());
+        bitmap.is_some_and(|bitmap| suspects.has_any(bitmap.region_of(extent)))
     }
 
     /// Brings the copies of `extent` into agreement: the data of the first leg that can be read
     /// goes to the others. The result is durable at once with `fua`, otherwise with the next flush.
     pub async fn resync_extent(self: Rc<ArrayCore>, extent: Extent, fua: Fua) -> IoResult {
-        let _busy = self.busy.lock(extent, Access::Exclusive).await;
+        let _busy = self.lock(extent, Access::Exclusive).await;
         let pieces = self
             .shape
             .pieces(extent)
@@ -799,11 +686,7 @@ impl ArrayCore {
         });
         let writes: Vec<_> = writes.collect();
         for (member, result) in join_all(writes).await {
-            if let Err(error) = result
-                && !self.fail(&member, &error)
-            {
-                return Err(error);
-            }
+            self.judge(&member, result)?;
         }
         let there = |leg: &Leg| (leg.member, Extent::new(leg.at, piece.extent.len));
         let written = piece.legs().iter().filter(|leg| wanted(leg.member));

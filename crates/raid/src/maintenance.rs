@@ -30,47 +30,34 @@
 //!     a start finds the replacement done or not begun
 
 use crate::core::ArrayCore;
+use crate::journal::StripeJournal;
 use crate::levels::{LEGS_MAX, LegPiece, ParityStripe, Redundancy};
 use crate::member::{ArrayMember, is_loss};
-use crate::members::{Filled, MemberReplacement, RoleClaim};
+use crate::members::{Filled, RoleClaim};
 use crate::progress::MaintenanceProgress;
 use crate::runs::with;
-use crate::stripe::room_for;
-use crate::stripe::xor;
-use crate::superblock::{ArraySuperblock, Gap, MemberState, Scrubbed};
+use crate::stripe::{room_for, xor};
+use crate::superblock::{ArraySuperblock, Gap, MemberState};
 use block::{
     Access, Buf, Extent, Fua, Grant, IoErrorKind, IoResult, Lba, Nanos, SECTOR_BYTES, Sectors,
     SharedBuf,
 };
 use layout::BLOCK_BYTES;
 use layout::array::SUPERBLOCKS;
-use std::ops::RangeInclusive;
 use std::rc::{Rc, Weak};
 
 /// Interval at which an array looks for work.
 const TICK: Nanos = Nanos::from_millis(100);
-
+/// Interval of looking for idle journals.
+const IDLE_TICK: Nanos = Nanos::from_secs(1);
 /// Bytes that are copied at once.
 const STEP_BYTES: u64 = 256 << 10;
-
 /// Number of checkpoints of a rebuild.
 const CHECKPOINTS: usize = 16;
-
-/// Maintains an array until its last handle is gone.
-pub(crate) async fn maintain(core: Weak<ArrayCore>) {
-    let mut cleared = Nanos::ZERO;
-    loop {
-        let timer = match core.upgrade() {
-            Some(core) if !core.closed.get() => {
-                core.maintain_once(&mut cleared).await;
-                core.env.timer.clone()
-            }
-            _ => return,
-        };
-        timer.sleep(TICK).await;
-    }
-}
-
+/// The sectors that are compared at once.
+const STEP: Sectors = Sectors(128);
+/// Physical sector of most drives: the least that they read or write of their medium.
+const PHYSICAL: Sectors = Sectors(8);
 /// The pauses after failed reads, but for the last try.
 const PAUSES_MS: [u64; 4] = [20, 40, 80, 160];
 
@@ -89,23 +76,45 @@ pub struct ScrubReport {
     pub repaired: u64,
 }
 
-/// The pauses between two tries to fill gaps of members.
-const GAPS_PAUSE: RangeInclusive<Nanos> = Nanos::from_secs(10)..=Nanos::from_secs(3600);
+/// Does `work` every `tick` until the array is closed, or its last handle is gone.
+async fn each_tick(core: Weak<ArrayCore>, tick: Nanos, mut work: impl AsyncFnMut(&Rc<ArrayCore>)) {
+    while let Some(core) = core.upgrade().filter(|core| !core.is_closed()) {
+        work(&core).await;
+        let timer = core.env.timer.clone();
+        drop(core);
+        timer.sleep(tick).await;
+    }
+}
 
-/// Physical sector of most drives: the least that they read or write of their medium.
-const PHYSICAL: Sectors = Sectors(8);
+/// Maintains an array until its last handle is gone.
+pub(crate) async fn maintain(core: Weak<ArrayCore>) {
+    let mut cleared = Nanos::ZERO;
+    let maintain = async |core: &Rc<ArrayCore>| core.maintain_once(&mut cleared).await;
+    each_tick(core, TICK, maintain).await;
+}
 
-/// The sectors that are compared at once.
-const STEP: Sectors = Sectors(128);
+/// Retires the records of each journal that becomes idle, once a flush has covered them, until the
+/// array's last handle is gone: records that a later one retired can rot without harm.
+pub(crate) async fn retire_idle(core: Weak<ArrayCore>) {
+    let retire = async |core: &Rc<ArrayCore>| {
+        for journal in &core.journals {
+            if !core.is_down() && journal.is_idle_and_open() {
+                // A member that refuses the record is evicted, or asked again.
+                let _ = core.retire(journal).await;
+            }
+        }
+    };
+    each_tick(core, IDLE_TICK, retire).await;
+}
 
 impl ArrayCore {
     async fn maintain_once(self: &Rc<ArrayCore>, cleared: &mut Nanos) {
-        if self.down.borrow().is_some() || self.bitmap.is_none() {
+        if self.is_down() || self.bitmap.is_none() {
             return;
         }
         // The next write sees a failure of this commit.
         let _ = self.commit().await;
-        if self.down.borrow().is_some() {
+        if self.is_down() {
             return;
         }
         if self.replacement_is_over() {
@@ -121,7 +130,7 @@ impl ArrayCore {
             self.end_of("activation of a spare", done.map(|()| false));
             return;
         }
-        if !self.rests.is_over(self.env.timer.now()) {
+        if !self.work.rests.is_over(self.env.timer.now()) {
             return;
         }
         if let Some(role) = self.rebuilding() {
@@ -129,12 +138,12 @@ impl ArrayCore {
             self.end_of("rebuild", done);
             return;
         }
-        if !self.unsynced.borrow().is_empty() {
+        if !self.work.suspects.is_empty() {
             let done = self.resync().await;
             self.end_of("resynchronisation", done);
             return;
         }
-        if self.replacement.borrow().is_some() {
+        if self.replaced_role().is_some() {
             let done = self.replace().await;
             self.end_of("replacement", done);
             return;
@@ -149,27 +158,19 @@ impl ArrayCore {
             *cleared = now;
             let _ = self.clear_bitmap(now - idle).await;
         }
-        if now >= self.gaps_due.get() && !self.roster.now().gaps.is_empty() {
+        if self.work.are_gaps_due(now) && !self.gaps().is_empty() {
             // Gaps that still cannot be read are tried again later.
             let _ = self.fill_gaps().await;
         }
     }
 
     fn end_of(&self, what: &str, result: IoResult<bool>) {
-        self.progress.set(MaintenanceProgress::default());
+        self.work.set_progress(MaintenanceProgress::default());
         match result {
-            Ok(true) => self.log(format!("{}: {what} done", self.name)),
+            Ok(true) => self.log(format!("{what} done")),
             Ok(false) => {}
-            Err(error) => {
-                let what = format!("{}: {what} stopped: {error}", self.name);
-                let events = self.events.borrow();
-                let again = events.last().is_some_and(|last| last.what == what);
-                drop(events);
-                // The work is tried again at every tick.
-                if !again {
-                    self.log(what);
-                }
-            }
+            // The work is tried again at every tick.
+            Err(error) => self.log_news(format!("{what} stopped: {error}")),
         }
     }
 
@@ -183,7 +184,7 @@ impl ArrayCore {
         }
         self.flush_members().await?;
         if self.is_whole() {
-            bitmap.clear(self, before).await?;
+            bitmap.clear(self, &self.work.suspects, before).await?;
         }
         Ok(())
     }
@@ -205,7 +206,7 @@ impl ArrayCore {
     }
 
     /// Processes `regions`, at the permitted rate. Returns `false` if the work was left unfinished.
-    pub async fn go_over(
+    async fn go_over(
         self: &Rc<ArrayCore>,
         filled: Option<&Filled>,
         regions: Vec<usize>,
@@ -231,10 +232,10 @@ impl ArrayCore {
                     Some(filled) => !self.is_filled(filled),
                     None => lacks(),
                 };
-                if self.closed.get() || self.down.borrow().is_some() || gone {
+                if self.is_closed() || self.is_down() || gone {
                     return Ok(false);
                 }
-                self.progress.set(progress);
+                self.work.set_progress(progress);
                 work(step).await?;
                 progress.done += step.len;
                 self.pace(step.len).await;
@@ -245,10 +246,10 @@ impl ArrayCore {
     }
 
     /// Waits for the time that moving `sectors` may take while the array is in use.
-    pub async fn pace(&self, sectors: Sectors) {
+    async fn pace(&self, sectors: Sectors) {
         let timer = &self.env.timer;
-        let in_use = timer.now() - self.last_use.get() < self.options.busy_for;
-        if in_use && self.last_use.get() > Nanos::ZERO {
+        let in_use = timer.now() - self.last_use() < self.options.busy_for;
+        if in_use && self.last_use() > Nanos::ZERO {
             let span = u128::from(sectors.bytes()) * 1_000_000_000;
             let floor = u128::from(self.options.rebuild_floor.max(1));
             timer.sleep(Nanos((span / floor) as u64)).await;
@@ -257,14 +258,14 @@ impl ArrayCore {
 
     /// Brings the copies of every suspect region into sync.
     async fn resync(self: &Rc<ArrayCore>) -> IoResult<bool> {
-        self.again.borrow_mut().clear();
-        let regions: Vec<usize> = self.unsynced.borrow().iter().copied().collect();
+        let suspects = &self.work.suspects;
+        suspects.begin();
+        let regions = suspects.all();
         let done = async |_: usize, region: usize| {
             // Data that was read from the region is the same after a loss of power.
             self.flush_members().await?;
-            if !self.again.borrow_mut().remove(&region) {
-                self.unsynced.borrow_mut().remove(&region);
-            }
+            suspects.settle(region);
+            suspects.forget_again(region);
             Ok(())
         };
         self.go_over(
@@ -285,7 +286,7 @@ impl ArrayCore {
     ) -> IoResult {
         let _joining = self.join(&spare.name)?;
         if let Err(error) = self.commit().await {
-            self.spares.borrow_mut().push(spare);
+            self.put_spare(spare);
             return Err(error);
         }
         self.adopt(claim, spare, true).await
@@ -303,11 +304,10 @@ impl ArrayCore {
         self.commit().await?;
         self.late_ended(&member).await?;
         if let Some(journal) = self.journals.get(role) {
-            journal.wipe(self, &member).await?;
+            journal.wipe(&member).await?;
         }
         let uuid = member.uuid;
-        self.own(&member);
-        *self.slots[role].member.borrow_mut() = Some(member);
+        self.appoint(role, member);
         if whole {
             self.replace_gaps(role, Vec::new());
         }
@@ -330,7 +330,8 @@ impl ArrayCore {
         let entry = self.entry(role);
         let whole = entry.state == MemberState::Rebuilding { whole: true };
         // Regions that differ by now are marked.
-        self.again.borrow_mut().clear();
+        let suspects = &self.work.suspects;
+        suspects.begin();
         let mut regions = bitmap.marked_regions();
         if whole {
             let first = bitmap
@@ -341,12 +342,10 @@ impl ArrayCore {
         }
         let every = regions.len() / CHECKPOINTS + 1;
         let note = async |index: usize, region: usize| {
-            if self.unsynced.borrow().contains(&region) {
+            if suspects.has(region) {
                 self.flush_members().await?;
             }
-            if !self.again.borrow().contains(&region) {
-                self.unsynced.borrow_mut().remove(&region);
-            }
+            suspects.settle(region);
             let after = bitmap.extent(region, self.geometry.sectors).end();
             let further = after.0 > self.entry(role).checkpoint.0;
             if !whole || !further || !(index + 1).is_multiple_of(every) {
@@ -370,8 +369,8 @@ impl ArrayCore {
                 return Ok(false);
             }
             // Nothing is in flight while the member becomes one that serves.
-            let alone = self.busy.lock(all, Access::Exclusive).await;
-            regions.extend(std::mem::take(&mut *self.again.borrow_mut()));
+            let alone = self.lock(all, Access::Exclusive).await;
+            regions.extend(suspects.take_again());
             if regions.is_empty() {
                 break alone;
             }
@@ -391,7 +390,7 @@ impl ArrayCore {
     }
 
     /// Fills the role's data of `extent`, once copies that may differ agree there.
-    pub async fn fill_in_sync(self: &Rc<ArrayCore>, filled: &Filled, extent: Extent) -> IoResult {
+    async fn fill_in_sync(self: &Rc<ArrayCore>, filled: &Filled, extent: Extent) -> IoResult {
         if self.is_unsynced(extent) {
             self.clone().resync_extent(extent, Fua::No).await?;
         }
@@ -399,7 +398,7 @@ impl ArrayCore {
         for pause in PAUSES_MS {
             left = self.fill_parts(filled, left, false).await?;
             if left.is_empty() {
-                self.rests.end();
+                self.work.rests.end();
                 return Ok(());
             }
             self.env.timer.sleep(Nanos::from_millis(pause)).await;
@@ -453,7 +452,7 @@ impl ArrayCore {
     ) -> IoResult<Vec<Extent>> {
         let extent = self.shape.sectors_at(filled.role, part)[0];
         room_for(&self.env, extent.len.bytes() as usize).await;
-        let _busy = self.busy.lock(extent, Access::Exclusive).await;
+        let _busy = self.lock(extent, Access::Exclusive).await;
         self.check_serves()?;
         if !self.is_filled(filled) {
             return Ok(Vec::new());
@@ -515,37 +514,44 @@ impl ArrayCore {
     ) -> IoResult<Vec<Extent>> {
         let stripe = self.shape.stripe(part.start.0 / self.shape.chunk().0);
         let bytes = part.len.bytes() as usize;
-        let grant = self.scratch().reconstruct(1, bytes).await;
-        let _busy = self.busy.lock(stripe.extent(), Access::Exclusive).await;
+        let grant = self.limits().reconstruct(1, bytes).await;
+        let _busy = self.lock(stripe.extent(), Access::Exclusive).await;
         self.check_serves()?;
         if !self.is_filled(filled) {
             return Ok(Vec::new());
         }
         let buf = grant.take(bytes);
-        let (buf, result) = self.fetch(stripe, filled.role, part, buf, &grant).await;
-        if result.is_ok() {
-            let written = filled.member.write(part.start, buf.share(), Fua::No);
-            self.filled(filled, part, written.await)?;
+        if self.fill_part(filled, stripe, part, buf, &grant).await? {
             return Ok(Vec::new());
         }
-        drop(buf);
         let (unit, mut illegible) = (self.geometry.block, Vec::new());
         for from in (0..part.len.0).step_by(unit.0 as usize).map(Sectors) {
             let part = Extent::new(part.start + from, unit);
             let buf = self.env.pool.take(unit.bytes() as usize);
-            let (buf, result) = self.fetch(stripe, filled.role, part, buf, &grant).await;
-            match result {
-                Ok(()) => {
-                    let written = filled.member.write(part.start, buf.share(), Fua::No);
-                    self.filled(filled, part, written.await)?;
-                }
-                Err(_) => {
-                    self.check_can_fill(filled.role)?;
-                    illegible.push(part);
-                }
+            if !self.fill_part(filled, stripe, part, buf, &grant).await? {
+                self.check_can_fill(filled.role)?;
+                illegible.push(part);
             }
         }
         self.left_of(filled, illegible, last)
+    }
+
+    /// Fills `part`, an extent of the member that lies in `stripe`. Returns false if that cannot be
+    /// read.
+    async fn fill_part(
+        self: &Rc<ArrayCore>,
+        filled: &Filled,
+        stripe: ParityStripe,
+        part: Extent,
+        buf: Buf,
+        grant: &Grant,
+    ) -> IoResult<bool> {
+        let (buf, result) = self.fetch(stripe, filled.role, part, buf, grant).await;
+        if result.is_ok() {
+            let written = filled.member.write(part.start, buf.share(), Fua::No);
+            self.filled(filled, part, written.await)?;
+        }
+        Ok(result.is_ok())
     }
 
     /// Reads the data of `role` in `part`, an extent of its member that lies in `stripe`: from the
@@ -571,11 +577,8 @@ impl ArrayCore {
     }
 
     fn check_can_fill(&self, role: usize) -> IoResult {
-        let others = (0..self.shape.members()).filter(|other| *other != role);
-        match others
-            .into_iter()
-            .all(|other| self.in_sync(other).is_some())
-        {
+        let mut others = (0..self.shape.members()).filter(|other| *other != role);
+        match others.all(|other| self.in_sync(other).is_some()) {
             true => Ok(()),
             false => Err(self.error(IoErrorKind::Gone, "another member was lost")),
         }
@@ -595,7 +598,7 @@ impl ArrayCore {
                 }
             }
             if let Err(error) = result {
-                self.rests.begin(self.env.timer.now());
+                self.work.rests.begin(self.env.timer.now());
                 let what = format!(
                     "{} cannot be read anywhere ({error}); see to it, the filling goes on once it \
                      can be",
@@ -620,9 +623,9 @@ impl ArrayCore {
         let runs = illegible
             .iter()
             .fold(Vec::new(), |runs, extent| with(&runs, *extent));
-        let (role, name) = (filled.role, &self.name);
+        let role = filled.role;
         for run in runs {
-            if !self.rests.leave_out(run.len, self.env.timer.now()) {
+            if !self.work.rests.leave_out(run.len, self.env.timer.now()) {
                 let what = format!(
                     "too much in a row cannot be read that member {role} needs ({run:?} of its \
                      data); see to the other members, the filling goes on after a pause"
@@ -630,15 +633,10 @@ impl ArrayCore {
                 return Err(self.error(IoErrorKind::Media, what));
             }
             self.log(format!(
-                "{name}: no member can read what member {role} needs ({run:?} of its data): it is \
+                "no member can read what member {role} needs ({run:?} of its data): it is \
                  left out and listed as lost until it is written again, or another member can read it"
             ));
-            match &mut *self.replacement.borrow_mut() {
-                Some(replacement) if Rc::ptr_eq(&replacement.member, &filled.member) => {
-                    replacement.gaps = with(&replacement.gaps, run);
-                }
-                _ => self.add_gap(role, run),
-            }
+            self.leave_gap(filled, run);
         }
         Ok(Vec::new())
     }
@@ -661,15 +659,16 @@ impl ArrayCore {
     pub async fn replace(self: &Rc<ArrayCore>) -> IoResult<bool> {
         let bitmap = self.bitmap.as_ref().expect("a level with redundancy");
         let Some((filled, first)) = self.replaced() else {
-            return self.end_replacement().await;
+            // The old member is lost, or the new one has refused an operation.
+            if let Some((claim, member)) = self.end_replacement() {
+                self.activate_spare(claim, member).await?;
+            }
+            return Ok(false);
         };
-        let (role, member) = (filled.role, filled.member.clone());
         let regions = (first..bitmap.regions()).collect();
         let copy = async |step| self.fill_in_sync(&filled, step).await;
         let note = async |_: usize, region: usize| {
-            if let Some(replacement) = &mut *self.replacement.borrow_mut() {
-                replacement.done = region + 1;
-            }
+            self.copied_before(region + 1);
             Ok(())
         };
         if !self.go_over(Some(&filled), regions, copy, note).await? {
@@ -677,22 +676,15 @@ impl ArrayCore {
         }
         // Nothing is in flight while the new device becomes the one that serves.
         let all = self.geometry.extent();
-        let _alone = self.busy.lock(all, Access::Exclusive).await;
+        let _alone = self.lock(all, Access::Exclusive).await;
         self.flush_members().await?;
-        let ready = self.make_ready(role, &member).await;
+        let ready = self.make_ready(filled.role, &filled.member).await;
         self.copied(&ready);
         ready?;
         if !self.is_copied(&filled) {
             return Ok(false);
         }
-        if let Some(MemberReplacement { old, gaps, .. }) = self.replacement.take() {
-            old.successor.take();
-            self.replace_gaps(role, gaps);
-        }
-        let uuid = member.uuid;
-        self.own(&member);
-        *self.slots[role].member.borrow_mut() = Some(member);
-        self.set_entry(role, |entry| entry.uuid = uuid);
+        self.hand_over(filled);
         bitmap.write_now(self).await?;
         self.commit().await?;
         Ok(true)
@@ -702,44 +694,16 @@ impl ArrayCore {
     /// is then at most one event behind if the next commit is cut short.
     async fn make_ready(&self, role: usize, member: &ArrayMember) -> IoResult {
         if let Some(journal) = self.journals.get(role) {
-            journal.wipe(self, member).await?;
+            journal.wipe(member).await?;
         }
         self.write_spare(member).await
     }
 
-    /// Ends the replacement: the old member is lost, or the new one has refused an operation.
-    async fn end_replacement(self: &Rc<ArrayCore>) -> IoResult<bool> {
-        let Some(MemberReplacement {
-            role,
-            member,
-            old,
-            cancelled,
-            ..
-        }) = self.replacement.take()
-        else {
-            return Ok(false);
-        };
-        let gets_all = old.successor.take().is_some();
-        if gets_all && let Ok(claim) = self.claim(role) {
-            self.activate_spare(claim, member).await?;
-            return Ok(false);
-        }
-        let why = match cancelled {
-            true => "that was cancelled",
-            false => "it refused a write or a flush; give another device",
-        };
-        self.log(format!(
-            "{}: {} does not take the place of member {role}: {why}",
-            self.name, member.name
-        ));
-        Ok(false)
-    }
-
     /// Scrubs the whole array, unless the scrub is cancelled.
     pub async fn scrub(self: &Rc<ArrayCore>, repair: bool) -> IoResult<ScrubReport> {
-        self.scrub_cancelled.set(false);
+        self.work.cancel_scrub(false);
         let ended = self.scrub_all(repair).await;
-        self.scrub.set(MaintenanceProgress::default());
+        self.work.set_scrubbing(MaintenanceProgress::default());
         ended
     }
 
@@ -754,7 +718,7 @@ impl ArrayCore {
             began: self.env.timer.now(),
             ..MaintenanceProgress::default()
         };
-        self.scrub.set(progress);
+        self.work.set_scrubbing(progress);
         report.unreadable += self.mend_metadata().await?;
         let mut at = Lba::ZERO;
         let end = self.geometry.extent().end();
@@ -775,13 +739,13 @@ impl ArrayCore {
             }
             at = at + step;
             progress.done += step;
-            self.scrub.set(progress);
+            self.work.set_scrubbing(progress);
             self.pace(step).await;
         }
         if report.mismatches > report.repaired {
             let name = &self.name;
             self.log(format!(
-                "{name}: a scrub found mismatches: {}; look at its members, then repair them with \
+                "a scrub found mismatches: {}; look at its members, then repair them with \
                  `hotset array scrub {name} --repair`",
                 report.mismatches
             ));
@@ -798,7 +762,7 @@ impl ArrayCore {
     ) -> IoResult {
         if !self.shape.level().has_parity() {
             room_for(&self.env, LEGS_MAX * extent.len.bytes() as usize).await;
-            let _busy = self.busy.lock(extent, Access::Exclusive).await;
+            let _busy = self.lock(extent, Access::Exclusive).await;
             self.check_scrubs()?;
             for piece in self.shape.pieces(extent) {
                 self.scrub_piece(piece, repair, report).await?;
@@ -806,8 +770,8 @@ impl ArrayCore {
             return Ok(());
         }
         let chunk = self.shape.chunk();
-        let grant = self.scratch().reconstruct(2, chunk.bytes() as usize).await;
-        let _busy = self.busy.lock(extent, Access::Exclusive).await;
+        let grant = self.limits().reconstruct(2, chunk.bytes() as usize).await;
+        let _busy = self.lock(extent, Access::Exclusive).await;
         self.check_scrubs()?;
         let stripe = self.shape.stripe_at(extent.start);
         let all = (Sectors::ZERO, chunk);
@@ -815,8 +779,8 @@ impl ArrayCore {
     }
 
     /// Fills the gaps of members, as far as another member can read the data now.
-    pub async fn fill_gaps(self: &Rc<ArrayCore>) -> IoResult {
-        let gaps = self.roster.now().gaps.clone();
+    async fn fill_gaps(self: &Rc<ArrayCore>) -> IoResult {
+        let gaps = self.gaps();
         let mut filled = Ok(());
         for extent in gaps.iter().flat_map(|gap| self.around(gap)) {
             filled = self
@@ -827,13 +791,8 @@ impl ArrayCore {
             }
             self.pace(extent.len).await;
         }
-        let pause = match self.roster.now().gaps == gaps {
-            true => Nanos(self.gaps_pause.get().0 * 2),
-            false => Nanos::ZERO,
-        };
-        let pause = pause.clamp(*GAPS_PAUSE.start(), *GAPS_PAUSE.end());
-        self.gaps_pause.set(pause);
-        self.gaps_due.set(self.env.timer.now() + pause);
+        let in_vain = self.gaps() == gaps;
+        self.work.rest_gaps(self.env.timer.now(), in_vain);
         filled
     }
 
@@ -852,18 +811,11 @@ impl ArrayCore {
 
     /// Fails once the scrub is to end.
     fn check_scrubs(&self) -> IoResult {
-        if self.scrub_cancelled.get() {
+        if self.work.is_scrub_cancelled() {
             let what = "its scrub was cancelled; what it repaired stays, and the next starts over";
             return Err(self.error(IoErrorKind::Other, what));
         }
         self.check_serves()
-    }
-
-    /// Records durably the time of the last scrub.
-    pub async fn set_scrubbed(self: &Rc<ArrayCore>, scrubbed: Scrubbed) -> IoResult {
-        self.check_serves()?;
-        self.roster.change(|roster| roster.scrubbed = scrubbed);
-        self.until_unresponsive(self.commit()).await
     }
 
     /// Rewrites unreadable metadata of members; returns the number of such blocks and records.
@@ -880,8 +832,7 @@ impl ArrayCore {
                 self.commit().await?;
             }
         }
-        let spares: Vec<_> = self.spares.borrow().clone();
-        for spare in spares {
+        for spare in self.spares() {
             let count = self.illegible_superblocks(&spare).await;
             if count > 0 {
                 illegible += count;
@@ -894,7 +845,31 @@ impl ArrayCore {
         }
         for (role, member) in self.live() {
             if let Some(journal) = self.journals.get(role).filter(|_| self.is_in_sync(role)) {
-                illegible += journal.mend(self, &member).await?;
+                illegible += self.mend_journal(journal, &member).await?;
+            }
+        }
+        Ok(illegible)
+    }
+
+    /// Counts the slots of the journal on `member` that cannot be read. Rewrites those that no start
+    /// would need.
+    async fn mend_journal(
+        self: &Rc<ArrayCore>,
+        journal: &StripeJournal,
+        member: &ArrayMember,
+    ) -> IoResult<u64> {
+        let mut illegible = 0;
+        for slot in 0..journal.slots() {
+            if journal.is_readable(member, slot).await {
+                continue;
+            }
+            illegible += 1;
+            // Meanwhile no stripe is written, and only records that retire begin.
+            let all = self.geometry.extent();
+            let _busy = self.lock(all, Access::Exclusive).await;
+            self.flush_members().await?;
+            if journal.is_free(slot) {
+                journal.zero_slot(member, slot).await?;
             }
         }
         Ok(illegible)

@@ -19,8 +19,8 @@
 #[cfg(test)]
 mod tests;
 
-use crate::core::ArrayCore;
 use crate::levels::Leg;
+use crate::members::ArrayMembers;
 use block::{
     BoxDevice, Buf, Deadline, Device, Env, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos,
     Permit, SECTOR_BYTES, Sectors, Semaphore, SharedBuf,
@@ -76,36 +76,26 @@ pub struct MemberCounts {
 
 /// Bounds of the sectors zeroed at once: as many as a member zeroes in an eighth of its time limit.
 const ZERO_STEP: RangeInclusive<Sectors> = Sectors::from_mib(1)..=Sectors::from_mib(64);
-
 /// Sectors zeroed at once, at first.
 const ZERO_STEP_FIRST: Sectors = Sectors::from_mib(4);
-
 /// The pause before the retry of a write that the medium refused.
 const REWRITE_PAUSE: Nanos = Nanos::from_millis(50);
-
 /// Most operations in flight on a device: enough for any drive, and for a dozen below a nested
 /// array, and no more than a slow one completes in a second or so.
 pub(crate) const DEPTH: usize = 128;
-
 /// Least bytes a second of a sound device; larger operations take longer.
 const RATE_MIN: u64 = 16 << 20;
-
 /// Factor by which a leg may be slower than the quickest.
 const SLOW: u64 = 4;
-
 /// Differences of less than this do not count.
 const SLOW_MIN: Nanos = Nanos::from_millis(2);
-
 /// Of this many reads, one goes to a slow leg.
 const PROBE: u64 = 64;
-
 /// A stream stays on its leg while that has at most so many requests more than another in flight.
 const STREAM_LEAD: u32 = 8;
-
 /// The same in bytes, of rotating members. A stream that passes back and forth makes runs of twice
 /// this: of several turns of one disk, or of a turn or so of each of seven behind a leg.
 const STREAM_LEAD_BYTES: u64 = 4 << 20;
-
 /// Most bytes that a device may hold without a flush, if their number is unknown.
 const UNFLUSHED_MAX: u64 = 1 << 30;
 
@@ -124,24 +114,24 @@ pub(crate) struct ArrayMember {
     pub uuid: Uuid,
     pub counts: Cell<MemberCounts>,
     /// The array of the member, once it belongs to one.
-    pub array: RefCell<Weak<ArrayCore>>,
+    pub array: RefCell<Weak<ArrayMembers>>,
     /// Operations in flight.
     pub in_flight: Cell<u32>,
     /// Those of them that are waited for beyond their time limit.
     pub overdue: Cell<u32>,
     /// Bytes of the reads in flight.
-    pub reading_bytes: Cell<u64>,
+    reading_bytes: Cell<u64>,
     /// End of the last read.
-    pub head: Cell<Lba>,
+    head: Cell<Lba>,
     /// Moving average of the time of reads.
-    pub read_time: Cell<Nanos>,
+    read_time: Cell<Nanos>,
     /// The device that is to replace this one, and gets all changes too.
     pub successor: RefCell<Option<Rc<ArrayMember>>>,
     /// The member is back and has got no write of the map since: its map is that of its loss.
     pub lacks_map: Cell<bool>,
     /// The copy of the superblock that is older, torn or unreadable: the next write goes there.
     pub worse_copy: Cell<usize>,
-    pub turns: Semaphore,
+    turns: Semaphore,
     pub timeout: Option<Nanos>,
     pub env: Env,
     data_at: Sectors,
@@ -408,6 +398,16 @@ impl ArrayMember {
         result
     }
 
+    /// Waits until no earlier operation on the device can land any more, by a flush, which waits
+    /// for that.
+    pub async fn late_ended(&self) -> IoResult {
+        match self.flush().await {
+            // A server that was restarted reports once that it may have forgotten writes.
+            Err(error) if error.kind() != IoErrorKind::Timeout => self.flush().await,
+            result => result,
+        }
+    }
+
     /// Reads a block of metadata at `at` of the device.
     pub async fn read_meta(&self, at: Sectors, buf: Buf) -> (Buf, IoResult) {
         let len = buf.len();
@@ -428,19 +428,7 @@ impl ArrayMember {
     }
 }
 
-impl ArrayMember {
-    /// Waits until no earlier operation on the device can land any more, by a flush, which waits
-    /// for that.
-    pub async fn late_ended(&self) -> IoResult {
-        match self.flush().await {
-            // A server that was restarted reports once that it may have forgotten writes.
-            Err(error) if error.kind() != IoErrorKind::Timeout => self.flush().await,
-            result => result,
-        }
-    }
-}
-
-/// Does the same on a device that is to be a member, with a `timeout`. Any answer but a timeout
+/// Waits for the same on a device that is to be a member, with a `timeout`. Any answer but a timeout
 /// counts: a device that fails flushes shows that to the first commit.
 pub(crate) async fn ended_on(env: &Env, device: &BoxDevice, timeout: Nanos) -> IoResult {
     let limit = limit(timeout, UNFLUSHED_MAX);

@@ -31,16 +31,17 @@
 
 mod lost;
 
-use crate::bitmap::IntentBitmap;
-use crate::core::ArrayCore;
-use crate::levels::{Leg, LegPiece};
+use crate::levels::{ArrayShape, Leg, LegPiece};
 use crate::member::{ArrayMember, MemberCandidate, is_loss};
 use crate::membership::KnownMember;
+use crate::runs::with;
+use crate::stripe::zero_buf;
 use crate::superblock::{
     ArraySuperblock, Gap, MemberEntry, MemberState, Position, ROLE_SPARE, Scrubbed,
 };
 use block::{
-    Extent, Geometry, IoError, IoErrorKind, IoResult, Mutex, Nanos, Proof, Sectors, Version,
+    Device, Durable, Env, Extent, FlushErrors, Geometry, IoError, IoErrorKind, IoResult, Mutex,
+    Nanos, Proof, Sectors, SeenFailures, Signal, Version,
 };
 use futures_util::future::join_all;
 use layout::array::SUPERBLOCKS;
@@ -55,13 +56,10 @@ use std::task::Poll;
 
 /// Longest time for members that take no superblock to recover.
 const STUCK_MAX: Nanos = Nanos::from_secs(1);
-
 /// Most events that are kept.
 const EVENTS_MAX: usize = 64;
-
 /// Number of remembered sentences of a role.
 const LOGGED_MAX: usize = 16;
-
 /// Interval of looking for the answer of a device.
 const ASKED_PAUSE: Nanos = Nanos::from_millis(1);
 
@@ -107,17 +105,41 @@ pub(crate) struct Meta {
     pub journal_slots: u32,
 }
 
-pub(crate) struct LegSlot {
-    pub member: RefCell<Option<Rc<ArrayMember>>>,
+/// The parts of an array, as found or planned.
+pub(crate) struct ArrayParts {
+    pub name: Arc<str>,
+    pub shape: ArrayShape,
+    pub block: Sectors,
+    /// By role.
+    pub members: Vec<Option<Rc<ArrayMember>>>,
+    pub spares: Vec<Rc<ArrayMember>>,
+    pub meta: Option<Meta>,
+    pub past: Past,
+    pub roster: Roster,
+}
+
+impl ArrayParts {
+    fn geometry(&self) -> Geometry {
+        let mut geometry = Geometry::new(self.name.clone(), self.shape.sectors(), self.block);
+        geometry.optimal = self.shape.width();
+        let mut devices = self.members.iter().flatten();
+        geometry.rotational = devices.clone().any(|m| m.device.geometry().rotational);
+        geometry.volatile = devices.any(|m| m.device.geometry().volatile);
+        geometry
+    }
+}
+
+struct LegSlot {
+    member: RefCell<Option<Rc<ArrayMember>>>,
     /// Earliest time at which a spare may take the role, if the member is lost.
-    pub spare_at: Cell<Nanos>,
+    spare_at: Cell<Nanos>,
     /// The version of the roster with which every member knows that this one is in sync. Before
     /// that no member may be lost that would count itself as the only one.
-    pub known_from: Cell<Version>,
+    known_from: Cell<Version>,
     /// The version of the roster of the last eviction.
-    pub lost_from: Cell<Version>,
+    lost_from: Cell<Version>,
     /// Messages that were logged of the member since it was last in sync.
-    pub logged: RefCell<BTreeSet<String>>,
+    logged: RefCell<BTreeSet<String>>,
 }
 
 /// An event for the administrator.
@@ -143,7 +165,7 @@ pub(crate) struct Past {
 }
 
 /// The part of a superblock that changes while an array runs. Each image of it is an event.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Roster {
     /// By role.
     pub table: Vec<MemberEntry>,
@@ -154,8 +176,22 @@ pub(crate) struct Roster {
     pub scrubbed: Scrubbed,
 }
 
+impl Roster {
+    /// True if all of `extent` is in a gap of `role`.
+    fn has_gap(&self, role: usize, extent: Extent) -> bool {
+        let mut gaps = self.gaps.iter();
+        gaps.any(|gap| gap.role == role && gap.extent.contains(extent))
+    }
+
+    /// True if a gap of `role` lies in `extent`.
+    fn lacks(&self, role: usize, extent: Extent) -> bool {
+        let mut gaps = self.gaps.iter();
+        gaps.any(|gap| gap.role == role && gap.extent.overlaps(extent))
+    }
+}
+
 /// Position of this start of an array among all starts.
-pub(crate) struct Commits {
+struct Commits {
     generation: Uuid,
     history: Vec<Position>,
     /// The last event that is on every member that was live in it, in a copy at least.
@@ -166,7 +202,7 @@ pub(crate) struct Commits {
 }
 
 impl Commits {
-    pub fn new(past: &Past) -> Commits {
+    fn new(past: &Past) -> Commits {
         Commits {
             generation: past.generation,
             history: past.history.clone(),
@@ -175,42 +211,117 @@ impl Commits {
             committing: Mutex::default(),
         }
     }
-
-    /// Returns the event after the last that every live member has for certain.
-    pub fn after_sealed(&self) -> u64 {
-        self.sealed.get() + 1
-    }
 }
 
 impl Past {
     /// Returns the last event of the past.
-    pub fn last_event(&self) -> u64 {
+    fn last_event(&self) -> u64 {
         let parent = self.history.first().map_or(0, |parent| parent.event);
         self.event.max(parent)
     }
 }
 
 /// A member that is being filled with the data of a role.
+#[derive(Clone)]
 pub(crate) struct Filled {
     pub role: usize,
     pub member: Rc<ArrayMember>,
 }
 
 /// A device that is to take a role.
-pub(crate) struct MemberReplacement {
-    pub role: usize,
-    pub member: Rc<ArrayMember>,
+struct MemberReplacement {
+    filled: Filled,
     /// The present member of the role.
-    pub old: Rc<ArrayMember>,
+    old: Rc<ArrayMember>,
     /// Regions before this one have been copied.
-    pub done: usize,
+    done: usize,
     /// Extents that could not be copied.
-    pub gaps: Vec<Extent>,
+    gaps: Vec<Extent>,
     /// The replacement was cancelled.
-    pub cancelled: bool,
+    cancelled: bool,
 }
 
-impl ArrayCore {
+/// The members of an array, and the devices that may become members.
+pub(crate) struct ArrayMembers {
+    pub name: Arc<str>,
+    pub shape: ArrayShape,
+    pub geometry: Geometry,
+    pub env: Env,
+    pub options: Options,
+    pub meta: Option<Meta>,
+    slots: Vec<LegSlot>,
+    spares: RefCell<Vec<Rc<ArrayMember>>>,
+    /// All present and former members and spares; see [`ArrayMembers::know`].
+    known: RefCell<Vec<Weak<ArrayMember>>>,
+    /// Devices that are about to become a spare, or to take a place.
+    joining: RefCell<BTreeSet<Arc<str>>>,
+    /// Roles that a device is about to take.
+    claimed: RefCell<BTreeSet<usize>>,
+    /// The device that takes the place of a member in sync once it is complete.
+    replacement: RefCell<Option<MemberReplacement>>,
+    /// The members, and the version of them that all members know.
+    roster: Durable<Roster>,
+    commits: Commits,
+    /// Number of writes of the write-intent map, including one in flight.
+    map_writes: Cell<u32>,
+    /// Reason why writes are refused.
+    down: RefCell<Option<String>>,
+    /// Time since when the roster cannot be recorded.
+    stuck_since: Cell<Option<Nanos>>,
+    closed: Cell<bool>,
+    /// Flushes that failed, whoever asked for them, and the last of them that the user has seen.
+    flush_errors: FlushErrors,
+    user: Cell<SeenFailures>,
+    events: RefCell<Vec<ArrayEvent>>,
+    event_count: Cell<u64>,
+    /// Wakes tasks that watch for a member that does not answer.
+    watching: Signal,
+}
+
+impl ArrayMembers {
+    pub fn new(parts: ArrayParts, env: Env, options: Options) -> Rc<ArrayMembers> {
+        let geometry = parts.geometry();
+        // A device that is absent at a start may still appear.
+        let spare_at = env.timer.now() + options.spare_delay;
+        let slots = parts.members.into_iter().map(|member| LegSlot {
+            member: RefCell::new(member),
+            spare_at: Cell::new(spare_at),
+            known_from: Cell::default(),
+            lost_from: Cell::default(),
+            logged: RefCell::default(),
+        });
+        let members = Rc::new(ArrayMembers {
+            name: parts.name,
+            shape: parts.shape,
+            geometry,
+            meta: parts.meta,
+            slots: slots.collect(),
+            spares: RefCell::new(parts.spares),
+            known: RefCell::default(),
+            joining: RefCell::default(),
+            claimed: RefCell::default(),
+            replacement: RefCell::default(),
+            roster: Durable::found(parts.roster, parts.past.last_event()),
+            commits: Commits::new(&parts.past),
+            map_writes: Cell::default(),
+            down: RefCell::default(),
+            stuck_since: Cell::default(),
+            closed: Cell::default(),
+            flush_errors: FlushErrors::default(),
+            user: Cell::default(),
+            events: RefCell::default(),
+            event_count: Cell::default(),
+            watching: Signal::default(),
+            env,
+            options,
+        });
+        for slot in &members.slots {
+            slot.member.borrow().iter().for_each(|m| members.own(m));
+        }
+        members.spares.borrow().iter().for_each(|m| members.know(m));
+        members
+    }
+
     /// Returns the common fields of superblocks. Only arrays with superblocks call this.
     pub fn meta(&self) -> &Meta {
         self.meta.as_ref().expect("an array with superblocks")
@@ -229,16 +340,21 @@ impl ArrayCore {
         (0..self.slots.len()).all(|role| self.is_in_sync(role))
     }
 
+    /// Returns the member of a role, whatever its state.
+    pub fn member_of(&self, role: usize) -> Option<Rc<ArrayMember>> {
+        self.slots[role].member.borrow().clone()
+    }
+
     /// Returns the member of a role that serves reads.
     pub fn in_sync(&self, role: usize) -> Option<Rc<ArrayMember>> {
         let serves = self.is_in_sync(role);
-        self.slots[role].member.borrow().clone().filter(|_| serves)
+        self.member_of(role).filter(|_| serves)
     }
 
     /// Returns the member of a role that takes writes.
     pub fn writable(&self, role: usize) -> Option<Rc<ArrayMember>> {
         let failed = self.state(role).is_failed();
-        self.slots[role].member.borrow().clone().filter(|_| !failed)
+        self.member_of(role).filter(|_| !failed)
     }
 
     /// Returns the members that take writes.
@@ -270,7 +386,7 @@ impl ArrayCore {
         }
     }
 
-    pub fn role_of(&self, member: &ArrayMember) -> Option<usize> {
+    fn role_of(&self, member: &ArrayMember) -> Option<usize> {
         let is_it = |slot: &LegSlot| {
             let here = slot.member.borrow();
             here.as_ref().is_some_and(|m| std::ptr::eq(&**m, member))
@@ -299,7 +415,7 @@ impl ArrayCore {
     /// Returns the spares, and the device that is about to take a member's place.
     pub fn waiting(&self) -> Vec<Rc<ArrayMember>> {
         let replacement = self.replacement.borrow();
-        let copied = replacement.iter().map(|replacement| &replacement.member);
+        let copied = replacement.iter().map(|now| &now.filled.member);
         self.spares.borrow().iter().chain(copied).cloned().collect()
     }
 
@@ -309,7 +425,7 @@ impl ArrayCore {
     }
 
     /// True if the filled member still has its role and is being filled, or is to take a role.
-    pub fn is_filled(self: &Rc<ArrayCore>, filled: &Filled) -> bool {
+    pub fn is_filled(&self, filled: &Filled) -> bool {
         let now = self.writable(filled.role);
         let has = now.is_some_and(|now| Rc::ptr_eq(&now, &filled.member));
         let rebuilding = matches!(self.state(filled.role), MemberState::Rebuilding { .. });
@@ -317,20 +433,65 @@ impl ArrayCore {
     }
 
     /// Makes this array the owner of `member`, which asks its array before it gives up.
-    pub fn own(self: &Rc<ArrayCore>, member: &Rc<ArrayMember>) {
+    fn own(self: &Rc<ArrayMembers>, member: &Rc<ArrayMember>) {
         self.know(member);
         *member.array.borrow_mut() = Rc::downgrade(self);
     }
 
     /// Registers a member: its answers may be waited for after its eviction.
-    pub fn know(&self, member: &Rc<ArrayMember>) {
-        let mut members = self.members.borrow_mut();
+    fn know(&self, member: &Rc<ArrayMember>) {
+        let mut all = self.known.borrow_mut();
         let it = Rc::as_ptr(member);
-        members.retain(|known| known.strong_count() > 0 && known.as_ptr() != it);
-        members.push(Rc::downgrade(member));
+        all.retain(|known| known.strong_count() > 0 && known.as_ptr() != it);
+        all.push(Rc::downgrade(member));
     }
 
+    /// Makes `member` that of `role`, with a state that the caller sets.
+    pub fn appoint(self: &Rc<ArrayMembers>, role: usize, member: Rc<ArrayMember>) {
+        self.own(&member);
+        *self.slots[role].member.borrow_mut() = Some(member);
+    }
+
+    /// Takes the member of `role`, which was evicted. The member is asked again, as one that is
+    /// about to take a role.
+    pub fn dismiss(&self, role: usize) -> Option<Rc<ArrayMember>> {
+        let member = self.slots[role].member.take()?;
+        *member.array.borrow_mut() = Weak::new();
+        Some(member)
+    }
+
+    /// Notes that the member of `role` is lost, by a roster that no member has yet.
+    pub fn lost_with_next(&self, role: usize) {
+        self.slots[role].lost_from.set(self.roster.version().next());
+    }
+
+    /// Notes that not every member knows that the one of `role` is in sync.
+    pub fn known_with_next(&self, role: usize) {
+        let next = self.roster.version().next();
+        self.slots[role].known_from.set(next);
+    }
+
+    /// Notes that the members that this start evicted were lost at write `writes` of the map.
+    pub fn lost_at(&self, writes: u32) {
+        for (role, slot) in self.slots.iter().enumerate() {
+            if self.state(role).is_failed() && slot.lost_from.get() > Version::default() {
+                self.set_entry(role, |entry| entry.map_writes = writes);
+            }
+        }
+    }
+
+    /// Returns the number of writes of the write-intent map, including one in flight.
+    pub fn map_writes(&self) -> u32 {
+        self.map_writes.get()
+    }
+
+    pub fn set_map_writes(&self, writes: u32) {
+        self.map_writes.set(writes);
+    }
+
+    /// Logs an event of the array.
     pub fn log(&self, what: String) {
+        let what = format!("{}: {what}", self.name);
         let mut events = self.events.borrow_mut();
         if events.len() == EVENTS_MAX {
             events.remove(0);
@@ -342,6 +503,21 @@ impl ArrayCore {
         self.event_count.set(self.event_count.get() + 1);
     }
 
+    /// Logs an event that is not the last one.
+    pub fn log_news(&self, what: String) {
+        let named = format!("{}: {what}", self.name);
+        let is_last = |last: &ArrayEvent| last.what == named;
+        let is_known = self.events.borrow().last().is_some_and(is_last);
+        if !is_known {
+            self.log(what);
+        }
+    }
+
+    /// Returns the last events, the newest last, and their number since the start.
+    pub fn events(&self) -> (Vec<ArrayEvent>, u64) {
+        (self.events.borrow().clone(), self.event_count.get())
+    }
+
     /// Logs an event of the member of `role`, unless it has been logged since the member was last
     /// in sync.
     pub fn log_once(&self, role: usize, what: String) {
@@ -350,7 +526,7 @@ impl ArrayCore {
             logged.clear();
         }
         if logged.insert(what.clone()) {
-            self.log(format!("{}: {what}", self.name));
+            self.log(what);
         }
     }
 
@@ -366,6 +542,25 @@ impl ArrayCore {
         what: impl Into<std::borrow::Cow<'static, str>>,
     ) -> IoError {
         IoError::new(kind, what).on(self.name.to_string())
+    }
+
+    /// True if writes are refused.
+    pub fn is_down(&self) -> bool {
+        self.down.borrow().is_some()
+    }
+
+    /// Returns the reason why writes are refused.
+    pub fn why_down(&self) -> Option<String> {
+        self.down.borrow().clone()
+    }
+
+    /// Ends all background work at its next step.
+    pub fn close(&self) {
+        self.closed.set(true);
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.get()
     }
 
     /// Refuses changes to an array that has lost too many members.
@@ -408,7 +603,7 @@ impl ArrayCore {
     /// Evicts a member that exceeded its time limit, or may have forgotten writes. The eviction
     /// takes effect at once, so that others that fail at the same time are known to be needed.
     /// Returns false if the array needs this member.
-    pub fn evict(self: &Rc<ArrayCore>, member: &ArrayMember, error: &IoError) -> bool {
+    pub fn evict(self: &Rc<ArrayMembers>, member: &ArrayMember, error: &IoError) -> bool {
         match self.role_of(member) {
             Some(role) => !self.is_needed(role) && self.fail_role(role, error),
             None => true,
@@ -416,18 +611,32 @@ impl ArrayCore {
     }
 
     /// Evicts `member` because of the `error` of its answer. The eviction takes effect at once in
-    /// memory, and for good with the next [`ArrayCore::commit`]. Returns false if the array needs the
+    /// memory, and for good with the next [`ArrayMembers::commit`]. Returns false if the array needs the
     /// member, or is down: then the error is the caller's. A member without a role was evicted
     /// before, and its successor is not blamed.
-    pub fn fail(self: &Rc<ArrayCore>, member: &ArrayMember, error: &IoError) -> bool {
+    pub fn fail(self: &Rc<ArrayMembers>, member: &ArrayMember, error: &IoError) -> bool {
         match self.role_of(member) {
             Some(role) => self.fail_role(role, error),
-            None => self.down.borrow().is_none(),
+            None => !self.is_down(),
         }
     }
 
-    /// Does the same to the member of `role`.
-    pub fn fail_role(self: &Rc<ArrayCore>, role: usize, error: &IoError) -> bool {
+    /// Takes the `result` of an operation of `member`, and evicts the member if that has failed.
+    /// Returns true if nothing has failed, and `Err` if the array needs the member.
+    pub fn judge(
+        self: &Rc<ArrayMembers>,
+        member: &ArrayMember,
+        result: IoResult,
+    ) -> IoResult<bool> {
+        match result {
+            Ok(()) => Ok(true),
+            Err(error) if self.fail(member, &error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Evicts the member of `role` in the same way.
+    pub fn fail_role(self: &Rc<ArrayMembers>, role: usize, error: &IoError) -> bool {
         let state = self.state(role);
         if state.is_failed() {
             return true;
@@ -450,27 +659,29 @@ impl ArrayCore {
         let spare_at = self.env.timer.now() + delay;
         self.slots[role].spare_at.set(spare_at);
         self.log_once(role, format!("member {role} has failed: {error}"));
-        let core = self.clone();
+        let members = self.clone();
         self.env.spawn.spawn(async move {
             // This writes to every other member, so that the loss of a whole controller is noticed
             // at once. A write commits for itself before its acknowledgement, and sees its own
             // error.
-            let _ = core.commit().await;
+            let _ = members.commit().await;
         });
         true
     }
 
     /// Marks `role` as lost, for good with the next commit. `whole`: no data of its member counts.
     pub fn leave(&self, role: usize, whole: bool) {
-        let failed_at = self.commits.after_sealed();
+        // The event after the last that every live member has for certain.
+        let failed_at = self.commits.sealed.get() + 1;
         let slot = &self.slots[role];
         let lacks_map = |m: &Rc<ArrayMember>| m.lacks_map.get();
         let lacks_map = slot.member.borrow().as_ref().is_some_and(lacks_map);
-        let bitmap = self.bitmap.as_ref().filter(|_| !lacks_map);
         self.set_entry(role, |entry| {
             entry.state = MemberState::Failed { whole };
             entry.failed_at = failed_at;
-            entry.map_writes = bitmap.map_or(entry.map_writes, IntentBitmap::writes);
+            if !lacks_map {
+                entry.map_writes = self.map_writes();
+            }
         });
         slot.lost_from.set(self.roster.version());
     }
@@ -478,7 +689,7 @@ impl ArrayCore {
     /// Notes that `error` prevents every further eviction. If that lasts, and the loss of a member
     /// is not recorded, nothing was acknowledged since: the array is to be reassembled with that
     /// member.
-    pub fn check_stuck(&self, error: &IoError) {
+    fn check_stuck(&self, error: &IoError) {
         let now = self.env.timer.now();
         let since = self.stuck_since.get().unwrap_or(now);
         self.stuck_since.set(Some(since));
@@ -497,12 +708,9 @@ impl ArrayCore {
     }
 
     /// Refuses changes from here on.
-    pub fn take_down(&self, why: String) {
-        if self.down.borrow().is_none() {
-            self.log(format!(
-                "{}: {why}; it is to be reassembled once they are back",
-                self.name
-            ));
+    fn take_down(&self, why: String) {
+        if !self.is_down() {
+            self.log(format!("{why}; it is to be reassembled once they are back"));
             *self.down.borrow_mut() = Some(why);
         }
     }
@@ -510,7 +718,7 @@ impl ArrayCore {
     /// Asks nothing more of any member. An operation in flight on one fails, if only at the end of
     /// its time limit.
     pub fn abandon(&self, why: &str) {
-        self.closed.set(true);
+        self.close();
         self.take_down(why.into());
         self.slots.iter().for_each(|slot| drop(slot.member.take()));
         self.replacement.take();
@@ -522,17 +730,16 @@ impl ArrayCore {
         let overdue = member.overdue.get() + 1;
         member.overdue.set(overdue);
         if overdue == 1 {
-            let (array, name) = (&self.name, &member.name);
             self.log(format!(
-                "{array}: {name} does not answer, and is waited for: no other member holds what \
-                 it does"
+                "{} does not answer, and is waited for: no other member holds what it does",
+                member.name
             ));
         }
         self.watching.notify();
     }
 
-    /// Returns the error for callers that should not wait: a member is unresponsive, and the array
-    /// needs it.
+    /// Returns the error for callers that should not wait: a member that the array needs is
+    /// unresponsive.
     pub fn unresponsive(&self) -> Option<IoError> {
         let live = self.live();
         let (role, member) = live.iter().find(|(_, m)| m.overdue.get() > 0)?;
@@ -577,8 +784,8 @@ impl ArrayCore {
 
     /// True if an operation on the device `name` is waited for.
     fn is_asked(&self, name: &str) -> bool {
-        let members = self.members.borrow();
-        let mut known = members.iter().filter_map(Weak::upgrade);
+        let all = self.known.borrow();
+        let mut known = all.iter().filter_map(Weak::upgrade);
         known.any(|known| *known.name == *name && known.in_flight.get() > 0)
     }
 
@@ -613,22 +820,58 @@ impl ArrayCore {
     }
 
     /// Reserves `role` for a device. The role is lost and no other device is about to take it.
-    pub fn claim(self: &Rc<ArrayCore>, role: usize) -> IoResult<RoleClaim> {
+    pub fn claim(self: &Rc<ArrayMembers>, role: usize) -> IoResult<RoleClaim> {
         if !self.state(role).is_failed() || !self.claimed.borrow_mut().insert(role) {
             let what = format!("member {role} is in sync or being filled; see its status");
             return Err(self.error(IoErrorKind::Busy, what));
         }
-        let core = self.clone();
-        Ok(RoleClaim { core, role })
+        let members = self.clone();
+        Ok(RoleClaim { members, role })
+    }
+
+    /// Refuses a spare that could take no member's place.
+    pub fn check_spare(&self, geometry: &Geometry) -> IoResult {
+        let needed = self.meta().data_at + self.shape.member_sectors(0);
+        if geometry.sectors < needed {
+            return Err(self.error(
+                IoErrorKind::Invalid,
+                format!(
+                    "{} has {} MiB, a member needs {} MiB; give a larger device",
+                    geometry.name,
+                    geometry.sectors.bytes() >> 20,
+                    needed.bytes().div_ceil(1 << 20)
+                ),
+            ));
+        }
+        if geometry.block > self.geometry.block {
+            let what = format!("{} has larger logical blocks than the array", geometry.name);
+            return Err(self.error(IoErrorKind::Invalid, what));
+        }
+        Ok(())
+    }
+
+    pub fn spares(&self) -> Vec<Rc<ArrayMember>> {
+        self.spares.borrow().clone()
+    }
+
+    pub fn put_spare(&self, spare: Rc<ArrayMember>) {
+        self.spares.borrow_mut().push(spare);
     }
 
     pub fn take_spare(&self) -> Option<Rc<ArrayMember>> {
         self.spares.borrow_mut().pop()
     }
 
+    /// Takes the spare on the device `name`.
+    pub fn take_spare_named(&self, name: &str) -> Option<Rc<ArrayMember>> {
+        let mut spares = self.spares.borrow_mut();
+        let at = spares.iter().position(|spare| *spare.name == *name)?;
+        Some(spares.remove(at))
+    }
+
     /// Claims a lost role that a spare is to take now. A role that its member is about to take
     /// again needs no spare.
-    pub fn claim_for_spare(self: &Rc<ArrayCore>) -> Option<RoleClaim> {
+    pub fn claim_for_spare(self: &Rc<ArrayMembers>) -> Option<RoleClaim> {
         let now = self.env.timer.now();
         let is_due = |role: &usize| self.slots[*role].spare_at.get() <= now;
         let mut due = (0..self.shape.members()).filter(is_due);
@@ -640,26 +883,25 @@ impl ArrayCore {
 
     /// Begins to replace the member in sync of `role` by `member`.
     pub fn begin_replacement(
-        self: &Rc<ArrayCore>,
+        self: &Rc<ArrayMembers>,
         role: usize,
         member: Rc<ArrayMember>,
     ) -> IoResult {
         let mut replacement = self.replacement.borrow_mut();
         let old = self.in_sync(role);
         let Some(old) = old.filter(|_| replacement.is_none()) else {
-            self.spares.borrow_mut().push(member);
+            self.put_spare(member);
             let what = "another member is being replaced, or this one was lost; once that is over \
                         give the device, which is a spare until then, again";
             return Err(self.error(IoErrorKind::Busy, what));
         };
         self.log(format!(
-            "{}: member {role} is copied to {}, and serves until then",
-            self.name, member.name
+            "member {role} is copied to {}, and serves until then",
+            member.name
         ));
         *old.successor.borrow_mut() = Some(member.clone());
         *replacement = Some(MemberReplacement {
-            role,
-            member,
+            filled: Filled { role, member },
             old,
             done: 0,
             gaps: Vec::new(),
@@ -668,28 +910,74 @@ impl ArrayCore {
         Ok(())
     }
 
+    /// Returns the role of a member in sync that is being replaced.
+    pub fn replaced_role(&self) -> Option<usize> {
+        let replacement = self.replacement.borrow();
+        replacement.as_ref().map(|now| now.filled.role)
+    }
+
     /// Returns the role that is being replaced, with its new device and the first region that is
     /// not copied. Returns `None` if the replacement is over, which is logged.
-    pub fn replaced(self: &Rc<ArrayCore>) -> Option<(Filled, usize)> {
+    pub fn replaced(&self) -> Option<(Filled, usize)> {
         let replacement = self.replacement.borrow();
-        let MemberReplacement {
-            role,
-            member,
-            old,
-            done,
-            ..
-        } = replacement.as_ref()?;
-        let same = self.in_sync(*role).is_some_and(|now| Rc::ptr_eq(&now, old));
-        let gets_all = old.successor.borrow().is_some();
-        let filled = Filled {
-            role: *role,
-            member: member.clone(),
+        let now = replacement.as_ref()?;
+        let member = self.in_sync(now.filled.role);
+        let same = member.is_some_and(|member| Rc::ptr_eq(&member, &now.old));
+        let gets_all = now.old.successor.borrow().is_some();
+        (same && gets_all).then(|| (now.filled.clone(), now.done))
+    }
+
+    /// Notes that the regions before `region` have been copied.
+    pub fn copied_before(&self, region: usize) {
+        if let Some(replacement) = &mut *self.replacement.borrow_mut() {
+            replacement.done = region;
+        }
+    }
+
+    /// Records a gap of a member that is being filled.
+    pub fn leave_gap(&self, filled: &Filled, gap: Extent) {
+        match &mut *self.replacement.borrow_mut() {
+            Some(now) if Rc::ptr_eq(&now.filled.member, &filled.member) => {
+                now.gaps = with(&now.gaps, gap);
+            }
+            _ => self.add_gap(filled.role, gap),
+        }
+    }
+
+    /// Gives `filled`, which holds all of the data of its role, that role.
+    pub fn hand_over(self: &Rc<ArrayMembers>, filled: Filled) {
+        let Filled { role, member } = filled;
+        if let Some(MemberReplacement { old, gaps, .. }) = self.replacement.take() {
+            old.successor.take();
+            self.replace_gaps(role, gaps);
+        }
+        let uuid = member.uuid;
+        self.appoint(role, member);
+        self.set_entry(role, |entry| entry.uuid = uuid);
+    }
+
+    /// Ends the replacement. Returns its device with a claim of the role, if the device is to take
+    /// the role of a lost member.
+    pub fn end_replacement(self: &Rc<ArrayMembers>) -> Option<(RoleClaim, Rc<ArrayMember>)> {
+        let replacement = self.replacement.take()?;
+        let Filled { role, member } = replacement.filled;
+        let gets_all = replacement.old.successor.take().is_some();
+        if gets_all && let Ok(claim) = self.claim(role) {
+            return Some((claim, member));
+        }
+        let why = match replacement.cancelled {
+            true => "that was cancelled",
+            false => "it refused a write or a flush; give another device",
         };
-        (same && gets_all).then_some((filled, *done))
+        self.log(format!(
+            "{} does not take the place of member {role}: {why}",
+            member.name
+        ));
+        None
     }
 
     /// True if `filled` is still to take the place of a member in sync.
-    pub fn is_copied(self: &Rc<ArrayCore>, filled: &Filled) -> bool {
+    pub fn is_copied(&self, filled: &Filled) -> bool {
         let now = self.replaced();
         now.is_some_and(|(now, _)| {
             now.role == filled.role && Rc::ptr_eq(&now.member, &filled.member)
@@ -697,7 +985,7 @@ impl ArrayCore {
     }
 
     /// True if a replacement has begun that cannot go on.
-    pub fn replacement_is_over(self: &Rc<ArrayCore>) -> bool {
+    pub fn replacement_is_over(&self) -> bool {
         self.replacement.borrow().is_some() && self.replaced().is_none()
     }
 
@@ -717,7 +1005,7 @@ impl ArrayCore {
         let replacement = replacement.as_mut()?;
         replacement.cancelled = true;
         replacement.old.successor.take();
-        Some(replacement.member.name.clone())
+        Some(replacement.filled.member.name.clone())
     }
 
     /// Returns the present superblock, of an event that may not be written yet.
@@ -751,12 +1039,12 @@ impl ArrayCore {
 
     /// Makes the roster durable on every live member, if it has changed. `Err`: it may not be
     /// durable; nothing must be acknowledged.
-    pub async fn commit(self: &Rc<ArrayCore>) -> IoResult {
+    pub async fn commit(self: &Rc<ArrayMembers>) -> IoResult {
         self.committed().await.map(drop)
     }
 
     /// Does the same, and returns the proof that an acknowledgement of a write needs.
-    pub async fn committed(self: &Rc<ArrayCore>) -> IoResult<Proof> {
+    pub async fn committed(self: &Rc<ArrayMembers>) -> IoResult<Proof> {
         match self.proof() {
             Some(proof) => Ok(proof),
             // The write of a superblock is carried through, even if its caller has given up.
@@ -767,14 +1055,13 @@ impl ArrayCore {
     /// Returns the proof that every live member knows the member of `role` as out of sync, or as
     /// lacking `band`. Fails if neither is so.
     pub async fn commit_without(
-        self: &Rc<ArrayCore>,
+        self: &Rc<ArrayMembers>,
         role: usize,
         band: Extent,
     ) -> IoResult<Proof> {
         self.commit().await?;
         let out = |roster: &Roster| {
-            let lacks = |gap: &Gap| gap.role == role && gap.extent.contains(band);
-            roster.table[role].state != MemberState::InSync || roster.gaps.iter().any(lacks)
+            roster.table[role].state != MemberState::InSync || roster.has_gap(role, band)
         };
         if let Some(proof) = self.roster.proof(out) {
             return Ok(proof);
@@ -786,7 +1073,7 @@ impl ArrayCore {
         ))
     }
 
-    async fn commit_now(self: Rc<ArrayCore>) -> IoResult<Proof> {
+    async fn commit_now(self: Rc<ArrayMembers>) -> IoResult<Proof> {
         let written = self.write_roster().await;
         match &written {
             Ok(_) => self.stuck_since.set(None),
@@ -795,7 +1082,7 @@ impl ArrayCore {
         written
     }
 
-    async fn write_roster(self: &Rc<ArrayCore>) -> IoResult<Proof> {
+    async fn write_roster(self: &Rc<ArrayMembers>) -> IoResult<Proof> {
         let _alone = self.commits.committing.lock().await;
         loop {
             if let Some(proof) = self.proof() {
@@ -826,7 +1113,7 @@ impl ArrayCore {
     /// these writes: without the flush, a loss of power now would take the missing member's chunks.
     /// Returns false if a member failed to flush.
     async fn flush_without(
-        self: &Rc<ArrayCore>,
+        self: &Rc<ArrayMembers>,
         live: &[(usize, Rc<ArrayMember>)],
         table: &[MemberEntry],
     ) -> IoResult<bool> {
@@ -834,7 +1121,7 @@ impl ArrayCore {
         let out = out.filter(|(_, entry)| entry.state != MemberState::InSync);
         let without = out.fold(0, |bits, (role, _)| bits | 1 << role);
         let new = without & !self.commits.flushed_without.get();
-        if new == 0 || self.journals.is_empty() {
+        if new == 0 || self.meta().journal_slots == 0 {
             self.commits.flushed_without.set(without);
             return Ok(true);
         }
@@ -848,26 +1135,21 @@ impl ArrayCore {
     /// Flushes each of `live`. Returns true if all succeeded. A member that did not is evicted, or
     /// the call fails.
     pub async fn flush_each(
-        self: &Rc<ArrayCore>,
+        self: &Rc<ArrayMembers>,
         live: &[(usize, Rc<ArrayMember>)],
     ) -> IoResult<bool> {
         let mut all = true;
         let flushes = live.iter().map(|(_, member)| member.flush());
         for ((_, member), result) in live.iter().zip(join_all(flushes).await) {
-            if let Err(error) = result {
-                all = false;
-                if !self.fail(member, &error) {
-                    self.flush_errors.record(&error);
-                    return Err(error);
-                }
-            }
+            let judged = self.judge(member, result);
+            all &= judged.inspect_err(|error| self.flush_errors.record(error))?;
         }
         Ok(all)
     }
 
     /// Writes `image` to a copy of the superblock of each of `live`. Returns true if all took it.
     async fn write_copies(
-        self: &Rc<ArrayCore>,
+        self: &Rc<ArrayMembers>,
         live: &[(usize, Rc<ArrayMember>)],
         image: &ArraySuperblock,
     ) -> IoResult<bool> {
@@ -875,14 +1157,9 @@ impl ArrayCore {
             let image = image.clone();
             self.write_copy(*role as u16, member, image)
         });
-        let (results, mut all) = (join_all(writes).await, true);
-        for ((_, member), result) in live.iter().zip(results) {
-            if let Err(error) = result {
-                all = false;
-                if !self.fail(member, &error) {
-                    return Err(error);
-                }
-            }
+        let mut all = true;
+        for ((_, member), result) in live.iter().zip(join_all(writes).await) {
+            all &= self.judge(member, result)?;
         }
         Ok(all)
     }
@@ -894,6 +1171,27 @@ impl ArrayCore {
 
     fn proof(&self) -> Option<Proof> {
         self.roster.proof_of(self.roster.version())
+    }
+
+    /// Notes that no member keeps the roster: the array has no superblocks.
+    pub fn keep_no_roster(&self) {
+        self.roster.no_holders();
+    }
+
+    pub fn scrubbed(&self) -> Scrubbed {
+        self.roster.now().scrubbed
+    }
+
+    /// Records durably the time of the last scrub.
+    pub async fn set_scrubbed(self: &Rc<ArrayMembers>, scrubbed: Scrubbed) -> IoResult {
+        self.check_serves()?;
+        self.roster.change(|roster| roster.scrubbed = scrubbed);
+        self.until_unresponsive(self.commit()).await
+    }
+
+    /// Completes the `flush` of a user. Each failure of a flush is reported once.
+    pub async fn report_flush(&self, flush: impl Future<Output = IoResult>) -> IoResult {
+        self.flush_errors.report_to(&self.user, flush).await
     }
 
     /// Requests a commit although no role has changed.
@@ -925,9 +1223,7 @@ impl ArrayCore {
     pub async fn write_spare(&self, member: &ArrayMember) -> IoResult {
         self.late_ended(member).await?;
         // Its old superblocks are blanked first, so that no two copies contradict each other.
-        let mut blank = self.env.pool.take(BLOCK_BYTES);
-        blank.fill(0);
-        let blank = blank.share();
+        let blank = zero_buf(&self.env, BLOCK_BYTES).share();
         for copy in SUPERBLOCKS {
             member.write_meta(copy, blank.clone()).await?;
         }
@@ -939,44 +1235,23 @@ impl ArrayCore {
 }
 
 /// The right to fill a lost role, which one device has at a time: its holder finds the role
-/// unchanged, however long it waits. See [`ArrayCore::claim`].
+/// unchanged, however long it waits. See [`ArrayMembers::claim`].
 pub(crate) struct RoleClaim {
-    core: Rc<ArrayCore>,
+    members: Rc<ArrayMembers>,
     pub role: usize,
 }
 
 impl Drop for RoleClaim {
     fn drop(&mut self) {
-        self.core.claimed.borrow_mut().remove(&self.role);
+        self.members.claimed.borrow_mut().remove(&self.role);
     }
 }
 
-/// Registration of a device that joins; see [`ArrayCore::join`].
-pub(crate) struct Joining<'a>(&'a ArrayCore, Arc<str>);
+/// Registration of a device that joins; see [`ArrayMembers::join`].
+pub(crate) struct Joining<'a>(&'a ArrayMembers, Arc<str>);
 
 impl Drop for Joining<'_> {
     fn drop(&mut self) {
         self.0.joining.borrow_mut().remove(&self.1);
     }
-}
-
-/// Refuses a spare that could take no member's place.
-pub(crate) fn check_spare(core: &ArrayCore, geometry: &Geometry) -> IoResult {
-    let needed = core.meta().data_at + core.shape.member_sectors(0);
-    if geometry.sectors < needed {
-        return Err(core.error(
-            IoErrorKind::Invalid,
-            format!(
-                "{} has {} MiB, a member needs {} MiB; give a larger device",
-                geometry.name,
-                geometry.sectors.bytes() >> 20,
-                needed.bytes().div_ceil(1 << 20)
-            ),
-        ));
-    }
-    if geometry.block > core.geometry.block {
-        let what = format!("{} has larger logical blocks than the array", geometry.name);
-        return Err(core.error(IoErrorKind::Invalid, what));
-    }
-    Ok(())
 }

@@ -18,7 +18,6 @@
 #[cfg(test)]
 mod tests;
 
-use crate::member::MemberCandidate;
 use crate::superblock::{ArraySuperblock, MemberEntry, MemberState, Position, ROLE_SPARE};
 use block::{
     BoxDevice, Deadline, Device, Env, Geometry, IoError, IoErrorKind, IoResult, Lba, Nanos, Sectors,
@@ -297,12 +296,7 @@ pub(crate) fn invalid(what: impl Into<String>) -> IoError {
 
 /// Returns the reason why a device cannot be a member, if there is one. The array has logical
 /// blocks of `block`, and uses `needed` sectors of the device. Its data does not matter.
-pub(crate) fn unusable(
-    candidate: &MemberCandidate,
-    block: Sectors,
-    needed: Sectors,
-) -> Option<String> {
-    let geometry = candidate.device.geometry();
+pub(crate) fn unusable(geometry: &Geometry, block: Sectors, needed: Sectors) -> Option<String> {
     let name = &geometry.name;
     if geometry.block > block {
         return Some(format!(

@@ -40,8 +40,7 @@ impl ArrayCore {
         extent: Extent,
         change: ExtentChange,
     ) -> IoResult {
-        let _under_way = self.late.begin();
-        self.last_use.set(self.env.timer.now());
+        let _under_way = self.begin_change();
         match change {
             ExtentChange::Data(data, fua) => self.write_stripes(extent, &data, fua).await,
             // Members that forgot bytes would leave the parity of others wrong.
@@ -49,11 +48,11 @@ impl ArrayCore {
             ExtentChange::Zero => {
                 let step = zeroes(&self.shape);
                 // A task with zeroes waits for the grants of their stripes: one at a time.
-                let _alone = self.zeroing.lock().await;
+                let _alone = self.limits().zeroing().await;
                 let mut at = extent.start;
                 while at < extent.end() {
                     let end = Lba((at.0 / step.0 + 1) * step.0).min(extent.end());
-                    let grant = self.scratch().zeroes(bytes(end - at)).await;
+                    let grant = self.limits().zeroes(bytes(end - at)).await;
                     let mut zeroes = grant.take(bytes(end - at));
                     zeroes.fill(0);
                     let part = Extent::new(at, end - at);
@@ -129,14 +128,13 @@ impl ArrayCore {
     ) -> IoResult<Option<Proof>> {
         let update = StripeUpdate::new(&self.shape, stripe, extent, data, fua);
         let grant = self
-            .scratch()
+            .limits()
             .update(update.data_bytes(), bytes(update.len))
             .await;
         // Bounds the records that a journal can have open.
-        let lanes = (self.journals[stripe.parity].slots() / 2).max(1);
-        let lane = Extent::new(Lba(stripe.number % lanes), Sectors(1));
-        let _lane = self.lanes.lock(lane, Access::Exclusive).await;
-        let _busy = self.busy.lock(stripe.extent(), Access::Exclusive).await;
+        let slots = self.journals[stripe.parity].slots();
+        let _lane = self.limits().lane(&stripe, slots).await;
+        let _busy = self.lock(stripe.extent(), Access::Exclusive).await;
         let whole = update.is_complete() && update.len == self.shape.chunk() && self.is_whole();
         if !whole && self.journals[stripe.parity].has_whole(stripe.number) {
             self.flush_members().await?;
@@ -217,7 +215,7 @@ impl ArrayCore {
     async fn give_up_parity(self: &Rc<ArrayCore>, update: &StripeUpdate) -> IoResult {
         self.add_gap(update.stripe.parity, update.band());
         self.flush_members().await?;
-        self.journals[update.stripe.parity].retire(self).await
+        self.retire(&self.journals[update.stripe.parity]).await
     }
 
     /// True if nothing can be computed from the parity in the band of `update` once that is
@@ -344,12 +342,7 @@ impl ArrayCore {
         whole: bool,
     ) -> IoResult<Proof> {
         let (stripe, parity) = (update.stripe, image.parity);
-        let RecordImage {
-            block,
-            headers,
-            body,
-            ..
-        } = image;
+        let (block, headers, body) = (image.block, image.headers, image.body);
         let journal = &self.journals[stripe.parity];
         let parity_member = self.in_sync(stripe.parity).filter(|_| parity.is_some());
         let (mut record, mut recorded) = (None, None);
@@ -369,9 +362,9 @@ impl ArrayCore {
                     }
                 };
                 let image = (block, headers, body);
-                let (number, shared, written) = journal
-                    .write(self, &parity_member, stripe.number, entry, image)
-                    .await;
+                let flush = async || self.flush_members().await;
+                let written = journal.write(&parity_member, stripe.number, entry, image, flush);
+                let (number, shared, written) = written.await;
                 record = number;
                 match written {
                     Ok(written) => recorded = Some(written),
@@ -442,11 +435,7 @@ impl ArrayCore {
         let writes: Vec<_> = writes.collect();
         let mut failed: Option<IoError> = None;
         for (member, result) in join_all(writes).await {
-            if let Err(error) = result
-                && !self.fail(&member, &error)
-            {
-                failed = Some(error);
-            }
+            failed = self.judge(&member, result).err().or(failed);
         }
         if let Some(error) = failed {
             self.check_up()?;
@@ -464,7 +453,7 @@ impl ArrayCore {
         if self.is_whole() {
             self.add_gap(update.stripe.parity, update.band());
         }
-        let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
+        let missing = (0..self.shape.members()).filter(|role| !self.is_in_sync(*role));
         for column in missing.filter_map(|role| update.stripe.column(role)) {
             let lost = update.stripe.place(column, update.from, update.len);
             self.add_bad(lost);
@@ -482,10 +471,10 @@ impl ArrayCore {
     ) -> (Buf, IoResult) {
         let stripe = self.shape.stripe_at(piece.extent.start);
         let leg = piece.legs()[0];
-        let grant = self.scratch().reconstruct(0, buf.len()).await;
-        let _busy = self.busy.lock(stripe.extent(), Access::Shared).await;
+        let grant = self.limits().reconstruct(0, buf.len()).await;
+        let _busy = self.lock(stripe.extent(), Access::Shared).await;
         // Updates were cut short, which only replaying the journals makes whole.
-        if let Some(why) = &*self.down.borrow() {
+        if let Some(why) = self.why_down() {
             let what = format!("what a missing member held cannot be computed: {why}");
             return (buf, Err(self.error(IoErrorKind::Gone, what)));
         }
@@ -514,7 +503,7 @@ impl ArrayCore {
         grant: &Grant,
     ) -> (Buf, IoResult) {
         let others: Vec<usize> = (0..self.shape.members()).filter(|r| *r != role).collect();
-        let step = self.scratch().step(buf.len());
+        let step = self.limits().step(buf.len());
         let mut done = 0;
         while done < buf.len() {
             let len = step.min(buf.len() - done);
@@ -537,27 +526,19 @@ impl ArrayCore {
 
     /// Makes the error for data that needs two unreadable members: the array is lost, or sectors
     /// are.
-    pub fn two_illegible(&self, what: &'static str) -> IoError {
+    fn two_illegible(&self, what: &'static str) -> IoError {
         let roles = 0..self.shape.members();
         let missing = roles.filter(|role| self.in_sync(*role).is_none()).count();
-        let is_lost = missing > 1 || self.down.borrow().is_some();
-        self.error(
-            if is_lost {
-                IoErrorKind::Gone
-            } else {
-                IoErrorKind::Media
-            },
-            what,
-        )
+        let is_lost = missing > 1 || self.is_down();
+        let kind = match is_lost {
+            true => IoErrorKind::Gone,
+            false => IoErrorKind::Media,
+        };
+        self.error(kind, what)
     }
 
     /// Reads the same run of all `roles` into `all`; returns the roles that could not be read.
-    pub async fn read_band(
-        self: &Rc<ArrayCore>,
-        at: Lba,
-        roles: &[usize],
-        all: Buf,
-    ) -> (Buf, Roles) {
+    async fn read_band(self: &Rc<ArrayCore>, at: Lba, roles: &[usize], all: Buf) -> (Buf, Roles) {
         let len = all.len() / roles.len();
         let (mut reads, mut rest) = (Vec::new(), all);
         for role in roles {

@@ -1,14 +1,16 @@
-//! The state of background work: its progress, its pauses, and the regions that are left to it.
+//! The state of background work: progress, pauses, and the regions that are left to process.
 
 use block::{Nanos, Sectors};
-use std::cell::Cell;
-use std::ops::RangeInclusive;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::{Range, RangeInclusive};
 
 /// Sectors that may be left out in a row at first.
 const LEFT_OUT: Sectors = Sectors::from_mib(1);
-
 /// Pause of the filling where more cannot be read: twice as long each time.
 const REST: RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(60);
+/// The pauses between two tries to fill gaps of members.
+const GAPS_PAUSE: RangeInclusive<Nanos> = Nanos::from_secs(10)..=Nanos::from_secs(3600);
 
 /// Progress of a rebuild or resync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -84,6 +86,124 @@ impl Rests {
             }
         }
         may
+    }
+}
+
+/// The regions in which copies may differ, since a crash or a write that failed.
+#[derive(Default)]
+pub(crate) struct SuspectRegions {
+    unsynced: RefCell<BTreeSet<usize>>,
+    /// Regions in which a write has failed since a rebuild or a resync began. That goes over them
+    /// again.
+    again: RefCell<BTreeSet<usize>>,
+}
+
+impl SuspectRegions {
+    pub fn is_empty(&self) -> bool {
+        self.unsynced.borrow().is_empty()
+    }
+
+    pub fn has(&self, region: usize) -> bool {
+        self.unsynced.borrow().contains(&region)
+    }
+
+    pub fn has_any(&self, regions: Range<usize>) -> bool {
+        self.unsynced.borrow().range(regions).next().is_some()
+    }
+
+    pub fn all(&self) -> Vec<usize> {
+        self.unsynced.borrow().iter().copied().collect()
+    }
+
+    pub fn add(&self, regions: impl IntoIterator<Item = usize>) {
+        self.unsynced.borrow_mut().extend(regions);
+    }
+
+    /// Notes that a write to `regions` has failed.
+    pub fn add_again(&self, regions: Range<usize>) {
+        self.again.borrow_mut().extend(regions);
+    }
+
+    /// Begins a rebuild or a resync.
+    pub fn begin(&self) {
+        self.again.borrow_mut().clear();
+    }
+
+    /// Removes a region that was processed, unless a write to it has failed meanwhile.
+    pub fn settle(&self, region: usize) {
+        if !self.again.borrow().contains(&region) {
+            self.unsynced.borrow_mut().remove(&region);
+        }
+    }
+
+    /// Forgets that a write to `region` has failed, for that is processed again.
+    pub fn forget_again(&self, region: usize) {
+        self.again.borrow_mut().remove(&region);
+    }
+
+    /// Takes the regions to which a write has failed.
+    pub fn take_again(&self) -> BTreeSet<usize> {
+        self.again.take()
+    }
+}
+
+/// The state of an array's background work.
+#[derive(Default)]
+pub(crate) struct BackgroundWork {
+    pub suspects: SuspectRegions,
+    /// The pauses of rebuilds.
+    pub rests: Rests,
+    progress: Cell<MaintenanceProgress>,
+    /// Progress of the running scrub.
+    scrub: Cell<MaintenanceProgress>,
+    /// The scrub is to end where it is.
+    scrub_cancelled: Cell<bool>,
+    /// Time of the next attempt to fill gaps of members, and the pause after that.
+    gaps_due: Cell<Nanos>,
+    gaps_pause: Cell<Nanos>,
+}
+
+impl BackgroundWork {
+    /// Returns the progress of the rebuild or resync, if one runs.
+    pub fn progress(&self) -> Option<MaintenanceProgress> {
+        Some(self.progress.get()).filter(|now| now.total > Sectors::ZERO)
+    }
+
+    pub fn set_progress(&self, progress: MaintenanceProgress) {
+        self.progress.set(progress);
+    }
+
+    /// Returns the progress of the scrub, if one runs.
+    pub fn scrubbing(&self) -> Option<MaintenanceProgress> {
+        Some(self.scrub.get()).filter(|now| now.total > Sectors::ZERO)
+    }
+
+    pub fn set_scrubbing(&self, progress: MaintenanceProgress) {
+        self.scrub.set(progress);
+    }
+
+    /// Cancels the running scrub, or lets the next begin.
+    pub fn cancel_scrub(&self, cancelled: bool) {
+        self.scrub_cancelled.set(cancelled);
+    }
+
+    pub fn is_scrub_cancelled(&self) -> bool {
+        self.scrub_cancelled.get()
+    }
+
+    pub fn are_gaps_due(&self, now: Nanos) -> bool {
+        now >= self.gaps_due.get()
+    }
+
+    /// Begins the pause after a try to fill gaps: twice as long as the last if it was `in_vain`.
+    pub fn rest_gaps(&self, now: Nanos, in_vain: bool) {
+        let pause = match in_vain {
+            true => Nanos(self.gaps_pause.get().0 * 2),
+            false => Nanos::ZERO,
+        };
+        let pause = pause.clamp(*GAPS_PAUSE.start(), *GAPS_PAUSE.end());
+        self.gaps_pause.set(pause);
+        self.gaps_due.set(now + pause);
     }
 }
 

@@ -27,16 +27,15 @@ use crate::core::ArrayCore;
 use crate::levels::ParityStripe;
 use crate::member::ArrayMember;
 use crate::runs::without;
-use crate::stripe::xor;
+use crate::stripe::{xor, zero_buf};
 use block::{
     Buf, Extent, Fua, IoErrorKind, IoResult, Lba, Nanos, Proof, SECTOR_BYTES, Sectors, SharedBuf,
-    Version,
 };
 use layout::BLOCK_BYTES;
 use layout::array::bitmap;
 use layout::array::journal::{ChunkRun, JournalEntry, JournalRecord};
 use std::collections::BTreeMap;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 /// Number of tries of a read that a start depends on, and the pause after each failure.
 const READ_TRIES: u32 = 4;
@@ -116,15 +115,11 @@ async fn begin(core: &Rc<ArrayCore>, mut returned: Returned, start: ArrayStart) 
     if !core.journals.is_empty() {
         let stripes = core.replay(start == ArrayStart::Degraded).await?;
         if stripes > 0 {
-            core.log(format!(
-                "{}: {stripes} {} done again from the journal",
-                core.name,
-                if stripes == 1 {
-                    "stripe was"
-                } else {
-                    "stripes were"
-                }
-            ));
+            let were = match stripes {
+                1 => "stripe was",
+                _ => "stripes were",
+            };
+            core.log(format!("{stripes} {were} done again from the journal"));
         }
     }
     for (role, member, whole) in returned {
@@ -134,9 +129,8 @@ async fn begin(core: &Rc<ArrayCore>, mut returned: Returned, start: ArrayStart) 
         if let Err(error) = adopted {
             core.check_up()?;
             core.log(format!(
-                "{}: member {role}, {name}, cannot be filled: {error}; replace it, or give it \
-                 again once it works",
-                core.name
+                "member {role}, {name}, cannot be filled: {error}; replace it, or give it again \
+                 once it works"
             ));
         }
     }
@@ -158,9 +152,7 @@ async fn take_back(
 /// Takes the members of `roles`, which were evicted, so that they are filled again.
 fn give_again(core: &Rc<ArrayCore>, roles: &[usize], whole: bool) -> Returned {
     let of = |role: &usize| {
-        let member = core.slots[*role].member.take()?;
-        // The member is asked again, as one that is about to take a role.
-        *member.array.borrow_mut() = Weak::new();
+        let member = core.dismiss(*role)?;
         Some((*role, member, whole))
     };
     roles.iter().filter_map(of).collect()
@@ -214,7 +206,7 @@ fn leave_outdated(
     let is_old = |map: &&IntentMap| map.writes.is_some_and(|its| newest.wrapping_sub(its) > 1);
     let old: Vec<_> = maps.iter().filter(is_old).map(|map| map.role).collect();
     let names = |roles: &[usize]| {
-        let of = |role: &usize| core.slots[*role].member.borrow().clone();
+        let of = |role: &usize| core.member_of(*role);
         let names = roles
             .iter()
             .filter_map(of)
@@ -241,22 +233,16 @@ fn leave_outdated(
     if let Some(bitmap) = &core.bitmap {
         // Two interrupted starts would otherwise each begin a write that some members lack.
         let is_written = maps.iter().all(|map| map.writes == Some(newest));
-        bitmap.resume_after(newest, is_written);
+        bitmap.resume_after(core, newest, is_written);
     }
     if !left.is_empty() {
         core.log(format!(
-            "{}: {} is an older image of a member; all of it is filled",
-            core.name,
+            "{} is an older image of a member; all of it is filled",
             names(&left)
         ));
     }
     left.iter().for_each(|role| core.leave(*role, true));
-    // The members that this start evicted were lost at the present write of the map.
-    for (role, slot) in core.slots.iter().enumerate() {
-        if core.state(role).is_failed() && slot.lost_from.get() > Version::default() {
-            core.set_entry(role, |entry| entry.map_writes = newest);
-        }
-    }
+    core.lost_at(newest);
     Ok(left)
 }
 
@@ -292,7 +278,7 @@ async fn take_over_bitmap(core: &Rc<ArrayCore>, maps: &[IntentMap]) -> IoResult 
         }
     }
     if core.journals.is_empty() {
-        *core.unsynced.borrow_mut() = bitmap.marked_regions().into_iter().collect();
+        core.work.suspects.add(bitmap.marked_regions());
     }
     match bitmap.is_known() {
         true => Ok(()),
@@ -473,11 +459,10 @@ impl ArrayCore {
     /// Reads the blocks of the map of `member`; zeroes where they cannot be read.
     async fn read_map(&self, member: &ArrayMember) -> (Option<u32>, Vec<Buf>) {
         let (mut writes, mut blocks) = (None, Vec::new());
-        let bitmap = self.bitmap.as_ref();
-        for (block, bitmap) in bitmap
-            .iter()
-            .flat_map(|b| (0..b.blocks()).map(move |i| (i, b)))
-        {
+        let Some(bitmap) = &self.bitmap else {
+            return (writes, blocks);
+        };
+        for block in 0..bitmap.blocks() {
             let buf = self.env.pool.take(BLOCK_BYTES);
             let (mut buf, result) = member.read_meta(bitmap.place(block), buf).await;
             if result.is_err() {
@@ -506,8 +491,8 @@ impl ArrayCore {
         let is_older = |its: u32| bitmap::newest(its, writes.wrapping_sub(1)) != its;
         if its.is_none_or(is_older) {
             self.log(format!(
-                "{}: {} is not as it was when it was lost; all of it is filled",
-                self.name, member.name
+                "{} is not as it was when it was lost; all of it is filled",
+                member.name
             ));
             return Ok(false);
         }
@@ -612,7 +597,7 @@ impl ArrayCore {
         }
         self.flush_members().await?;
         for journal in &self.journals {
-            journal.retire(self).await?;
+            self.retire(journal).await?;
         }
         for (role, slots) in illegible {
             let Some(member) = self.in_sync(role) else {
@@ -621,11 +606,9 @@ impl ArrayCore {
             let journal = &self.journals[role];
             // The record that retires the others may have taken one.
             let free = slots.into_iter().filter(|slot| journal.is_free(*slot));
-            let wiped = journal.wipe_slots(self, &member, free).await;
-            match wiped {
-                Err(error) if !self.fail(&member, &error) => return Err(error),
-                _ => self.commit().await?,
-            }
+            let wiped = journal.wipe_slots(&member, free).await;
+            self.judge(&member, wiped)?;
+            self.commit().await?;
         }
         Ok(stripes)
     }
@@ -654,7 +637,7 @@ impl ArrayCore {
         if journal.found.damage < JournalDamage::Unknown || self.is_whole() {
             return Ok(());
         }
-        let roles = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
+        let roles = (0..self.shape.members()).filter(|role| !self.is_in_sync(*role));
         let roles: Vec<_> = roles.map(|role| role.to_string()).collect();
         let what = format!(
             "the journal of member {} ({}) cannot be read and not all others are in sync (roles \
@@ -664,10 +647,7 @@ impl ArrayCore {
             roles.join(", ")
         );
         if journal.confirmed {
-            self.log(format!(
-                "{}: {what}; check what was written last",
-                self.name
-            ));
+            self.log(format!("{what}; check what was written last"));
             return Ok(());
         }
         let remedy = "bring them back, or start it degraded and check what was written last";
@@ -756,8 +736,7 @@ impl ArrayCore {
     /// Computes the parity of a stripe's data; `None` if not all of the data can be read.
     async fn parity_of_data(self: &Rc<ArrayCore>, stripe: ParityStripe) -> IoResult<Option<Buf>> {
         let len = self.shape.chunk().bytes() as usize;
-        let mut parity = self.env.pool.take(len);
-        parity.fill(0);
+        let mut parity = zero_buf(&self.env, len);
         for column in 0..stripe.columns() {
             let buf = self.env.pool.take(len);
             match self
@@ -806,8 +785,7 @@ impl ArrayCore {
         let bytes = unit.bytes() as usize;
         for from in (0..self.shape.chunk().0).step_by(unit.0 as usize) {
             let from = Sectors(from);
-            let mut parity = self.env.pool.take(bytes);
-            parity.fill(0);
+            let mut parity = zero_buf(&self.env, bytes);
             let mut lost = Vec::new();
             for column in 0..stripe.columns() {
                 let (role, at) = (stripe.data(column), stripe.row() + from);
@@ -821,9 +799,7 @@ impl ArrayCore {
                 self.add_bad(stripe.place(*column, from, unit));
             }
             self.commit().await?;
-            let mut zeroes = self.env.pool.take(bytes);
-            zeroes.fill(0);
-            let zeroes = zeroes.share();
+            let zeroes = zero_buf(&self.env, bytes).share();
             for column in lost {
                 self.rewrite(stripe.data(column), stripe, from, zeroes.clone())
                     .await?;
@@ -838,7 +814,7 @@ impl ArrayCore {
     /// unknown, and may have been written or not.
     async fn lose_band(self: &Rc<ArrayCore>, stripe: ParityStripe, runs: &[ChunkRun]) -> IoResult {
         let ChunkRun { from, len, .. } = parity_run(stripe, runs);
-        let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
+        let missing = (0..self.shape.members()).filter(|role| !self.is_in_sync(*role));
         for column in missing.filter_map(|role| stripe.column(role)) {
             self.add_bad(stripe.place(column, from, len));
         }
@@ -897,8 +873,7 @@ impl ArrayCore {
             member: stripe.parity as u32,
             ..parts[0].0
         };
-        let mut parity = self.env.pool.take(run.len.bytes() as usize);
-        parity.fill(0);
+        let mut parity = zero_buf(&self.env, run.len.bytes() as usize);
         parts.iter().for_each(|(_, data)| xor(&mut parity, data));
         (run, parity.share())
     }
@@ -917,10 +892,10 @@ impl ArrayCore {
             stripe.row() + from,
             Sectors(data.len() as u64 / SECTOR_BYTES),
         );
-        match member.write(there.start, data, Fua::No).await {
-            Ok(()) => self.clear_lost(None, [(role, there)].into_iter()).await,
-            Err(error) if !self.fail(&member, &error) => Err(error),
-            Err(_) => Ok(()),
+        let written = member.write(there.start, data, Fua::No).await;
+        match self.judge(&member, written)? {
+            true => self.clear_lost(None, [(role, there)].into_iter()).await,
+            false => Ok(()),
         }
     }
 
@@ -928,10 +903,8 @@ impl ArrayCore {
     /// computed. One chunk that cannot be read is computed if all others are new, and lost if not.
     async fn settle_whole(self: &Rc<ArrayCore>, stripe: ParityStripe, sums: &[u32]) -> IoResult {
         let len = self.shape.chunk().bytes() as usize;
-        let mut parity = self.env.pool.take(len);
-        let mut absent = self.env.pool.take(len);
-        parity.fill(0);
-        absent.fill(0);
+        let mut parity = zero_buf(&self.env, len);
+        let mut absent = zero_buf(&self.env, len);
         let (mut missing, mut all_new) = (Vec::new(), true);
         for (role, sum) in sums.iter().enumerate() {
             let buf = self.env.pool.take(len);
@@ -968,9 +941,7 @@ impl ArrayCore {
         self.commit().await?;
         // Zeroes take their place, with a parity that fits: a present member may hold readable
         // sectors beside an unreadable one.
-        let mut zeroes = self.env.pool.take(len);
-        zeroes.fill(0);
-        let zeroes = zeroes.share();
+        let zeroes = zero_buf(&self.env, len).share();
         for role in missing {
             self.rewrite(role, stripe, Sectors::ZERO, zeroes.clone())
                 .await?;

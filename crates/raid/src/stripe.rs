@@ -1,14 +1,14 @@
-//! Stripes of RAID 5, as far as they are arithmetic, and the memory that changes of them need.
+//! Stripes of RAID 5: their arithmetic, and the memory that changes of stripes need.
 //!
 //! Memory is needed beside that of callers to change a stripe in part, or to compute the data of a
-//! member that cannot be read. It is granted before anything is locked, from the array's reserve;
+//! member that cannot be read. Memory is granted before anything is locked, from the array's reserve;
 //! see [`block::Reserve`]. An array over others waits for their grants while it holds its own,
 //! never the other way round.
 
 use crate::levels::{ArrayShape, ParityStripe};
 use block::{
-    BUF_BYTES_MAX, Env, Extent, Fua, Grant, IoResult, Nanos, Pool, Reserve, SECTOR_BYTES, Sectors,
-    SharedBuf,
+    Access, Acquire, BUF_BYTES_MAX, Buf, Env, Extent, Fua, Grant, IoResult, Lba, Mutex, Nanos,
+    Pool, RangeLock, Reserve, SECTOR_BYTES, Sectors, SharedBuf,
 };
 use layout::BLOCK_BYTES;
 use layout::array::journal::ChunkRun;
@@ -159,19 +159,40 @@ fn least(shape: &ArrayShape) -> usize {
     Pool::footprint(bytes(zeroes(shape))) + change.max(fill)
 }
 
-/// The memory of an array of RAID 5 beside that of its callers.
-pub(crate) struct StripeScratch {
+/// Limits of the changes of stripes that are under way at once.
+pub(crate) struct StripeLimits {
+    /// The memory beside that of callers.
     reserve: Reserve,
     members: usize,
+    /// Limits the number of stripes that are changed at once.
+    lanes: RangeLock,
+    /// Zeroes are written by one request at a time.
+    zeroing: Mutex,
 }
 
-impl StripeScratch {
-    /// Returns `Err(Invalid)` if the memory is too small for the stripes of `who`.
-    pub fn new(pool: &Pool, shape: &ArrayShape, who: &str) -> IoResult<StripeScratch> {
-        Ok(StripeScratch {
-            reserve: Reserve::new(pool, least(shape), who)?,
+impl StripeLimits {
+    /// Returns `Err(Invalid)` if the memory is too small for the stripes of the array `name`.
+    pub fn new(pool: &Pool, shape: &ArrayShape, name: &str) -> IoResult<StripeLimits> {
+        let user = format!("the array {name}");
+        Ok(StripeLimits {
+            reserve: Reserve::new(pool, least(shape), &user)?,
             members: shape.members(),
+            lanes: RangeLock::new(),
+            zeroing: Mutex::default(),
         })
+    }
+
+    /// Waits until `stripe` may be changed: fewer of the same parity member are changed at once
+    /// than half of the `slots` of its journal.
+    pub fn lane(&self, stripe: &ParityStripe, slots: u64) -> Acquire<'_> {
+        let lane = Lba(stripe.number % (slots / 2).max(1));
+        self.lanes
+            .lock(Extent::new(lane, Sectors(1)), Access::Exclusive)
+    }
+
+    /// Waits until no other request writes zeroes.
+    pub async fn zeroing(&self) -> impl Drop {
+        self.zeroing.lock().await
     }
 
     /// Grants memory for a change of `data` bytes in a band of `band` bytes of a stripe.
@@ -196,6 +217,13 @@ impl StripeScratch {
     pub fn step(&self, len: usize) -> usize {
         step(self.members, len)
     }
+}
+
+/// Returns `len` zeroes.
+pub(crate) fn zero_buf(env: &Env, len: usize) -> Buf {
+    let mut zeroes = env.pool.take(len);
+    zeroes.fill(0);
+    zeroes
 }
 
 /// Waits until `len` bytes are free, before background work locks anything. The work then takes
