@@ -1,14 +1,12 @@
 //! The public face of an array: a device, and the operations of its administrator.
 
-use crate::change::ExtentChange;
 use crate::core::ArrayCore;
-use crate::events::ArrayEvent;
-use crate::fitness::{check_spare, unusable};
 use crate::levels::{ArrayShape, Level, Redundancy};
-use crate::maintenance::MaintenanceProgress;
-use crate::member::{MemberCandidate, MemberCounts};
-use crate::membership::{ArrayMembership, KnownMember};
-use crate::scrub::ScrubReport;
+use crate::maintenance::ScrubReport;
+use crate::member::{ExtentChange, MemberCandidate, MemberCounts};
+use crate::members::ArrayEvent;
+use crate::membership::{ArrayMembership, KnownMember, unusable};
+use crate::progress::MaintenanceProgress;
 use crate::superblock::{MemberState, Scrubbed};
 use block::{
     Access, Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
@@ -26,7 +24,7 @@ struct ArrayHandle(Rc<ArrayCore>);
 
 impl Drop for ArrayHandle {
     fn drop(&mut self) {
-        self.0.closed.set(true);
+        self.0.close();
     }
 }
 
@@ -85,7 +83,7 @@ impl Array {
             core.env.spawn.spawn(maintain);
         }
         if !core.journals.is_empty() {
-            let retire = crate::journal::retire_idle(Rc::downgrade(&core));
+            let retire = crate::maintenance::retire_idle(Rc::downgrade(&core));
             core.env.spawn.spawn(retire);
         }
         Array(Rc::new(ArrayHandle(core)))
@@ -98,8 +96,8 @@ impl Array {
     /// Reports the state of the array.
     pub fn report(&self) -> ArrayCondition {
         let core = self.core();
-        let members = core.slots.iter().enumerate().map(|(role, slot)| {
-            let member = slot.member.borrow();
+        let members = (0..core.shape.members()).map(|role| {
+            let member = core.member_of(role);
             MemberReport {
                 role,
                 device: member.as_ref().map(|m| m.name.clone()),
@@ -108,7 +106,6 @@ impl Array {
                 counts: member.as_ref().map(|m| m.counts.get()).unwrap_or_default(),
             }
         });
-        let progress = core.progress.get();
         let domains = core
             .live()
             .into_iter()
@@ -122,19 +119,18 @@ impl Array {
             members: members.collect(),
             committed: core.is_committed(),
             spares: core.waiting().iter().map(|m| m.name.clone()).collect(),
-            replaced: core.replacement.borrow().as_ref().map(|r| r.role),
-            progress: (progress.total > Sectors::ZERO).then_some(progress),
+            replaced: core.replaced_role(),
+            progress: core.work.progress(),
             bad: core.lost(),
-            scrubbed: core.roster.now().scrubbed,
-            down: core.down.borrow().clone(),
-            warnings: crate::place::warnings(&core.shape, &domains.collect::<Vec<_>>()),
+            scrubbed: core.scrubbed(),
+            down: core.why_down(),
+            warnings: crate::levels::warnings(&core.shape, &domains.collect::<Vec<_>>()),
         }
     }
 
     /// Returns the last events, the newest last, and their number since the start.
     pub fn events(&self) -> (Vec<ArrayEvent>, u64) {
-        let core = self.core();
-        (core.events.borrow().clone(), core.event_count.get())
+        self.core().events()
     }
 
     /// Returns the map of sectors to members.
@@ -145,14 +141,14 @@ impl Array {
     /// True if nothing is left to resync or rebuild, and every member knows that durably.
     pub fn is_settled(&self) -> bool {
         let core = self.core();
-        let rests = core.unsynced.borrow().is_empty() && core.replacement.borrow().is_none();
+        let rests = core.work.suspects.is_empty() && core.replaced_role().is_none();
         core.is_whole() && rests && core.is_committed()
     }
 
     /// Evicts a member, as if it had failed.
     pub async fn fail(&self, role: usize) -> IoResult {
         let core = self.core();
-        if role >= core.slots.len() {
+        if role >= core.shape.members() {
             return Err(core.no_role(role));
         }
         self.check_unneeded(role)?;
@@ -176,7 +172,7 @@ impl Array {
     /// then reopen them and reassemble the array. No request may be in flight; later ones fail.
     pub async fn release(&self) {
         let core = self.core();
-        core.closed.set(true);
+        core.close();
         core.released().await;
         core.abandon("its members were released");
     }
@@ -216,7 +212,7 @@ impl Array {
         let timeout = core.options.timeout;
         // A member that is here has all of this, whenever the device is read from now on.
         let before = core.image();
-        let found = match crate::examine::known(&core.env, &candidate.device, timeout).await {
+        let found = match crate::membership::known(&core.env, &candidate.device, timeout).await {
             // A damaged superblock is overwritten.
             Err(error) if overwrite && error.kind() == IoErrorKind::Corrupt => None,
             found => found?,
@@ -236,7 +232,7 @@ impl Array {
             }
             let claim = core.claim(role)?;
             let needed = meta.data_at + entry.sectors;
-            if let Some(why) = unusable(&candidate, core.geometry.block, needed) {
+            if let Some(why) = unusable(candidate.device.geometry(), core.geometry.block, needed) {
                 return Err(core.error(IoErrorKind::Invalid, why));
             }
             if let Some(membership) = found.membership(&now, &entry) {
@@ -271,11 +267,11 @@ impl Array {
     /// Makes a device a spare. All its data is lost.
     async fn take_spare(&self, candidate: MemberCandidate, fresh: Uuid) -> IoResult {
         let core = self.core();
-        check_spare(core, candidate.device.geometry())?;
+        core.check_spare(candidate.device.geometry())?;
         let spare = core.member(candidate, fresh);
         core.write_spare(&spare).await?;
-        core.log(format!("{}: {} is a spare", core.name, spare.name));
-        core.spares.borrow_mut().push(spare);
+        core.log(format!("{} is a spare", spare.name));
+        core.put_spare(spare);
         Ok(())
     }
 
@@ -290,22 +286,19 @@ impl Array {
         overwrite: bool,
     ) -> IoResult {
         let core = self.core();
-        if role >= core.slots.len() {
+        if role >= core.shape.members() {
             return Err(core.no_role(role));
         }
         self.check_unneeded(role)?;
         if core.is_in_sync(role) {
             let name = &candidate.device.geometry().name;
-            let spares = &core.spares;
-            let own = spares.borrow().iter().position(|spare| spare.name == *name);
-            if let Some(own) = own {
-                let spare = spares.borrow_mut().remove(own);
+            if let Some(spare) = core.take_spare_named(name) {
                 return core.begin_replacement(role, spare);
             }
         }
-        let waiting = core.spares.borrow().len();
+        let waiting = core.spares().len();
         self.add(candidate, fresh, overwrite).await?;
-        if core.spares.borrow().len() == waiting {
+        if core.spares().len() == waiting {
             return Ok(());
         }
         if core.is_in_sync(role) {
@@ -339,13 +332,12 @@ impl Array {
 
     /// Progress of the running scrub.
     pub fn scrubbing(&self) -> Option<MaintenanceProgress> {
-        let progress = self.core().scrub.get();
-        (progress.total > Sectors::ZERO).then_some(progress)
+        self.core().work.scrubbing()
     }
 
     /// Ends the running scrub at its next step. Returns false if none runs.
     pub fn cancel_scrub(&self) -> bool {
-        self.core().scrub_cancelled.set(true);
+        self.core().work.cancel_scrub(true);
         self.scrubbing().is_some()
     }
 
@@ -363,16 +355,16 @@ impl Array {
     /// nothing to do. No request may be in flight, and none may follow.
     pub async fn close(&self) -> IoResult {
         let core = self.core();
-        core.closed.set(true);
+        core.close();
         // Background work ends first: each task looks before it goes on.
         let all = core.geometry.extent();
-        let _alone = core.busy.lock(all, Access::Exclusive).await;
+        let _alone = core.lock(all, Access::Exclusive).await;
         core.flush_members().await?;
-        if core.unsynced.borrow().is_empty() {
+        if core.work.suspects.is_empty() {
             core.clear_bitmap(Nanos::MAX).await?;
         }
         for journal in &core.journals {
-            journal.retire(core).await?;
+            core.retire(journal).await?;
         }
         Ok(())
     }
@@ -412,8 +404,7 @@ impl Device for Array {
     async fn flush(&self) -> IoResult {
         let core = self.core();
         core.late.ended().await;
-        let flush = core.flush_members();
-        core.flush_errors.report_to(&core.user, flush).await
+        core.report_flush(core.flush_members()).await
     }
 
     async fn discard(&self, extent: Extent) -> IoResult {

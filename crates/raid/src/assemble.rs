@@ -1,26 +1,23 @@
 //! Assembling arrays from the superblocks of their members.
 //!
 //! A device that is unresponsive, blank, of another array, too small or damaged counts as absent,
-//! and is reported. Earlier operations of a member have ended before it is trusted (`late`). An
+//! and is reported. Earlier operations of a member have ended before it is trusted (`member`). An
 //! array starts without a member only if the unknown members could not have carried it on by
 //! themselves: otherwise the present members may be old.
 //!
 //! Not here: the format of superblocks (`superblock`), the newest superblock and the data that
-//! members lack (`membership`), the start of the members (`activate`), making arrays (`create`).
+//! members lack (`membership`), the start of the members (`start`), making arrays (`create`).
 
-pub use crate::activate::ArrayStart;
-
-use crate::activate::{Returned, activate};
 use crate::array::Array;
-use crate::commit::Past;
-use crate::core::{ArrayCore, CoreParts, Meta, Options};
-use crate::examine;
-use crate::fitness::{invalid, unusable};
-use crate::late;
+use crate::core::ArrayCore;
 use crate::levels::ArrayShape;
-use crate::member::{ArrayMember, MemberCandidate};
-use crate::membership::{self, ArrayMembership, KnownMember};
-use crate::superblock::{ArraySuperblock, HISTORY_MAX, MemberState};
+use crate::member::{ArrayMember, MemberCandidate, ended_on};
+use crate::members::{ArrayParts, Meta, Options, Past, Roster};
+use crate::membership::{self, ArrayMembership, KnownMember, invalid, unusable};
+pub use crate::start::ArrayStart;
+use crate::start::{Returned, activate};
+use crate::superblock::{ArraySuperblock, HISTORY_MAX, MemberEntry, MemberState};
+
 use block::{BoxDevice, Device, Env, IoError, IoResult};
 use futures_util::future::join_all;
 use layout::Uuid;
@@ -59,9 +56,7 @@ pub async fn assemble(
         true => error,
         false => invalid(format!("{error} ({})", notes.join("; "))),
     })?;
-    for note in notes {
-        core.log(format!("{}: {note}", core.name));
-    }
+    notes.into_iter().for_each(|note| core.log(note));
     activate(core, returned, start).await
 }
 
@@ -129,14 +124,14 @@ async fn ask(
     device: &BoxDevice,
     options: &Options,
 ) -> (IoResult<Option<KnownMember>>, Option<String>) {
-    let known = examine::known(env, device, options.timeout).await;
+    let known = membership::known(env, device, options.timeout).await;
     if !matches!(known, Ok(Some(_))) {
         return (known, None);
     }
-    let timeout = options.timeout.unwrap_or(examine::TIMEOUT);
-    match late::ended_on(env, device, timeout).await {
+    let timeout = options.timeout.unwrap_or(membership::TIMEOUT);
+    match ended_on(env, device, timeout).await {
         // The landed operations may include a superblock.
-        Ok(()) => (examine::known(env, device, options.timeout).await, None),
+        Ok(()) => (membership::known(env, device, options.timeout).await, None),
         Err(error) => {
             let why = format!("{error}; it counts as absent until it answers");
             (known, Some(why))
@@ -283,7 +278,9 @@ fn places(
         };
         let mut membership = known.membership(truth, entry);
         let needed = truth.data_at + entry.sectors;
-        if let Some(why) = late.or_else(|| unusable(&candidate, truth.block, needed)) {
+        if let Some(why) =
+            late.or_else(|| unusable(candidate.device.geometry(), truth.block, needed))
+        {
             notes.push(why);
             membership = None;
         }
@@ -356,7 +353,8 @@ fn parts_of(
     let places = places(&mut found, truth, &shape, notes);
     check_absent(&shape, &places, truth, start)?;
     let unheard = unheard(&places, truth);
-    let (mut members, mut returned, mut left) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut members, mut table) = (Vec::new(), Vec::new());
+    let (mut returned, mut left) = (Vec::new(), Vec::new());
     for (role, (place, entry)) in places.into_iter().zip(&truth.table).enumerate() {
         let mut entry = *entry;
         let membership = place.membership;
@@ -380,30 +378,25 @@ fn parts_of(
             entry.failed_at = truth.sealed + 1;
             left.push(role);
         }
-        members.push((member, entry));
+        members.push(member);
+        table.push(entry);
     }
     let spares = spares(found, truth, notes).into_iter();
     let spares = spares.map(|found| new(found.candidate, &found.known));
-    let parts = CoreParts {
+    let parts = ArrayParts {
         name: truth.name.as_str().into(),
         block: truth.block,
         members,
         spares: spares.collect(),
         meta: Some(meta_of(truth)),
         past,
-        bad: truth.bad.clone(),
-        gaps: truth.gaps.clone(),
-        scrubbed: truth.scrubbed,
+        roster: roster_of(truth, table),
         shape,
     };
     let core = ArrayCore::new(parts, env.clone(), options)?;
-    for role in left {
-        core.slots[role].lost_from.set(core.roster.version().next());
-    }
-    for role in unheard {
-        let next = core.roster.version().next();
-        core.slots[role].known_from.set(next);
-    }
+    left.into_iter().for_each(|role| core.lost_with_next(role));
+    let unheard = unheard.into_iter();
+    unheard.for_each(|role| core.known_with_next(role));
     Ok((core, returned))
 }
 
@@ -413,6 +406,15 @@ fn meta_of(truth: &ArraySuperblock) -> Meta {
         data_at: truth.data_at,
         region: truth.region,
         journal_slots: truth.journal_slots,
+    }
+}
+
+fn roster_of(truth: &ArraySuperblock, table: Vec<MemberEntry>) -> Roster {
+    Roster {
+        table,
+        bad: truth.bad.clone(),
+        gaps: truth.gaps.clone(),
+        scrubbed: truth.scrubbed,
     }
 }
 
@@ -434,7 +436,7 @@ fn spares(
                 "{} was replaced by another member; add it as a spare, or remove it",
                 candidate.device.geometry().name
             ));
-        } else if let Some(why) = unusable(candidate, truth.block, end) {
+        } else if let Some(why) = unusable(candidate.device.geometry(), truth.block, end) {
             notes.push(why);
         } else {
             spares.push(found);

@@ -13,7 +13,8 @@
 //!
 //! Not here: copying regions (`maintenance`).
 
-use crate::core::ArrayCore;
+use crate::members::ArrayMembers;
+use crate::progress::SuspectRegions;
 use block::{Extent, Intent, IoResult, Mutex, Nanos, Proof, Regions, Sectors};
 use futures_util::future::join_all;
 use layout::array::bitmap::{self, REGIONS, REGIONS_MAX};
@@ -40,8 +41,7 @@ pub(crate) struct IntentBitmap {
     again: Cell<usize>,
     /// Number of doublings of the time that bits are left.
     stretch: Cell<u32>,
-    /// Number of writes of the map, and whether the members have all of the last write.
-    writes: Cell<u32>,
+    /// The members have all of the last write of the map.
     is_written: Cell<bool>,
 }
 
@@ -70,7 +70,6 @@ impl IntentBitmap {
             unmarked: RefCell::default(),
             again: Cell::new(0),
             stretch: Cell::new(0),
-            writes: Cell::new(0),
             is_written: Cell::new(true),
         }
     }
@@ -123,15 +122,10 @@ impl IntentBitmap {
         bitmap::place(self.regions(), self.data_at, block)
     }
 
-    /// Returns the number of writes of the bitmap, including one in flight.
-    pub fn writes(&self) -> u32 {
-        self.writes.get()
-    }
-
     /// Continues after `writes` writes of the bitmap. The last one counts as being on all members
     /// only with `is_written`.
-    pub fn resume_after(&self, writes: u32, is_written: bool) {
-        self.writes.set(writes);
+    pub fn resume_after(&self, members: &ArrayMembers, writes: u32, is_written: bool) {
+        members.set_map_writes(writes);
         self.is_written.set(is_written);
     }
 
@@ -158,7 +152,7 @@ impl IntentBitmap {
 
     /// Begins a write to `extent`; returns once its regions are durably marked. `Err`: the members
     /// must not be touched. [`IntentBitmap::end`] follows either.
-    pub async fn begin(&self, core: &Rc<ArrayCore>, extent: Extent) -> IoResult<Proof> {
+    pub async fn begin(&self, members: &Rc<ArrayMembers>, extent: Extent) -> IoResult<Proof> {
         let range = self.region_of(extent);
         for region in range.clone() {
             if self.intent.begin(region) {
@@ -169,11 +163,12 @@ impl IntentBitmap {
         if let Some(proof) = proof() {
             return Ok(proof);
         }
-        self.mark_ahead(&range, core.options.mark_ahead, core.env.timer.now());
+        let now = members.env.timer.now();
+        self.mark_ahead(&range, members.options.mark_ahead, now);
         let unproved = |region: &usize| self.intent.proof(*region..region + 1).is_none();
         let stale = range.clone().filter(unproved).map(|r| r / REGIONS);
         self.stale.borrow_mut().extend(stale);
-        Box::pin(self.write(core, || proof().is_some())).await?;
+        Box::pin(self.write(members, || proof().is_some())).await?;
         Ok(proof().expect("marked, and written since"))
     }
 
@@ -206,7 +201,7 @@ impl IntentBitmap {
     }
 
     /// Writes the stale blocks of the bitmap to every live member, unless `is_done` by then.
-    async fn write(&self, core: &Rc<ArrayCore>, is_done: impl Fn() -> bool) -> IoResult {
+    async fn write(&self, members: &Rc<ArrayMembers>, is_done: impl Fn() -> bool) -> IoResult {
         let _alone = self.writing.lock().await;
         if is_done() {
             return Ok(());
@@ -217,12 +212,12 @@ impl IntentBitmap {
             // Another write has taken the blocks. A count that no member has got would make two
             // writes of one.
             true if stale.is_empty() => {}
-            true => self.writes.set(self.writes.get().wrapping_add(1)),
+            true => members.set_map_writes(members.map_writes().wrapping_add(1)),
             // A write that was cut short is written again, with the same count.
             false => stale.extend(0..self.blocks()),
         }
         self.is_written.set(false);
-        self.write_blocks(core, &stale, &image).await?;
+        self.write_blocks(members, &stale, &image).await?;
         // The blocks that are not stale are as the last image had them.
         let _ = image.written();
         self.is_written.set(true);
@@ -231,80 +226,79 @@ impl IntentBitmap {
 
     async fn write_blocks(
         &self,
-        core: &Rc<ArrayCore>,
+        members: &Rc<ArrayMembers>,
         blocks: &BTreeSet<usize>,
         marked: &Regions,
     ) -> IoResult {
         for block in blocks {
-            let mut buf = core.env.pool.take(BLOCK_BYTES);
+            let mut buf = members.env.pool.take(BLOCK_BYTES);
             let (first, end) = (block * REGIONS, self.regions().min((block + 1) * REGIONS));
             let here = (first..end).filter(|region| marked.has(*region));
             let here: Vec<_> = here.map(|region| region - first).collect();
             bitmap::encode(
                 &mut buf,
-                core.meta().array,
+                members.meta().array,
                 *block,
-                self.writes.get(),
+                members.map_writes(),
                 &here,
             );
             let (image, place) = (buf.share(), self.place(*block));
-            let live = core.live();
+            let live = members.live();
             let writes = live
                 .iter()
                 .map(|(_, member)| member.write_meta(place, image.clone()));
             let results = join_all(writes).await;
             for ((_, member), result) in live.iter().zip(results) {
-                match result {
-                    Ok(()) => member.lacks_map.set(false),
-                    Err(error) if !core.fail(member, &error) => return Err(error),
-                    Err(_) => {}
+                if members.judge(member, result)? {
+                    member.lacks_map.set(false);
                 }
             }
         }
-        core.commit().await
+        members.commit().await
     }
 
     /// Writes all of the bitmap as it is marked.
-    pub async fn write_now(&self, core: &Rc<ArrayCore>) -> IoResult {
+    pub async fn write_now(self: &Rc<IntentBitmap>, members: &Rc<ArrayMembers>) -> IoResult {
         self.stale.borrow_mut().extend(0..self.blocks());
-        let writing = core.clone();
-        let writes = async move {
-            match &writing.bitmap {
-                Some(bitmap) => bitmap.write(&writing, || false).await,
-                None => Ok(()),
-            }
-        };
+        let (bitmap, writing) = (self.clone(), members.clone());
+        let writes = async move { bitmap.write(&writing, || false).await };
         // A write that has begun keeps the next out, even if its caller has given up.
-        core.env.spawn.persist(writes).await
+        members.env.spawn.persist(writes).await
     }
 
     /// Rewrites the blocks of the bitmap that members cannot read; returns their number.
-    pub async fn mend(&self, core: &Rc<ArrayCore>) -> IoResult<u64> {
+    pub async fn mend(&self, members: &Rc<ArrayMembers>) -> IoResult<u64> {
         let mut illegible = 0;
         for block in 0..self.blocks() {
             let _alone = self.writing.lock().await;
-            for (role, member) in core.live() {
-                let buf = core.env.pool.take(BLOCK_BYTES);
+            for (role, member) in members.live() {
+                let buf = members.env.pool.take(BLOCK_BYTES);
                 let (buf, result) = member.read_meta(self.place(block), buf).await;
-                let legible = result.is_ok() && bitmap::is_legible(&buf, core.meta().array, block);
-                if core.is_in_sync(role) && !legible {
+                let legible =
+                    result.is_ok() && bitmap::is_legible(&buf, members.meta().array, block);
+                if members.is_in_sync(role) && !legible {
                     illegible += 1;
                     self.stale.borrow_mut().insert(block);
                 }
             }
         }
         if illegible > 0 {
-            self.write(core, || false).await?;
+            self.write(members, || false).await?;
         }
         Ok(illegible)
     }
 
     /// Clears the bits of regions that are idle since `before`. A flush has covered the writes to
-    /// them. All members must be in sync.
-    pub async fn clear(&self, core: &Rc<ArrayCore>, before: Nanos) -> IoResult {
+    /// them. All members must be in sync, and the copies of `suspects` may differ.
+    pub async fn clear(
+        &self,
+        members: &Rc<ArrayMembers>,
+        suspects: &SuspectRegions,
+        before: Nanos,
+    ) -> IoResult {
         self.adapt();
         let mut idle = self.intent.idle(before.0);
-        idle.retain(|region| !core.unsynced.borrow().contains(region));
+        idle.retain(|region| !suspects.has(*region));
         self.cleared.set(self.intent.clear(&idle, before.0));
         let blocks = idle.iter().map(|region| region / REGIONS);
         self.stale.borrow_mut().extend(blocks);
@@ -312,7 +306,7 @@ impl IntentBitmap {
         let any = !idle.is_empty() || !self.is_written.get();
         *self.unmarked.borrow_mut() = idle.into_iter().collect();
         match any {
-            true => self.write(core, || false).await,
+            true => self.write(members, || false).await,
             false => Ok(()),
         }
     }

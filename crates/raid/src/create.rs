@@ -3,15 +3,13 @@
 //! Not here: finding the array of a device (`assemble`).
 
 use crate::array::Array;
-use crate::bitmap::{IntentBitmap, region_for};
-use crate::change::ExtentChange;
-use crate::commit::Past;
-use crate::core::{ArrayCore, CoreParts, Meta, Options};
-use crate::examine::{self, examine};
-use crate::fitness::{check_spare, invalid};
-use crate::late;
+use crate::bitmap::region_for;
+use crate::core::ArrayCore;
 use crate::levels::{ArrayShape, Level};
-use crate::member::{ArrayMember, MemberCandidate};
+use crate::member::{ArrayMember, ExtentChange, MemberCandidate, ended_on};
+use crate::members::{ArrayParts, Meta, Options, Past, Roster};
+use crate::membership::{TIMEOUT, examine, invalid};
+use crate::stripe::zero_buf;
 use crate::superblock::{MEMBER_SECTORS_MAX, MemberEntry, NAME_BYTES_MAX};
 use block::{Device, Env, Extent, IoErrorKind, IoResult, Lba, Sectors};
 use futures_util::future::{join_all, try_join_all};
@@ -100,10 +98,8 @@ pub async fn raw(
             level.name()
         )));
     }
-    let timeout = options.timeout.unwrap_or(examine::TIMEOUT);
-    let ended = candidates
-        .iter()
-        .map(|c| late::ended_on(env, &c.device, timeout));
+    let timeout = options.timeout.unwrap_or(TIMEOUT);
+    let ended = candidates.iter().map(|c| ended_on(env, &c.device, timeout));
     join_all(ended).await.into_iter().collect::<IoResult>()?;
     let sizes: Vec<_> = candidates
         .iter()
@@ -114,22 +110,23 @@ pub async fn raw(
     let members = candidates.into_iter().map(|candidate| {
         let (timeout, env) = (options.timeout, env.clone());
         let member = ArrayMember::new(candidate, Uuid::default(), Sectors::ZERO, timeout, env);
-        (Some(Rc::new(member)), MemberEntry::default())
+        Some(Rc::new(member))
     });
-    let parts = CoreParts {
+    let parts = ArrayParts {
         name: name.into(),
         block,
         members: members.collect(),
         spares: Vec::new(),
         meta: None,
         past: Past::default(),
-        bad: Vec::new(),
-        gaps: Vec::new(),
-        scrubbed: Default::default(),
+        roster: Roster {
+            table: vec![MemberEntry::default(); sizes.len()],
+            ..Roster::default()
+        },
         shape,
     };
     let core = ArrayCore::new(parts, env.clone(), options)?;
-    core.roster.no_holders();
+    core.keep_no_roster();
     Ok(Array::start(core))
 }
 
@@ -229,20 +226,21 @@ pub async fn create(
             env.clone(),
         ))
     };
-    let mut members = Vec::new();
+    let (mut members, mut roster) = (Vec::new(), Roster::default());
     for (role, candidate) in candidates.into_iter().enumerate() {
         let entry = MemberEntry {
             uuid: fresh(),
             sectors: shape.member_sectors(role),
             ..MemberEntry::default()
         };
-        members.push((Some(new(candidate, entry.uuid)), entry));
+        members.push(Some(new(candidate, entry.uuid)));
+        roster.table.push(entry);
     }
     let spares: Vec<_> = spares
         .into_iter()
         .map(|spare| new(spare, fresh()))
         .collect();
-    let parts = CoreParts {
+    let parts = ArrayParts {
         name: plan.name.as_str().into(),
         shape,
         block,
@@ -253,9 +251,7 @@ pub async fn create(
             generation: fresh(),
             ..Past::default()
         },
-        bad: Vec::new(),
-        gaps: Vec::new(),
-        scrubbed: Default::default(),
+        roster,
     };
     let core = ArrayCore::new(parts, env.clone(), options)?;
     let fills = core
@@ -266,9 +262,9 @@ pub async fn create(
     core.want_commit();
     core.commit().await?;
     for spare in spares {
-        check_spare(&core, spare.device.geometry())?;
+        core.check_spare(spare.device.geometry())?;
         core.write_spare(&spare).await?;
-        core.spares.borrow_mut().push(spare);
+        core.put_spare(spare);
     }
     Ok(Array::start(core))
 }
@@ -284,14 +280,13 @@ async fn prepare(
         check_zeroes(core, role, &member).await?;
     }
     for copy in SUPERBLOCKS {
-        let mut buf = core.env.pool.take(BLOCK_BYTES);
-        buf.fill(0);
-        member.write_meta(copy, buf.share()).await?;
+        let zeroes = zero_buf(&core.env, BLOCK_BYTES);
+        member.write_meta(copy, zeroes.share()).await?;
     }
     if let Some(journal) = core.journals.get(role) {
-        journal.wipe(core, &member).await?;
+        journal.wipe(&member).await?;
     }
-    for block in 0..core.bitmap.as_ref().map_or(1, IntentBitmap::blocks) {
+    for block in 0..core.bitmap.as_ref().map_or(1, |bitmap| bitmap.blocks()) {
         let mut buf = core.env.pool.take(BLOCK_BYTES);
         bitmap::encode(&mut buf, core.meta().array, block, 0, &[]);
         let place = core

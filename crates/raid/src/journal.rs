@@ -23,29 +23,26 @@
 //! tail follows (`retire_idle`).
 //!
 //! Not here: the states of records (`records`), the writes of a stripe (`parity`), the reading of
-//! records at a start (`found`), replay (`replay`).
+//! records at a start, and replay (`start`).
 
 mod records;
 
-use crate::core::{ArrayCore, Meta};
 use crate::levels::ArrayShape;
 use crate::member::ArrayMember;
-use block::{
-    Access, BUF_BYTES_MAX, Buf, IoResult, Mutex, Nanos, Proof, Sectors, SharedBuf, Signal,
-};
+use crate::members::{ArrayMembers, Meta};
+use crate::stripe::{room_for, zero_buf};
+use block::{BUF_BYTES_MAX, Buf, IoResult, Mutex, Proof, Sectors, SharedBuf, Signal};
 use layout::array::JOURNAL;
 use layout::array::journal::{JournalEntry, JournalRecord, slot_sectors};
 use layout::{BLOCK_BYTES, Uuid};
 use records::{AnnouncedChange, BegunRecord, JournalRecords};
 use std::cell::RefCell;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 
 pub(crate) use records::{RecordedWrite, StripeCover};
 
 /// Bytes of the header of a record and its copy.
 const HEAD_BYTES: usize = 2 * BLOCK_BYTES;
-/// Interval of looking for idle journals.
-const IDLE_TICK: Nanos = Nanos::from_secs(1);
 
 /// The journal on one member.
 pub(crate) struct StripeJournal {
@@ -60,7 +57,18 @@ pub(crate) struct StripeJournal {
 }
 
 impl StripeJournal {
-    pub fn new(role: usize, meta: &Meta, shape: &ArrayShape) -> StripeJournal {
+    /// Makes the journals of an array that has any, by role.
+    pub fn all(meta: Option<&Meta>, shape: &ArrayShape) -> Vec<StripeJournal> {
+        let Some(meta) = meta.filter(|meta| meta.journal_slots > 0) else {
+            return Vec::new();
+        };
+        let roles = 0..shape.members();
+        roles
+            .map(|role| StripeJournal::new(role, meta, shape))
+            .collect()
+    }
+
+    fn new(role: usize, meta: &Meta, shape: &ArrayShape) -> StripeJournal {
         StripeJournal {
             role,
             array: meta.array,
@@ -91,6 +99,12 @@ impl StripeJournal {
     /// True if neither a record that is left nor the next one is in a slot.
     pub fn is_free(&self, slot: u64) -> bool {
         self.records.borrow().is_free(slot)
+    }
+
+    /// True if a flush has covered all announced writes, no record says so yet, and none has begun
+    /// since the last call.
+    pub fn is_idle_and_open(&self) -> bool {
+        self.records.borrow_mut().is_idle_and_open()
     }
 
     /// Continues the numbers after `number`.
@@ -129,27 +143,24 @@ impl StripeJournal {
     /// Revokes the records `numbers`. Their writes had failed before a flush that has ended. The
     /// bytes that they left may have been read. Doing the records again, or an earlier record of
     /// the same stripe, would change the bytes.
-    pub async fn revoke(&self, core: &Rc<ArrayCore>, numbers: &[u64]) -> IoResult {
+    pub async fn revoke(&self, members: &Rc<ArrayMembers>, numbers: &[u64]) -> IoResult {
         if numbers.is_empty() {
             return Ok(());
         }
         let _alone = self.revoking.lock().await;
         for number in numbers {
             // The journal of a member that is not in sync is never read.
-            let (Some(record), Some(member)) = (self.revocation(*number), core.in_sync(self.role))
+            let (Some(record), Some(member)) =
+                (self.revocation(*number), members.in_sync(self.role))
             else {
                 continue;
             };
-            let mut block = core.env.pool.take(HEAD_BYTES);
+            let mut block = members.env.pool.take(HEAD_BYTES);
             encode(&record, &mut block);
             let written = member.write_meta(self.place(*number), block.share()).await;
-            if let Err(error) = written {
-                match core.fail(&member, &error) {
-                    true => continue,
-                    false => return Err(error),
-                }
+            if members.judge(&member, written)? {
+                self.records.borrow_mut().revoked(*number);
             }
-            self.records.borrow_mut().revoked(*number);
         }
         Ok(())
     }
@@ -179,17 +190,17 @@ impl StripeJournal {
     }
 
     /// Makes the record of `entry` durable. `block` begins with room for `headers`, followed by the
-    /// `body` bytes of its runs. Returns `block` with the record's number, which is `None` without
-    /// room for the record; [`StripeJournal::end`] must follow.
+    /// `body` bytes of its runs. A `flush` of all members makes room for the record. Returns `block`
+    /// with the record's number, which is `None` without room; [`StripeJournal::end`] must follow.
     pub async fn write(
         &self,
-        core: &Rc<ArrayCore>,
         member: &ArrayMember,
         stripe: u64,
         entry: JournalEntry,
         (mut block, headers, body): (Buf, u8, usize),
+        flush: impl AsyncFn() -> IoResult,
     ) -> (Option<u64>, SharedBuf, IoResult<RecordedWrite>) {
-        if let Err(error) = self.make_room(core).await {
+        if let Err(error) = self.make_room(flush).await {
             return (None, block.share(), Err(error));
         }
         let announced = match entry {
@@ -208,8 +219,8 @@ impl StripeJournal {
         (Some(record.number), block, recorded)
     }
 
-    /// Waits for a free slot.
-    async fn make_room(&self, core: &Rc<ArrayCore>) -> IoResult {
+    /// Waits for a free slot, which a `flush` of all members makes.
+    async fn make_room(&self, flush: impl AsyncFn() -> IoResult) -> IoResult {
         let has_room = || self.records.borrow().has_room();
         while !has_room() {
             let _alone = self.freeing.lock().await;
@@ -218,61 +229,41 @@ impl StripeJournal {
             }
             let can_make_room = || self.records.borrow().can_make_room();
             self.ended.until(can_make_room).await;
-            core.flush_members().await?;
+            flush().await?;
         }
         Ok(())
     }
 
     /// Makes durable that every record so far is done with; a flush has covered them.
-    pub async fn retire(&self, core: &Rc<ArrayCore>) -> IoResult {
-        let Some(member) = core.in_sync(self.role) else {
+    pub async fn retire(
+        &self,
+        members: &Rc<ArrayMembers>,
+        flush: impl AsyncFn() -> IoResult,
+    ) -> IoResult {
+        let Some(member) = members.in_sync(self.role) else {
             return Ok(());
         };
-        let block = core.env.pool.take(HEAD_BYTES);
-        let image = (block, 2, 0);
-        let (number, _, result) = self
-            .write(core, &member, 0, JournalEntry::Retire, image)
-            .await;
+        let image = (members.env.pool.take(HEAD_BYTES), 2, 0);
+        let written = self.write(&member, 0, JournalEntry::Retire, image, flush);
+        let (number, _, result) = written.await;
         self.end(number, true);
-        match result {
-            Err(error) if !core.fail(&member, &error) => Err(error),
-            _ => core.commit().await,
-        }
+        members.judge(&member, result.map(drop))?;
+        members.commit().await
     }
 
     /// Leaves no legible record on a member that is to join.
-    pub async fn wipe(&self, core: &ArrayCore, member: &ArrayMember) -> IoResult {
-        self.wipe_slots(core, member, 0..self.slots()).await
+    pub async fn wipe(&self, member: &ArrayMember) -> IoResult {
+        self.wipe_slots(member, 0..self.slots()).await
     }
 
-    /// Counts the slots of `member` that cannot be read. Rewrites those that no start would need.
-    pub async fn mend(&self, core: &Rc<ArrayCore>, member: &ArrayMember) -> IoResult<u64> {
-        let mut illegible = 0;
-        for slot in 0..self.slots() {
-            if self.is_readable(core, member, slot).await {
-                continue;
-            }
-            illegible += 1;
-            // Meanwhile no stripe is written, and only records that retire begin.
-            let _busy = core
-                .busy
-                .lock(core.geometry.extent(), Access::Exclusive)
-                .await;
-            core.flush_members().await?;
-            if self.is_free(slot) {
-                self.zero_slot(core, member, slot).await?;
-            }
-        }
-        Ok(illegible)
-    }
-
-    async fn is_readable(&self, core: &ArrayCore, member: &ArrayMember, slot: u64) -> bool {
+    /// True if all of `slot` can be read.
+    pub async fn is_readable(&self, member: &ArrayMember, slot: u64) -> bool {
         let mut from = Sectors::ZERO;
         while from < self.slot {
             let len = Sectors(128.min((self.slot - from).0));
             let bytes = len.bytes() as usize;
-            core.room_for(bytes).await;
-            let buf = core.env.pool.take(bytes);
+            room_for(&member.env, bytes).await;
+            let buf = member.env.pool.take(bytes);
             let (_, result) = member.read_meta(self.place(slot) + from, buf).await;
             if result.is_err() {
                 return false;
@@ -283,11 +274,9 @@ impl StripeJournal {
     }
 
     /// Writes all of a slot again, the header last.
-    async fn zero_slot(&self, core: &ArrayCore, member: &ArrayMember, slot: u64) -> IoResult {
+    pub async fn zero_slot(&self, member: &ArrayMember, slot: u64) -> IoResult {
         let step = Sectors(128);
-        let mut zeroes = core.env.pool.take(step.bytes() as usize);
-        zeroes.fill(0);
-        let zeroes = zeroes.share();
+        let zeroes = zero_buf(&member.env, step.bytes() as usize).share();
         let steps = self.slot.0.div_ceil(step.0);
         for from in (0..steps).rev().map(|index| index * step.0) {
             let len = step.min(self.slot - Sectors(from)).bytes() as usize;
@@ -300,13 +289,10 @@ impl StripeJournal {
     /// Empties the given slots.
     pub async fn wipe_slots(
         &self,
-        core: &ArrayCore,
         member: &ArrayMember,
         slots: impl IntoIterator<Item = u64>,
     ) -> IoResult {
-        let mut block = core.env.pool.take(HEAD_BYTES);
-        block.fill(0);
-        let block = block.share();
+        let block = zero_buf(&member.env, HEAD_BYTES).share();
         for slot in slots {
             member.write_meta(self.place(slot), block.clone()).await?;
         }
@@ -318,28 +304,6 @@ impl StripeJournal {
 fn encode(record: &JournalRecord, head: &mut [u8]) {
     for block in head.chunks_exact_mut(BLOCK_BYTES) {
         record.encode(block);
-    }
-}
-
-/// Retires the records of each journal that becomes idle, once a flush has covered them, until the
-/// array's last handle is gone: records that a later one retired can rot without harm.
-pub(crate) async fn retire_idle(core: Weak<ArrayCore>) {
-    loop {
-        let timer = match core.upgrade() {
-            Some(core) if !core.closed.get() => {
-                for journal in &core.journals {
-                    if core.down.borrow().is_none()
-                        && journal.records.borrow_mut().is_idle_and_open()
-                    {
-                        // A member that refuses the record is evicted, or asked again.
-                        let _ = journal.retire(&core).await;
-                    }
-                }
-                core.env.timer.clone()
-            }
-            _ => return,
-        };
-        timer.sleep(IDLE_TICK).await;
     }
 }
 

@@ -1,70 +1,48 @@
 //! Arrays: several devices as one, behind the contract of a device, so that arrays nest.
 //!
-//! `levels` maps sectors to members. `superblock` holds a member's view of the array, `examine`
-//! reads superblocks, and `membership` finds the current members. `assemble` assembles an array and
-//! `activate` starts it. `core` holds the present members, and `commit` makes changes of them
-//! durable. `read` and `reconstruct` read, `change` and `parity` write. `bitmap` and `journal`
-//! prevent harm by a loss of power; `found`, `replay`, `resync`, `maintenance` and `fill` repair
-//! its remains; `replace` exchanges a sound member. `late` keeps operations that were given up and
-//! may still land, `unresponsive` handles unresponsive members that the array needs.
+//! `levels` maps sectors to members. `superblock` holds a member's view of the array, and
+//! `membership` reads superblocks and finds the current members. `assemble` assembles an array and
+//! `start` starts it, with a replay of its journals. `members` holds the present members, and makes
+//! changes of them durable. `core` reads, and writes copies; `parity` writes stripes. `bitmap` and
+//! `journal` prevent harm by a loss of power; `maintenance` repairs its remains, fills members,
+//! exchanges them and scrubs.
 //!
 //! Not here, on purpose: opening devices, asking people, clocks and random sources. Identities are
 //! arguments.
 
-mod activate;
 mod array;
 mod assemble;
-mod balance;
 mod bitmap;
-mod change;
-mod claims;
-mod commit;
 mod core;
 mod create;
-mod events;
-mod examine;
-mod fill;
-mod fitness;
-mod found;
 mod journal;
-mod late;
 mod levels;
-mod lost;
 mod maintenance;
 mod member;
+mod members;
 mod membership;
 mod parity;
-mod place;
-mod read;
-mod reconstruct;
-mod replace;
-mod replay;
-mod rests;
-mod resync;
+mod progress;
 mod runs;
-mod scratch;
-mod scrub;
+mod start;
+mod stripe;
 mod superblock;
-mod turn;
-mod unresponsive;
-mod update;
-mod xor;
 
 pub use array::{Array, ArrayCondition, MemberReport};
 pub use assemble::{ArrayStart, assemble};
-pub use core::Options;
 pub use create::{ArrayPlan, check_form, create, raw};
-pub use events::ArrayEvent;
-pub use examine::examine;
 pub use layout::array::MEMBERS_MAX;
 pub use layout::{BLOCK_BYTES, Uuid};
-pub use levels::{ArrayShape, LEGS_MAX, Leg, LegPiece, Level, ParityStripe, Redundancy};
-pub use maintenance::MaintenanceProgress;
+pub use levels::{
+    ArrayShape, LEGS_MAX, Leg, LegPiece, Level, ParityStripe, Redundancy, order, warnings,
+};
+pub use maintenance::ScrubReport;
 pub use member::{Losses, MemberCandidate, MemberCounts};
-pub use place::{order, warnings};
-pub use scrub::ScrubReport;
+pub use members::{ArrayEvent, Options};
+pub use membership::examine;
+pub use progress::MaintenanceProgress;
+pub use stripe::xor;
 pub use superblock::{
     ArraySuperblock, BAD_MAX, Gap, MemberEntry, MemberState, NAME_BYTES_MAX, Position, ROLE_SPARE,
     Scrubbed,
 };
-pub use xor::xor;

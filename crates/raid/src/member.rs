@@ -1,21 +1,38 @@
-//! A member: a device with its health, its load and the position of its head.
+//! A member: a device with its health, its load and the position of its head; the depth of its
+//! queue, and its time limit; and the choice of the member that serves a read.
 //!
-//! Not here: its state in the array (`core`), the choice of a leg (`balance`), time limits
-//! (`turn`).
+//! Invariants:
+//!     in flight on the device and waited for ≤ DEPTH; the rest waits in order of arrival
+//!     an operation's time runs             ⟸ the device has been asked
+//!     a device is taken (back), or an array is assembled of it ⟹ no earlier change of it can
+//!         still land (`late_ended`, `ended_on`)
+//!
+//! A read that continues a leg's last one stays on that leg: its head is there, and its read-ahead.
+//! A stream that asks for more at once than one leg should have in flight leaves the leg. Its runs
+//! on each leg are so long that a disk gains by skipping the reads of the other one. Other reads go
+//! to the leg with the shorter queue; with equal queues, on rotating members, to the leg with the
+//! nearest head. A leg that takes [`SLOW`] times as long as the quickest is spared. A probe now and
+//! then notices its recovery.
+//!
+//! Not here: its state in the array, its eviction (`members`).
 
-use crate::change::ExtentChange;
-use crate::core::ArrayCore;
-use crate::turn::{DEPTH, Within};
+#[cfg(test)]
+mod tests;
+
+use crate::levels::Leg;
+use crate::members::ArrayMembers;
 use block::{
-    BoxDevice, Buf, Device, Env, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos,
-    SECTOR_BYTES, Sectors, Semaphore, SharedBuf,
+    BoxDevice, Buf, Deadline, Device, Env, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos,
+    Permit, SECTOR_BYTES, Sectors, Semaphore, SharedBuf,
 };
 use futures_util::future::join;
 use layout::Uuid;
 use std::cell::{Cell, RefCell};
 use std::ops::RangeInclusive;
+use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 /// Number of times that a device may have forgotten acknowledged writes that no flush had covered.
 pub type Losses = Rc<dyn Fn() -> u64>;
@@ -61,9 +78,34 @@ pub struct MemberCounts {
 const ZERO_STEP: RangeInclusive<Sectors> = Sectors::from_mib(1)..=Sectors::from_mib(64);
 /// Sectors zeroed at once, at first.
 const ZERO_STEP_FIRST: Sectors = Sectors::from_mib(4);
-
 /// The pause before the retry of a write that the medium refused.
 const REWRITE_PAUSE: Nanos = Nanos::from_millis(50);
+/// Most operations in flight on a device: enough for any drive, and for a dozen below a nested
+/// array, and no more than a slow one completes in a second or so.
+pub(crate) const DEPTH: usize = 128;
+/// Least bytes a second of a sound device; larger operations take longer.
+const RATE_MIN: u64 = 16 << 20;
+/// Factor by which a leg may be slower than the quickest.
+const SLOW: u64 = 4;
+/// Differences of less than this do not count.
+const SLOW_MIN: Nanos = Nanos::from_millis(2);
+/// Of this many reads, one goes to a slow leg.
+const PROBE: u64 = 64;
+/// A stream stays on its leg while that has at most so many requests more than another in flight.
+const STREAM_LEAD: u32 = 8;
+/// The same in bytes, of rotating members. A stream that passes back and forth makes runs of twice
+/// this: of several turns of one disk, or of a turn or so of each of seven behind a leg.
+const STREAM_LEAD_BYTES: u64 = 4 << 20;
+/// Most bytes that a device may hold without a flush, if their number is unknown.
+const UNFLUSHED_MAX: u64 = 1 << 30;
+
+/// A change of an extent.
+#[derive(Clone)]
+pub(crate) enum ExtentChange {
+    Data(SharedBuf, Fua),
+    Zero,
+    Discard,
+}
 
 pub(crate) struct ArrayMember {
     pub device: BoxDevice,
@@ -72,24 +114,24 @@ pub(crate) struct ArrayMember {
     pub uuid: Uuid,
     pub counts: Cell<MemberCounts>,
     /// The array of the member, once it belongs to one.
-    pub array: RefCell<Weak<ArrayCore>>,
+    pub array: RefCell<Weak<ArrayMembers>>,
     /// Operations in flight.
     pub in_flight: Cell<u32>,
     /// Those of them that are waited for beyond their time limit.
     pub overdue: Cell<u32>,
     /// Bytes of the reads in flight.
-    pub reading_bytes: Cell<u64>,
+    reading_bytes: Cell<u64>,
     /// End of the last read.
-    pub head: Cell<Lba>,
+    head: Cell<Lba>,
     /// Moving average of the time of reads.
-    pub read_time: Cell<Nanos>,
+    read_time: Cell<Nanos>,
     /// The device that is to replace this one, and gets all changes too.
     pub successor: RefCell<Option<Rc<ArrayMember>>>,
     /// The member is back and has got no write of the map since: its map is that of its loss.
     pub lacks_map: Cell<bool>,
     /// The copy of the superblock that is older, torn or unreadable: the next write goes there.
     pub worse_copy: Cell<usize>,
-    pub turns: Semaphore,
+    turns: Semaphore,
     pub timeout: Option<Nanos>,
     pub env: Env,
     data_at: Sectors,
@@ -356,6 +398,16 @@ impl ArrayMember {
         result
     }
 
+    /// Waits until no earlier operation on the device can land any more, by a flush, which waits
+    /// for that.
+    pub async fn late_ended(&self) -> IoResult {
+        match self.flush().await {
+            // A server that was restarted reports once that it may have forgotten writes.
+            Err(error) if error.kind() != IoErrorKind::Timeout => self.flush().await,
+            result => result,
+        }
+    }
+
     /// Reads a block of metadata at `at` of the device.
     pub async fn read_meta(&self, at: Sectors, buf: Buf) -> (Buf, IoResult) {
         let len = buf.len();
@@ -376,6 +428,23 @@ impl ArrayMember {
     }
 }
 
+/// Waits for the same on a device that is to be a member, with a `timeout`. Any answer but a timeout
+/// counts: a device that fails flushes shows that to the first commit.
+pub(crate) async fn ended_on(env: &Env, device: &BoxDevice, timeout: Nanos) -> IoResult {
+    let limit = limit(timeout, UNFLUSHED_MAX);
+    let deadline = Deadline::new(&env.timer, limit);
+    let flushed = deadline.bound(device.flush()).await;
+    match flushed {
+        Some(Err(error)) if error.kind() == IoErrorKind::Timeout => Err(error),
+        Some(_) => Ok(()),
+        None => {
+            let what = "no answer in time to a flush, so that what it was asked for before may \
+                        still land";
+            Err(device.geometry().error(IoErrorKind::Timeout, what))
+        }
+    }
+}
+
 /// Calls a function when dropped, however the future that holds it ends.
 struct OnDrop<F: FnMut()>(F);
 
@@ -383,4 +452,149 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         (self.0)();
     }
+}
+
+/// Returns the time limit of a device with this `timeout` to move `bytes`.
+pub(crate) fn limit(timeout: Nanos, bytes: u64) -> Nanos {
+    let moving = u128::from(bytes) * 1_000_000_000 / u128::from(RATE_MIN);
+    timeout + Nanos(u64::try_from(moving).unwrap_or(u64::MAX))
+}
+
+/// An operation of a member, for as long as the array waits for it; written out, since each request
+/// moves it.
+pub(crate) struct Within<'a, F> {
+    member: &'a ArrayMember,
+    work: F,
+    bytes: u64,
+    turn: Permit<'a>,
+    /// The device is being asked; with a time limit, if there is one.
+    asked: bool,
+    limit: Option<Deadline>,
+    /// The operation is waited for beyond its time limit.
+    overdue: bool,
+}
+
+impl<'a, F: Future + Unpin> Within<'a, F> {
+    /// Makes an operation of `work` on `member`, which moves `bytes`; it has not been polled yet.
+    pub fn new(member: &'a ArrayMember, bytes: u64, work: F) -> Within<'a, F> {
+        member.in_flight.set(member.in_flight.get() + 1);
+        Within {
+            member,
+            work,
+            bytes,
+            turn: member.turns.permit(1),
+            asked: false,
+            limit: None,
+            overdue: false,
+        }
+    }
+
+    /// Handles the end of the time limit; `Err` if the operation is waited for no more.
+    fn give_up(&mut self) -> IoResult {
+        let member = self.member;
+        let error = member
+            .device
+            .geometry()
+            .error(IoErrorKind::Timeout, "no answer in time");
+        let array = member.array.borrow().upgrade();
+        let Some(array) = array.filter(|array| !array.evict(member, &error)) else {
+            return Err(error);
+        };
+        if !std::mem::replace(&mut self.overdue, true) {
+            array.waits_for(member);
+        }
+        Ok(())
+    }
+
+    /// Becomes ready once the device is to be asked; `Err` if the member was lost meanwhile.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<IoResult> {
+        let has_waited = self.turn.is_queued();
+        ready!(Pin::new(&mut self.turn).poll(cx));
+        let member = self.member;
+        if has_waited && member.is_left() {
+            let geometry = member.device.geometry();
+            return Poll::Ready(Err(geometry.error(IoErrorKind::Gone, "it was lost")));
+        }
+        let limit = member.timeout.map(|span| limit(span, self.bytes));
+        self.limit = limit.map(|span| Deadline::new(&member.env.timer, span));
+        self.asked = true;
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<F: Future + Unpin> Future for Within<'_, F> {
+    type Output = IoResult<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult<F::Output>> {
+        if !self.asked {
+            ready!(self.poll_turn(cx))?;
+        }
+        if let Poll::Ready(answer) = Pin::new(&mut self.work).poll(cx) {
+            return Poll::Ready(Ok(answer));
+        }
+        let Some(timeout) = self.member.timeout else {
+            return Poll::Pending;
+        };
+        while let Some(limit) = &mut self.limit
+            && Pin::new(limit).poll(cx).is_ready()
+        {
+            if let Err(error) = self.give_up() {
+                return Poll::Ready(Err(error));
+            }
+            // Another member may be in sync by then.
+            let next = Deadline::new(&self.member.env.timer, timeout.max(Nanos(1)));
+            self.limit = Some(next);
+        }
+        Poll::Pending
+    }
+}
+
+impl<F> Drop for Within<'_, F> {
+    fn drop(&mut self) {
+        let (in_flight, overdue) = (&self.member.in_flight, &self.member.overdue);
+        in_flight.set(in_flight.get() - 1);
+        overdue.set(overdue.get() - u32::from(self.overdue));
+    }
+}
+
+/// Returns the index of the leg that should serve read number `turn`.
+pub(crate) fn choose(legs: &[(Leg, Rc<ArrayMember>)], turn: u64) -> Option<usize> {
+    if legs.len() < 2 {
+        return (!legs.is_empty()).then_some(0);
+    }
+    let times = legs.iter().map(|(_, member)| member.read_time.get());
+    let quickest = times.min().unwrap_or_default();
+    let is_slow = |member: &ArrayMember| {
+        let time = member.read_time.get();
+        time > SLOW_MIN && time.0 > quickest.0 * SLOW
+    };
+    let probing = turn.is_multiple_of(PROBE);
+    let shortest = legs.iter().map(|(_, m)| m.in_flight.get()).min()?;
+    let fit = |member: &ArrayMember| probing || !is_slow(member);
+    let least = legs.iter().map(|(_, m)| m.reading_bytes.get()).min()?;
+    let leads = |member: &ArrayMember| match member.device.geometry().rotational {
+        true => member.reading_bytes.get() > least + STREAM_LEAD_BYTES,
+        false => member.in_flight.get() > shortest + STREAM_LEAD,
+    };
+    let goes_on = |leg: &Leg, member: &ArrayMember| member.head.get() == leg.at && leg.at.0 > 0;
+    let streaming = legs
+        .iter()
+        .position(|(leg, member)| goes_on(leg, member) && fit(member) && !leads(member));
+    if streaming.is_some() {
+        return streaming;
+    }
+    let first = (turn % legs.len() as u64) as usize;
+    let cost = |index: usize| {
+        let (leg, member) = &legs[index];
+        let way = match member.device.geometry().rotational {
+            true => leg.at.0.abs_diff(member.head.get().0),
+            false => 0,
+        };
+        let spared = is_slow(member) != (probing && is_slow(member));
+        (spared, member.in_flight.get(), way)
+    };
+    // With all alike the legs take turns.
+    (0..legs.len())
+        .map(|i| (first + i) % legs.len())
+        .min_by_key(|index| cost(*index))
 }

@@ -1,30 +1,26 @@
-//! RAID 5: writing stripes.
+//! RAID 5: writing stripes, and reading without a member.
 //!
 //! A stripe is written by one request at a time. If all of its data is new, nothing is read.
 //! Otherwise the old bytes of the changed data and of the parity are read, and the difference goes
 //! into the parity. Where one of these members is missing, the others' bytes of the same band are
 //! read instead.
 //!
-//! Not here: the protection against a loss of power (`journal`), reading without a member
-//! (`reconstruct`).
+//! Not here: the protection against a loss of power (`journal`).
 
-use crate::change::ExtentChange;
 use crate::core::ArrayCore;
 use crate::journal::StripeCover;
-use crate::levels::{ParityStripe, Roles};
-use crate::scratch;
-use crate::scrub::ScrubReport;
-use crate::update::{ChunkPart, StripeUpdate};
-use crate::xor::{rebuild_in, xor};
-use block::{Access, Buf, Extent, Fua, Grant, IoError, IoResult, Lba, Proof, Sectors, SharedBuf};
+use crate::levels::{LegPiece, ParityStripe, Roles};
+use crate::maintenance::ScrubReport;
+use crate::member::{ArrayMember, ExtentChange, is_loss};
+use crate::stripe::{ChunkPart, StripeUpdate, bytes, rebuild_in, xor, zeroes};
+use block::{
+    Access, Buf, Extent, Fua, Grant, IoError, IoErrorKind, IoResult, Lba, Proof, SECTOR_BYTES,
+    Sectors, SharedBuf,
+};
 use futures_util::future::{join_all, try_join_all};
 use layout::BLOCK_BYTES;
 use layout::array::journal::{ChunkRun, JournalEntry};
 use std::rc::Rc;
-
-fn bytes(sectors: Sectors) -> usize {
-    sectors.bytes() as usize
-}
 
 /// A record's headers, the bytes of its runs and the new parity, in one buffer.
 struct RecordImage {
@@ -44,20 +40,19 @@ impl ArrayCore {
         extent: Extent,
         change: ExtentChange,
     ) -> IoResult {
-        let _under_way = self.late.begin();
-        self.last_use.set(self.env.timer.now());
+        let _under_way = self.begin_change();
         match change {
             ExtentChange::Data(data, fua) => self.write_stripes(extent, &data, fua).await,
             // Members that forgot bytes would leave the parity of others wrong.
             ExtentChange::Discard => Ok(()),
             ExtentChange::Zero => {
-                let step = scratch::zeroes(&self.shape);
+                let step = zeroes(&self.shape);
                 // A task with zeroes waits for the grants of their stripes: one at a time.
-                let _alone = self.zeroing.lock().await;
+                let _alone = self.limits().zeroing().await;
                 let mut at = extent.start;
                 while at < extent.end() {
                     let end = Lba((at.0 / step.0 + 1) * step.0).min(extent.end());
-                    let grant = self.grant_zeroes(bytes(end - at)).await;
+                    let grant = self.limits().zeroes(bytes(end - at)).await;
                     let mut zeroes = grant.take(bytes(end - at));
                     zeroes.fill(0);
                     let part = Extent::new(at, end - at);
@@ -131,15 +126,15 @@ impl ArrayCore {
         fua: Fua,
         _marked: &Proof,
     ) -> IoResult<Option<Proof>> {
-        let update = StripeUpdate::new(self, stripe, extent, data, fua);
+        let update = StripeUpdate::new(&self.shape, stripe, extent, data, fua);
         let grant = self
-            .grant_update(update.data_bytes(), bytes(update.len))
+            .limits()
+            .update(update.data_bytes(), bytes(update.len))
             .await;
         // Bounds the records that a journal can have open.
-        let lanes = (self.journals[stripe.parity].slots() / 2).max(1);
-        let lane = Extent::new(Lba(stripe.number % lanes), Sectors(1));
-        let _lane = self.lanes.lock(lane, Access::Exclusive).await;
-        let _busy = self.busy.lock(stripe.extent(), Access::Exclusive).await;
+        let slots = self.journals[stripe.parity].slots();
+        let _lane = self.limits().lane(&stripe, slots).await;
+        let _busy = self.lock(stripe.extent(), Access::Exclusive).await;
         let whole = update.is_complete() && update.len == self.shape.chunk() && self.is_whole();
         if !whole && self.journals[stripe.parity].has_whole(stripe.number) {
             self.flush_members().await?;
@@ -220,7 +215,7 @@ impl ArrayCore {
     async fn give_up_parity(self: &Rc<ArrayCore>, update: &StripeUpdate) -> IoResult {
         self.add_gap(update.stripe.parity, update.band());
         self.flush_members().await?;
-        self.journals[update.stripe.parity].retire(self).await
+        self.retire(&self.journals[update.stripe.parity]).await
     }
 
     /// True if nothing can be computed from the parity in the band of `update` once that is
@@ -347,12 +342,7 @@ impl ArrayCore {
         whole: bool,
     ) -> IoResult<Proof> {
         let (stripe, parity) = (update.stripe, image.parity);
-        let RecordImage {
-            block,
-            headers,
-            body,
-            ..
-        } = image;
+        let (block, headers, body) = (image.block, image.headers, image.body);
         let journal = &self.journals[stripe.parity];
         let parity_member = self.in_sync(stripe.parity).filter(|_| parity.is_some());
         let (mut record, mut recorded) = (None, None);
@@ -372,9 +362,9 @@ impl ArrayCore {
                     }
                 };
                 let image = (block, headers, body);
-                let (number, shared, written) = journal
-                    .write(self, &parity_member, stripe.number, entry, image)
-                    .await;
+                let flush = async || self.flush_members().await;
+                let written = journal.write(&parity_member, stripe.number, entry, image, flush);
+                let (number, shared, written) = written.await;
                 record = number;
                 match written {
                     Ok(written) => recorded = Some(written),
@@ -445,11 +435,7 @@ impl ArrayCore {
         let writes: Vec<_> = writes.collect();
         let mut failed: Option<IoError> = None;
         for (member, result) in join_all(writes).await {
-            if let Err(error) = result
-                && !self.fail(&member, &error)
-            {
-                failed = Some(error);
-            }
+            failed = self.judge(&member, result).err().or(failed);
         }
         if let Some(error) = failed {
             self.check_up()?;
@@ -467,11 +453,122 @@ impl ArrayCore {
         if self.is_whole() {
             self.add_gap(update.stripe.parity, update.band());
         }
-        let missing = (0..self.slots.len()).filter(|role| !self.is_in_sync(*role));
+        let missing = (0..self.shape.members()).filter(|role| !self.is_in_sync(*role));
         for column in missing.filter_map(|role| update.stripe.column(role)) {
             let lost = update.stripe.place(column, update.from, update.len);
             self.add_bad(lost);
         }
         self.commit().await
+    }
+
+    /// Reads a piece of a member that cannot be read itself. `missing` means that the member was
+    /// not in sync.
+    pub async fn read_from_others(
+        self: &Rc<ArrayCore>,
+        piece: LegPiece,
+        missing: bool,
+        mut buf: Buf,
+    ) -> (Buf, IoResult) {
+        let stripe = self.shape.stripe_at(piece.extent.start);
+        let leg = piece.legs()[0];
+        let grant = self.limits().reconstruct(0, buf.len()).await;
+        let _busy = self.lock(stripe.extent(), Access::Shared).await;
+        // Updates were cut short, which only replaying the journals makes whole.
+        if let Some(why) = self.why_down() {
+            let what = format!("what a missing member held cannot be computed: {why}");
+            return (buf, Err(self.error(IoErrorKind::Gone, what)));
+        }
+        // A rebuild may have ended while this waited for it, and another member may have been lost
+        // since.
+        if let Some(member) = self.in_sync(leg.member).filter(|_| missing) {
+            let result;
+            (buf, result) = self.read_of(leg.member, &member, leg.at, buf).await;
+            self.judge_read(&member, &result);
+            if result.is_ok() {
+                return (buf, Ok(()));
+            }
+        }
+        self.reconstruct(stripe, leg.member, leg.at - stripe.row(), buf, &grant)
+            .await
+    }
+
+    /// Computes the data of `role` from `from` on in its chunk of `stripe`. No write to the stripe
+    /// may be in flight. Takes memory from `grant` and gives it back.
+    pub async fn reconstruct(
+        self: &Rc<ArrayCore>,
+        stripe: ParityStripe,
+        role: usize,
+        from: Sectors,
+        mut buf: Buf,
+        grant: &Grant,
+    ) -> (Buf, IoResult) {
+        let others: Vec<usize> = (0..self.shape.members()).filter(|r| *r != role).collect();
+        let step = self.limits().step(buf.len());
+        let mut done = 0;
+        while done < buf.len() {
+            let len = step.min(buf.len() - done);
+            let all = grant.take(len * others.len());
+            let at = stripe.row() + from + Sectors((done / SECTOR_BYTES as usize) as u64);
+            let (all, lost) = self.read_band(at, &others, all).await;
+            if !lost.is_empty() {
+                grant.give_back(all);
+                let error = self.two_illegible("another member cannot be read either");
+                return (buf, Err(error));
+            }
+            let into = &mut buf[done..done + len];
+            into.fill(0);
+            all.chunks_exact(len).for_each(|chunk| xor(into, chunk));
+            grant.give_back(all);
+            done += len;
+        }
+        (buf, Ok(()))
+    }
+
+    /// Makes the error for data that needs two unreadable members: the array is lost, or sectors
+    /// are.
+    fn two_illegible(&self, what: &'static str) -> IoError {
+        let roles = 0..self.shape.members();
+        let missing = roles.filter(|role| self.in_sync(*role).is_none()).count();
+        let is_lost = missing > 1 || self.is_down();
+        let kind = match is_lost {
+            true => IoErrorKind::Gone,
+            false => IoErrorKind::Media,
+        };
+        self.error(kind, what)
+    }
+
+    /// Reads the same run of all `roles` into `all`; returns the roles that could not be read.
+    async fn read_band(self: &Rc<ArrayCore>, at: Lba, roles: &[usize], all: Buf) -> (Buf, Roles) {
+        let len = all.len() / roles.len();
+        let (mut reads, mut rest) = (Vec::new(), all);
+        for role in roles {
+            let (mine, tail) = rest.split_at(len);
+            reads.push(async move {
+                let Some(member) = self.in_sync(*role) else {
+                    return (mine, false);
+                };
+                let (mine, result) = self.read_of(*role, &member, at, mine).await;
+                self.judge_read(&member, &result);
+                (mine, result.is_ok())
+            });
+            rest = tail;
+        }
+        drop(rest);
+        let (mut parts, mut lost) = (Vec::with_capacity(roles.len()), Roles::default());
+        for (role, (part, good)) in roles.iter().zip(join_all(reads).await) {
+            if !good {
+                lost.add(*role);
+            }
+            parts.push(part);
+        }
+        (Buf::join(parts, &self.env.pool), lost)
+    }
+
+    pub fn judge_read(self: &Rc<ArrayCore>, member: &ArrayMember, result: &IoResult) {
+        if let Err(error) = result
+            && is_loss(error)
+        {
+            self.fail(member, error);
+        }
     }
 }

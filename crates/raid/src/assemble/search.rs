@@ -13,7 +13,6 @@ mod life;
 
 use super::*;
 use crate::levels::Level;
-use crate::superblock::MemberEntry;
 use block::{BoxDevice, Geometry, Pool, Sectors};
 use devices::{ARRAY, LoneDriver, SearchDisk, SearchWorld};
 use life::SearchEvent;
@@ -135,7 +134,7 @@ struct AssemblySearch {
 }
 
 fn in_sync(core: &ArrayCore) -> Bits {
-    let roles = 0..core.slots.len();
+    let roles = 0..core.shape.members();
     roles.fold(0, |set, role| {
         set | Bits::from(core.in_sync(role).is_some()) << role
     })

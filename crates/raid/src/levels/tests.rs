@@ -168,3 +168,33 @@ fn a_stripe_of_data_is_best_transferred_at_once() {
     });
     assert_eq!(widths, [8, 256, 8, 128, 192]);
 }
+
+fn domains(names: &str) -> Vec<Arc<str>> {
+    names.chars().map(|c| c.to_string().into()).collect()
+}
+
+fn placed(level: Level, names: &str) -> (String, usize) {
+    let domains = domains(names);
+    let order = order(level, &domains);
+    let shape = ArrayShape::new(level, &vec![Sectors(800); names.len()], Sectors(8)).unwrap();
+    let members: Vec<_> = order
+        .iter()
+        .map(|i| domains[*i].clone())
+        .enumerate()
+        .collect();
+    let text = members.iter().map(|(_, name)| name.to_string()).collect();
+    (text, warnings(&shape, &members).len())
+}
+
+#[test]
+fn copies_lie_in_different_domains_where_that_is_possible() {
+    assert_eq!(placed(Level::Raid10, "aaaabbbb"), ("abababab".into(), 0));
+    assert_eq!(placed(Level::Raid10, "aabbcc").1, 0);
+    assert_eq!(placed(Level::Raid10, "aabc").1, 0);
+    assert_eq!(placed(Level::Raid10, "aaab").1, 1);
+    assert_eq!(placed(Level::Raid1, "ab").1, 0);
+    assert_eq!(placed(Level::Raid1, "aa").1, 1);
+    assert_eq!(placed(Level::Raid5, "abc").1, 0);
+    assert_eq!(placed(Level::Raid5, "aab").1, 1);
+    assert_eq!(placed(Level::Raid0, "aa").1, 0);
+}

@@ -2,13 +2,13 @@
 //! that are refused and may have landed all the same, flushes, revocations, and a cut of the power
 //! after each step, with any of the writes in flight as they were, torn or landed.
 //!
-//! The records that a start then finds in the slots, by its own rules (`found`), must be:
+//! The records that a start then finds in the slots, by its own rules (`start`), must be:
 //!     of a stripe that was being written, the record, or one of the whole stripe after it
 //!     nothing that, done again, would undo a later write
 //!     nothing of a write that has failed before a flush that has ended
 
 use super::*;
-use crate::found::{FoundSlot, JournalDamage, weigh};
+use crate::start::{FoundSlot, JournalDamage, weigh};
 use block::Durable;
 use layout::Uuid;
 use layout::array::journal::{ChunkRun, JournalEntry, JournalRecord};

@@ -193,3 +193,11 @@ fn a_slow_leg_is_spared_and_asked_now_and_then() {
     assert_eq!(chosen(false, 2, &legs), Some(1));
     assert_eq!(chosen(false, PROBE, &legs), Some(0));
 }
+
+#[test]
+fn more_bytes_may_take_longer() {
+    let second = Nanos::from_secs(1);
+    assert_eq!(limit(second, 0), second);
+    assert_eq!(limit(second, 2 * RATE_MIN), Nanos::from_secs(3));
+    assert_eq!(limit(second, u64::MAX), Nanos::MAX);
+}

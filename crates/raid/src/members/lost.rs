@@ -9,28 +9,24 @@
 //!     a gap is forgotten                    ⟹ the data written there is durable
 //!     a gap is made                         ⟹ nothing is written to any member for it
 
-use crate::core::ArrayCore;
+use super::ArrayMembers;
 use crate::member::ArrayMember;
 use crate::runs::{closest, join_closest, with, without};
 use crate::superblock::{BAD_MAX, Gap};
 use block::{Buf, Extent, IoError, IoErrorKind, IoResult, Lba, SECTOR_BYTES, Sectors};
-use std::rc::Rc;
 
-impl ArrayCore {
+/// Lost sectors of the array, and gaps of each role's data.
+type Rewritten = (Option<Extent>, Vec<(usize, Extent)>);
+
+impl ArrayMembers {
     /// Fails if a lost sector lies in `extent`.
     pub fn check_bad(&self, extent: Extent) -> IoResult {
-        match self
-            .roster
-            .now()
-            .bad
-            .iter()
-            .find(|bad| bad.overlaps(extent))
-        {
-            None => Ok(()),
-            Some(bad) => Err(self
-                .error(IoErrorKind::Media, "these sectors were lost; rewrite them")
-                .at(*bad)),
-        }
+        let roster = self.roster.now();
+        let Some(bad) = roster.bad.iter().find(|bad| bad.overlaps(extent)) else {
+            return Ok(());
+        };
+        let what = "these sectors were lost; rewrite them";
+        Err(self.error(IoErrorKind::Media, what).at(*bad))
     }
 
     /// Returns the sectors of the array that are lost, or on fewer members than they should be,
@@ -46,7 +42,7 @@ impl ArrayCore {
     /// can be remembered, the data between the closest two is given up with them: a rebuild has to
     /// end, or the next loss takes all.
     pub fn add_bad(&self, extent: Extent) {
-        self.log(format!("{}: the data of {extent:?} is lost", self.name));
+        self.log(format!("the data of {extent:?} is lost"));
         let runs = with(&self.roster.now().bad, extent);
         self.roster.change(|roster| roster.bad = runs);
         self.limit_lost();
@@ -71,8 +67,13 @@ impl ArrayCore {
         }
     }
 
+    /// Returns the gaps of all members.
+    pub fn gaps(&self) -> Vec<Gap> {
+        self.roster.now().gaps.clone()
+    }
+
     /// Returns the gaps of `role`.
-    pub fn gaps_of(&self, role: usize) -> Vec<Extent> {
+    fn gaps_of(&self, role: usize) -> Vec<Extent> {
         let roster = self.roster.now();
         let of = roster.gaps.iter().filter(|gap| gap.role == role);
         of.map(|gap| gap.extent).collect()
@@ -115,9 +116,8 @@ impl ArrayCore {
             let mut runs = self.roster.now().bad.clone();
             let between = join_closest(&mut runs);
             self.log(format!(
-                "{}: {between:?} count as lost too, for there are more runs of lost sectors than \
-                 can be remembered; restore them from a copy",
-                self.name
+                "{between:?} count as lost too, for there are more runs of lost sectors than can \
+                 be remembered; restore them from a copy"
             ));
             self.roster.change(|roster| roster.bad = runs);
         }
@@ -125,22 +125,16 @@ impl ArrayCore {
 
     /// True if all of `extent` is in a gap of `role`.
     pub fn is_gap(&self, role: usize, extent: Extent) -> bool {
-        let roster = self.roster.now();
-        let mut gaps = roster.gaps.iter();
-        gaps.any(|gap| gap.role == role && gap.extent.contains(extent))
+        self.roster.now().has_gap(role, extent)
     }
 
     /// Fails if a gap of `role` lies in `extent`.
     pub fn check_gaps(&self, role: usize, extent: Extent) -> IoResult {
-        let roster = self.roster.now();
-        let mut gaps = roster.gaps.iter();
-        match gaps.any(|gap| gap.role == role && gap.extent.overlaps(extent)) {
-            false => Ok(()),
-            true => Err(self.error(
-                IoErrorKind::Media,
-                "this member was never given these sectors",
-            )),
+        if !self.roster.now().lacks(role, extent) {
+            return Ok(());
         }
+        let what = "this member was never given these sectors";
+        Err(self.error(IoErrorKind::Media, what))
     }
 
     /// Reads at `at` of the data of `member`, which has `role`.
@@ -158,25 +152,9 @@ impl ArrayCore {
         }
     }
 
-    /// Clears lost sectors: `extent` has been rewritten, on `written` of the members. The sectors
-    /// count as lost, or as gaps, until the rewritten data is durable. They stay so, with an `Err`,
-    /// if clearing them would leave too many runs.
-    pub async fn clear_lost(
-        self: &Rc<ArrayCore>,
-        extent: Option<Extent>,
-        written: impl Iterator<Item = (usize, Extent)>,
-    ) -> IoResult {
-        let Some((extent, lacked)) = self.lost_of(extent, written) else {
-            return Ok(());
-        };
-        Box::pin(self.flush_members()).await?;
-        self.forget_lost(extent, &lacked)?;
-        self.commit().await
-    }
-
     /// Returns the part of `extent` and of `written` that counts as lost, or as gaps; `None` if
     /// nothing does.
-    fn lost_of(
+    pub fn lost_of(
         &self,
         extent: Option<Extent>,
         written: impl Iterator<Item = (usize, Extent)>,
@@ -185,16 +163,14 @@ impl ArrayCore {
         if roster.bad.is_empty() && roster.gaps.is_empty() {
             return None;
         }
-        let lacks = |(role, there): &(usize, Extent)| {
-            let mut gaps = roster.gaps.iter();
-            gaps.any(|gap| gap.role == *role && gap.extent.overlaps(*there))
-        };
-        let lacked: Vec<_> = written.filter(lacks).collect();
+        let lacked: Vec<_> = written
+            .filter(|(role, there)| roster.lacks(*role, *there))
+            .collect();
         let extent = extent.filter(|extent| roster.bad.iter().any(|run| run.overlaps(*extent)));
         (extent.is_some() || !lacked.is_empty()).then_some((extent, lacked))
     }
 
-    fn forget_lost(&self, extent: Option<Extent>, lacked: &[(usize, Extent)]) -> IoResult {
+    pub fn forget_lost(&self, extent: Option<Extent>, lacked: &[(usize, Extent)]) -> IoResult {
         let roster = self.roster.now();
         let bad = extent.map_or(roster.bad.clone(), |extent| without(&roster.bad, extent));
         let mut gaps = roster.gaps.clone();
@@ -221,9 +197,6 @@ impl ArrayCore {
         self.error(IoErrorKind::Media, what)
     }
 }
-
-/// Lost sectors of the array, and gaps of each role's data.
-type Rewritten = (Option<Extent>, Vec<(usize, Extent)>);
 
 impl Gap {
     /// Returns the parts of the gap that are left once `extent` of `role` was written.
