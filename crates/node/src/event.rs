@@ -92,8 +92,8 @@ pub enum NodeEvent {
     },
     #[display(
         "{origin}, the origin of volume {volume}, is not reserved for this host any more: another \
-         host has taken it over, or the device has lost its reservations. The volume is not served, \
-         and its lines in the pool are dropped."
+         host has taken it over, or the device has lost its reservations. The volume is not \
+         served, and its lines in the pool are dropped."
     )]
     OriginTakenOver { volume: Name, origin: Name },
     #[display("volume {volume}: its origin may still be reserved for this host: {why}")]

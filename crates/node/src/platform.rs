@@ -109,8 +109,9 @@ pub trait Platform: Clone + 'static {
         None
     }
 
-    /// Carries out `step` on the persistent reservation of the device at `place`, by the key of this
-    /// machine and `volume`. False: nothing was resumed. `Reserved`: another host has the device.
+    /// Carries out `step` on the persistent reservation of the device at `place`, by the key of
+    /// this machine and `volume`. False: nothing was resumed. `Reserved`: another host has the
+    /// device.
     async fn reservation(
         &self,
         place: &str,

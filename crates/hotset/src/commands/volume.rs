@@ -5,7 +5,7 @@ use super::status::{listed, volumes};
 use super::table::bytes;
 use super::text::{Argument, argument, named_or_new};
 use crate::CommandFailure;
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use control::client::ControlClient;
 use control::config::VolumeMode;
 use control::protocol::ControlRequest;
@@ -105,15 +105,7 @@ pub enum VolumeCommand {
     ///
     /// The other host cannot write to it from then on. What its write-back volume has not written
     /// back is missing.
-    Takeover {
-        #[command(flatten)]
-        control: ControlOption,
-        /// The volume
-        volume: String,
-        /// Confirm that the other host may lose the origin
-        #[arg(long)]
-        yes: bool,
-    },
+    Takeover(VolumeTakeover),
     /// Invalidate the cached lines of a volume after others have changed its origin
     Invalidate {
         #[command(flatten)]
@@ -171,6 +163,30 @@ pub enum VolumeCommand {
     },
 }
 
+#[derive(Args)]
+pub struct VolumeTakeover {
+    #[command(flatten)]
+    control: ControlOption,
+    /// The volume
+    volume: String,
+    /// Confirm that the other host may lose the origin
+    #[arg(long)]
+    yes: bool,
+}
+
+impl VolumeTakeover {
+    fn confirmed(self) -> Result<(ChangeOptions, ControlRequest), CommandFailure> {
+        let volume = self.volume;
+        match self.yes {
+            true => Ok((self.control.once(), ControlRequest::TakeOver { volume })),
+            false => Err(CommandFailure::Usage(format!(
+                "the host that has reserved the origin of {volume} can write there no more; end \
+                 hotset there if you can, or give --yes"
+            ))),
+        }
+    }
+}
+
 pub fn run(command: VolumeCommand) -> Result<(), CommandFailure> {
     use ControlRequest::*;
     let (change, request) = match command {
@@ -205,19 +221,7 @@ pub fn run(command: VolumeCommand) -> Result<(), CommandFailure> {
         VolumeCommand::Quiesce { control, volume } => (control.once(), Quiesce { volume }),
         VolumeCommand::Resume { control, volume } => (control.once(), Resume { volume }),
         VolumeCommand::Grow { control, volume } => (control.once(), GrowVolume { volume }),
-        VolumeCommand::Takeover {
-            control,
-            volume,
-            yes,
-        } => {
-            if !yes {
-                return Err(CommandFailure::Usage(format!(
-                    "the host that has reserved the origin of {volume} can write there no more; \
-                     end hotset there if you can, or give --yes"
-                )));
-            }
-            (control.once(), TakeOver { volume })
-        }
+        VolumeCommand::Takeover(takeover) => takeover.confirmed()?,
         VolumeCommand::Invalidate { control, volume } => (control.once(), Invalidate { volume }),
         VolumeCommand::Snapshot {
             control,

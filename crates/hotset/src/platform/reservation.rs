@@ -1,8 +1,8 @@
-//! Persistent reservations of block devices, of SCSI and NVMe alike, by the ioctls of `<linux/pr.h>`.
+//! Persistent reservations of block devices, SCSI and NVMe alike: the ioctls of `<linux/pr.h>`.
 //!
-//! The reservation is write exclusive, for registrants only. A host has a registration a path (SCSI)
-//! and the reservation belongs to one of them: plain write exclusive would refuse the host's own
-//! writes by its other paths. All hosts may read.
+//! The reservation is write exclusive, for registrants only. A host has a registration a path, with
+//! SCSI, and the reservation belongs to one of them: plain write exclusive would refuse the host's
+//! own writes by its other paths. All hosts may read.
 //!
 //! Invariants:
 //!     a device was taken ⟹ no key but this host's was registered then, and it has the reservation
@@ -33,8 +33,8 @@ const RELEASE: u32 = 0x4010_70ca;
 const PREEMPT: u32 = 0x4018_70cb;
 const CLEAR: u32 = 0x4010_70cd;
 
-/// `NVME_IOCTL_ID` and `NVME_IOCTL_IO_CMD`, with NVMe's command to unregister: `REGISTER` with a new
-/// key of 0 ends a registration of SCSI alone. NVMe would have the key 0 registered.
+/// `NVME_IOCTL_ID` and `NVME_IOCTL_IO_CMD`, with NVMe's command to unregister: `REGISTER` with a
+/// new key of 0 ends a registration of SCSI alone. NVMe would have the key 0 registered.
 const NVME_NAMESPACE: u32 = 0x4e40;
 const NVME_COMMAND: u32 = 0xc048_4e43;
 const NVME_REGISTER: u8 = 0x0d;
@@ -304,8 +304,8 @@ fn ask<T>(path: &File, request: u32, mut argument: T) -> IoResult {
     let mut answer = FAILED;
     for _ in 0..ATTEMPTS {
         let request = request as libc::Ioctl;
-        // SAFETY: `argument` is what the request takes, and outlives the call, as do the bytes that it
-        // points to.
+        // SAFETY: `argument` is what the request takes. It outlives the call, as do the bytes that
+        // it points to.
         answer = unsafe { libc::ioctl(path.as_raw_fd(), request, &raw mut argument) };
         if answer != FAILED {
             break;

@@ -2,10 +2,10 @@
 //!
 //! Invariants:
 //!     a volume with `reserve` writes to its origin ⟹ the origin was reserved for this host before
-//!     its pool has lines of it, or its log dirty data ⟹ no other host has had the origin since
+//!     the volume is served with lines, or dirty data, from before ⟹ its host's key has lasted
 //!     a look finds another host there ⟹ no request of the volume is answered with data from then
 //!     an origin that others may have had is served ⟹ their daemons had the time for two looks
-//!     a volume ends in order, with nothing dirty ⟹ its reservation ends; else the reservation stays
+//!     a volume ends in order, with nothing dirty ⟹ so does its reservation; else that stays
 //!
 //! Not here: the commands to the device (`Platform::reservation`). A host that is paused when it
 //! loses its origin, or has no path, looks late: until then it may answer from its cache.
@@ -25,6 +25,8 @@ use std::rc::Rc;
 
 /// Interval of looks at reservations.
 const PERIOD: Nanos = Nanos::from_secs(1);
+/// How long a takeover waits for an attempt to open the volume.
+const ATTEMPT_MAX: Nanos = Nanos::from_secs(20);
 /// Interval of looks for the end of one.
 const TICK: Nanos = Nanos::from_millis(20);
 /// How long a host that takes an origin waits before it reads there.
@@ -241,13 +243,22 @@ impl<P: Platform> Node<P> {
 
     /// Takes over the origin of a volume that waits for it, and serves the volume.
     pub(super) async fn take_over_origin(&self, name: &str) -> Result<(), Refusal> {
-        let (volume, place) = self.begin_takeover(&Name::new(name)?)?;
-        let name = &volume.name.value;
+        let name = &Name::new(name)?;
+        let is_tried = || {
+            let waiting = self.waiting.borrow();
+            waiting.get(name).is_some_and(|waiting| waiting.trying)
+        };
+        let timer = self.env().timer;
+        let end = timer.now() + ATTEMPT_MAX;
+        while is_tried() && timer.now() < end {
+            timer.sleep(TICK).await;
+        }
+        let (volume, place) = self.begin_takeover(name)?;
         let taking = async {
             self.distrust(&volume, &place).await?;
             self.reserve(name, &place, ReservationStep::TakeOver)
                 .await?;
-            self.env().timer.sleep(HEED).await;
+            timer.sleep(HEED).await;
             self.try_volume(&volume).await
         };
         let taken = taking.await;
