@@ -384,7 +384,7 @@ unix = "/nonexistent/socket"
     }
 
     /// Changes of one line of [`GOOD`], each with a part of its problem.
-    const DISAGREEMENTS: [(&str, &str, &str); 20] = [
+    const DISAGREEMENTS: [(&str, &str, &str); 21] = [
         (
             "origin = \"hdd\"",
             "origin = \"ssd\"",
