@@ -142,7 +142,7 @@ pub enum ControlRequest {
         /// The listener.
         listen: String,
     },
-    /// Closes a socket; its clients, or the virtual machine, lose it.
+    /// Closes a socket; its clients, or the virtual machine, lose their volumes.
     Close {
         /// The path, or the address and port.
         place: String,

@@ -104,45 +104,15 @@ pub enum HotsetCommand {
     Web(commands::web::WebCommand),
     /// Make a volume of a running daemon a block device, or list those there are
     ///
-    /// With `--guest` it becomes the disk of a virtual machine instead, by vhost-user. The
+    /// With `--guest` the volume becomes the disk of a virtual machine instead, by vhost-user. The
     /// sections `[[attach]]` and `[[listen]]` of the configuration do the same when the daemon
     /// starts.
-    Attach {
-        /// The volume; without one, the devices of all are listed
-        volume: Option<String>,
-        /// Hardware queues; 1 unless given
-        #[arg(long, requires = "volume")]
-        queues: Option<u32>,
-        /// Requests at a time of each queue; 128 unless given
-        #[arg(long, requires = "volume")]
-        depth: Option<u32>,
-        /// Socket for the monitor of a virtual machine, which has the volume as its disk
-        #[arg(long, value_name = "SOCKET", requires = "volume",
-              conflicts_with_all = ["queues", "depth"])]
-        guest: Option<PathBuf>,
-        #[command(flatten)]
-        change: commands::daemon::ChangeOptions,
-        /// List them as JSON
-        #[arg(long, conflicts_with = "volume")]
-        json: bool,
-    },
+    Attach(commands::attach::AttachCommand),
     /// Remove the block device of an attached volume
     ///
     /// The volume is attached again when its daemon starts again, or by `hotset attach`. With
     /// `--guest` a socket is closed instead, for good.
-    Detach {
-        /// The volume
-        #[arg(required_unless_present = "guest", conflicts_with = "guest")]
-        volume: Option<String>,
-        /// Remove the device even if it is in use, or has no daemon; pending I/O fails
-        #[arg(long, conflicts_with = "guest")]
-        force: bool,
-        /// Socket of a virtual machine, which loses its disk
-        #[arg(long, value_name = "SOCKET")]
-        guest: Option<PathBuf>,
-        #[command(flatten)]
-        change: commands::daemon::ChangeOptions,
-    },
+    Detach(commands::attach::DetachCommand),
     /// Size the pool, from a trace or a running volume
     ///
     /// Miss-ratio curve, working set, the results of half and twice the size, endurance and cost.
@@ -240,27 +210,8 @@ impl HotsetCommand {
             HotsetCommand::Pool(command) => commands::pool::run(command),
             HotsetCommand::Job(command) => commands::job::run(command),
             HotsetCommand::Array(command) => commands::array::run(command),
-            HotsetCommand::Attach {
-                volume: Some(volume),
-                queues,
-                depth,
-                guest,
-                change,
-                ..
-            } => match guest {
-                Some(socket) => commands::attach::give_guest(&volume, &socket, &change),
-                None => commands::attach::attach(&volume, queues, depth, &change),
-            },
-            HotsetCommand::Attach { json, .. } => commands::attach::list(json),
-            HotsetCommand::Detach {
-                volume,
-                force,
-                guest,
-                change,
-            } => match guest {
-                Some(socket) => commands::attach::take_from_guest(&socket, &change),
-                None => commands::attach::detach(&volume.unwrap_or_default(), force),
-            },
+            HotsetCommand::Attach(command) => commands::attach::attach(&command),
+            HotsetCommand::Detach(command) => commands::attach::detach(&command),
             HotsetCommand::UblkBegin { id } => begin::begin(id),
             HotsetCommand::UblkScan { id } => begin::scan(id),
             HotsetCommand::Drill(command) => commands::drill::run(&command),

@@ -55,12 +55,11 @@ use job::{Detaching, Jobs};
 use late::Returns;
 use queue::ChangeQueue;
 use refusal::{Refusal, refusal};
-use reservations::Reservations;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 use troubles::{Failing, Losses, Troubles};
-use waiting::WaitingVolume;
+use waiting::{Reservations, WaitingVolume};
 
 /// Size of each discard of a device that has left its pool, and time limit of all discards.
 const TRIM_STEP: Sectors = Sectors(1 << 21);
@@ -79,7 +78,7 @@ pub struct NodeVolume<P: Platform> {
     pub guard: GuardedOrigin<P::Driver>,
     pub origin: Name,
     pub pool: Name,
-    /// Place of the origin, if it is reserved for this host.
+    /// Place of an origin that is reserved for this host.
     pub(crate) reserved: Option<Rc<str>>,
 }
 

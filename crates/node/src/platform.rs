@@ -172,17 +172,17 @@ pub trait ConfigurationDraft {
 /// A step in the life of a persistent reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReservationStep {
-    /// Has the reservation again, if no other host has had it since.
+    /// Resumes the reservation, if no other host had the device since.
     Resume,
-    /// Takes the reservation, if no other host has it.
+    /// Takes the reservation, if no other host has one.
     Take,
     /// Checks that this host has the reservation.
     Check,
-    /// Ends the reservation, and leaves a sign by which it is resumed.
+    /// Ends the reservation, and leaves a sign for a resumption.
     Release,
     /// Ends the reservation, and leaves no sign.
     Leave,
-    /// Takes the reservation, whichever host has it.
+    /// Takes the reservation from any host.
     TakeOver,
 }
 

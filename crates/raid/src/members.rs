@@ -72,8 +72,7 @@ pub struct Options {
     /// Least idle time of a region before its bit in the write-intent bitmap is cleared. The time
     /// grows up to 64 times while writes are spread so that most bits are wanted again at once.
     pub clear_after: Nanos,
-    /// Size of the aligned range whose regions are marked in the write-intent bitmap by the first
-    /// write to one of them. Later writes there wait for no mark. After a loss of power, and when a
+    /// Size of the aligned range that its first write marks in the write-intent bitmap. Later writes there wait for no mark. After a loss of power, and when a
     /// member returns, as much more is copied.
     pub mark_ahead: Sectors,
     /// Bytes a second that a rebuild may move while the array is in use.

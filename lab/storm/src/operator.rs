@@ -178,7 +178,7 @@ fn change_array(world: &StormWorld, rng: &mut Rng) -> bool {
     }
 }
 
-/// Returns a request to give an array a device that it lacks.
+/// Returns a request to give an array a lacking device.
 pub fn member(array: &StormArray, device: &str, overwrite: bool) -> Value {
     json!({"request": "add-member", "array": array.name, "device": {"named": device},
         "overwrite": overwrite})
@@ -390,7 +390,7 @@ fn hold(world: &StormWorld, number: usize, rng: &mut Rng) -> bool {
     held
 }
 
-/// Holds a volume by a connection. Returns true if it was held.
+/// Holds a volume by a connection. Returns true on success.
 fn hold_connected(world: &StormWorld, request: &Value, rng: &mut Rng) -> bool {
     let kind = OperatorKind::Socket;
     let mut talk = match world.machine.talk() {
@@ -434,12 +434,12 @@ fn record(world: &StormWorld, volume: &str, rng: &mut Rng) -> bool {
     begun
 }
 
-/// Gives a request by a kind that is drawn. Returns true if it was done.
+/// Gives a request by a drawn kind. Returns true on success.
 fn ask(world: &StormWorld, request: &Value, rng: &mut Rng) -> bool {
     give(world, request, OperatorKind::draw(world, request, rng))
 }
 
-/// Gives a request. Returns true if it was done.
+/// Gives a request. Returns true on success.
 pub fn give(world: &StormWorld, request: &Value, kind: OperatorKind) -> bool {
     judge(world, request, kind, kind.give(world, request))
 }

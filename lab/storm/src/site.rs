@@ -110,7 +110,7 @@ fn new_pool(request: &Value) -> Value {
     pool
 }
 
-/// Returns the method, the address and the body for a request, if the API has it.
+/// Returns the method, the address and the body for a request of the API.
 pub fn call(request: &Value) -> Option<(&'static str, String, Value)> {
     let mut calls = CALLS.iter();
     let (_, method, address, body) = calls.find(|(what, ..)| request["request"] == *what)?;

@@ -6,47 +6,87 @@ use super::daemon::ChangeOptions;
 use super::table::TextTable;
 use crate::CommandFailure;
 use crate::platform::ublk::devices;
+use clap::Args;
 use command::{print, print_line};
 use control::meant;
 use control::protocol::ControlRequest;
 use control::section::SectionText;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use ublk::uapi::block_device;
 use ublk::{DeviceInfo, UblkCommand, UblkControl, UblkState};
 
-/// Has a running daemon attach a volume.
-pub fn attach(
-    volume: &str,
+/// The options of `hotset attach`.
+#[derive(Args)]
+pub struct AttachCommand {
+    /// The volume; without one, the devices of all are listed
+    volume: Option<String>,
+    /// Hardware queues; 1 unless given
+    #[arg(long, requires = "volume")]
     queues: Option<u32>,
+    /// Requests at a time of each queue; 128 unless given
+    #[arg(long, requires = "volume")]
     depth: Option<u32>,
-    change: &ChangeOptions,
-) -> Result<(), CommandFailure> {
-    let section = SectionText::default()
-        .text("ublk", volume)
-        .number("queues", queues)
-        .number("depth", depth);
-    let attach = section.finish();
-    change.carry_out(&ControlRequest::Attach { attach })
+    /// Socket for the monitor of a virtual machine, which has the volume as its disk
+    #[arg(long, value_name = "SOCKET", requires = "volume",
+          conflicts_with_all = ["queues", "depth"])]
+    guest: Option<PathBuf>,
+    #[command(flatten)]
+    change: ChangeOptions,
+    /// List them as JSON
+    #[arg(long, conflicts_with = "volume")]
+    json: bool,
 }
 
-/// Has a running daemon make a volume the disk of the virtual machine at `socket`.
-pub fn give_guest(
-    volume: &str,
-    socket: &Path,
-    change: &ChangeOptions,
-) -> Result<(), CommandFailure> {
-    let section = SectionText::default()
-        .text("vhost_user", &place(socket)?)
-        .text("volume", volume);
-    let listen = section.finish();
-    change.carry_out(&ControlRequest::Listen { listen })
+/// The options of `hotset detach`.
+#[derive(Args)]
+pub struct DetachCommand {
+    /// The volume
+    #[arg(required_unless_present = "guest", conflicts_with = "guest")]
+    volume: Option<String>,
+    /// Remove the device even if it is in use, or has no daemon; pending I/O fails
+    #[arg(long, conflicts_with = "guest")]
+    force: bool,
+    /// Socket of a virtual machine, which loses its disk
+    #[arg(long, value_name = "SOCKET")]
+    guest: Option<PathBuf>,
+    #[command(flatten)]
+    change: ChangeOptions,
 }
 
-/// Has a running daemon close the socket of a virtual machine.
-pub fn take_from_guest(socket: &Path, change: &ChangeOptions) -> Result<(), CommandFailure> {
-    let place = place(socket)?;
-    change.carry_out(&ControlRequest::Close { place })
+/// Lists devices, or has a running daemon attach a volume, or open a virtual machine's socket.
+pub fn attach(command: &AttachCommand) -> Result<(), CommandFailure> {
+    let Some(volume) = &command.volume else {
+        return list(command.json);
+    };
+    let section = SectionText::default();
+    let request = match &command.guest {
+        Some(socket) => {
+            let section = section.text("vhost_user", &place(socket)?);
+            let listen = section.text("volume", volume).finish();
+            ControlRequest::Listen { listen }
+        }
+        None => {
+            let section = section
+                .text("ublk", volume)
+                .number("queues", command.queues);
+            let attach = section.number("depth", command.depth).finish();
+            ControlRequest::Attach { attach }
+        }
+    };
+    command.change.carry_out(&request)
+}
+
+/// Removes the device of a volume, served or not, or has a running daemon close the socket of a
+/// virtual machine.
+pub fn detach(command: &DetachCommand) -> Result<(), CommandFailure> {
+    match (&command.guest, &command.volume) {
+        (Some(socket), _) => {
+            let place = place(socket)?;
+            command.change.carry_out(&ControlRequest::Close { place })
+        }
+        (None, volume) => remove_device(volume.as_deref().unwrap_or_default(), command.force),
+    }
 }
 
 /// The path of a socket for the daemon, which has another working directory.
@@ -62,7 +102,7 @@ fn place(socket: &Path) -> Result<String, CommandFailure> {
 }
 
 /// Lists the devices of hotset's volumes.
-pub fn list(json: bool) -> Result<(), CommandFailure> {
+fn list(json: bool) -> Result<(), CommandFailure> {
     let found = ours()?;
     let removed = devices::removed();
     if json {
@@ -108,8 +148,7 @@ pub fn list(json: bool) -> Result<(), CommandFailure> {
     print(table.to_string())
 }
 
-/// Removes the device of a volume, served or not.
-pub fn detach(volume: &str, force: bool) -> Result<(), CommandFailure> {
+fn remove_device(volume: &str, force: bool) -> Result<(), CommandFailure> {
     let all = ours()?;
     let found = all.iter().find(|(name, _)| name == volume);
     let Some((_, info)) = found else {

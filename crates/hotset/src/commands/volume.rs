@@ -103,8 +103,7 @@ pub enum VolumeCommand {
     },
     /// Take over the origin of a volume that another host has reserved, and serve the volume
     ///
-    /// The other host cannot write to it from then on. What its write-back volume has not written
-    /// back is missing.
+    /// The other host can write there no more. Dirty data of its write-back volume is missing.
     Takeover(VolumeTakeover),
     /// Invalidate the cached lines of a volume after others have changed its origin
     Invalidate {

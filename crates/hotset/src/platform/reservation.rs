@@ -5,7 +5,8 @@
 //! own writes by its other paths. All hosts may read.
 //!
 //! Invariants:
-//!     a device was taken ⟹ no key but this host's was registered then, and it has the reservation
+//!     a device was taken ⟹ no key but this host's was registered then, and the reservation
+//!                          is its own
 //!     a registration has lasted ⟹ no other hotset has taken the device since
 //!     a conflict leaves no registration of this host: whoever is registered may write
 //!
@@ -136,7 +137,7 @@ impl Reservable {
     pub fn take(&self) -> IoResult {
         self.register()?;
         self.reserve_again()?;
-        // A host that has ended in order has left its key, and may not come back with it.
+        // A host that has ended in order has left its key, and may not come back with that key.
         self.take_alone()
     }
 
@@ -149,7 +150,7 @@ impl Reservable {
         }
     }
 
-    /// Ends the reservation. The registration stays, and shows the next time that it has lasted.
+    /// Ends the reservation. The registration stays, and shows at the next start that no other host came.
     pub fn release(&self) -> IoResult {
         self.on_each(|path| one_key(path, RELEASE, self.key, KIND))
     }
@@ -186,7 +187,7 @@ impl Reservable {
         self.on_each(|path| one_key(path, RESERVE, self.key, KIND))
     }
 
-    /// Reserves the device for a registered host. After a conflict it is registered no more.
+    /// Reserves the device for a registered host. After a conflict the host is registered no more.
     fn reserve_again(&self) -> IoResult {
         let mut held = self.reserve();
         if held.as_ref().is_err_and(is_conflict) {
@@ -245,7 +246,7 @@ fn is_conflict(error: &IoError) -> bool {
     error.kind() == IoErrorKind::Reserved
 }
 
-/// Opens a device for its reservations alone. Opened for writing, it would be probed by udev at
+/// Opens a device for its reservations alone. A device opened for writing would be probed by udev at
 /// each close.
 fn open(place: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
@@ -304,8 +305,8 @@ fn ask<T>(path: &File, request: u32, mut argument: T) -> IoResult {
     let mut answer = FAILED;
     for _ in 0..ATTEMPTS {
         let request = request as libc::Ioctl;
-        // SAFETY: `argument` is what the request takes. It outlives the call, as do the bytes that
-        // it points to.
+        // SAFETY: `argument` has the form of the request. Argument and bytes that `argument` points
+        // to outlive the call.
         answer = unsafe { libc::ioctl(path.as_raw_fd(), request, &raw mut argument) };
         if answer != FAILED {
             break;
@@ -325,7 +326,7 @@ fn judged(answer: i32) -> IoResult {
         nvme if nvme & NVME_STATUS == NVME_CONFLICT => {
             Err(IoError::new(IoErrorKind::Reserved, RESERVED))
         }
-        // A disk of SCSI answers a command so that it does not know.
+        // The answer of a SCSI disk to an unknown command.
         FAILED => Err(none()),
         other => {
             let what = format!("cannot be reserved (status {other:#x}); see to it and its paths");

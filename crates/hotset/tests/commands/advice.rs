@@ -221,8 +221,9 @@ fn a_running_volume_is_advised_on() {
     let profile = &advice["profile"];
     let accesses = number(&profile["reads"]) + number(&profile["writes"]);
     // Each request is one line; in an area this small a third in random order looks like a stream.
+    // A request that is carried out in two pieces, while memory is short, counts twice.
     let all = 6.0 * 512.0;
-    assert!((0.5 * all..=all).contains(&accesses), "{accesses}");
+    assert!((0.5 * all..=1.1 * all).contains(&accesses), "{accesses}");
     // A sample estimates how many lines there are, to some percent.
     let unique = number(&profile["unique_lines"]);
     assert!((350.0..700.0).contains(&unique), "{unique}");

@@ -230,7 +230,7 @@ fn a_volume_becomes_a_virtual_machines_disk_and_an_export_again() {
     let opened = run(place.command("attach vol --guest").arg(&socket));
     assert!(opened.contains("kept by"), "{opened}");
     assert!(is_disk() && !is_export());
-    let again = ["the configuration has a listener at"];
+    let again = ["volume vol has a frontend already"];
     refused(place.command("attach vol --guest").arg(&socket), 1, &again);
     run(place.command("detach --guest").arg(&socket));
     assert!(is_export() && !is_disk());

@@ -67,12 +67,13 @@ unix = "$/nbd"
 "#;
 
 /// Examples that may be refused here, and a part of the message.
-const REFUSED: [(&str, &str); 7] = [
+const REFUSED: [(&str, &str); 8] = [
     ("job pause", "detach:db"),
     ("job resume", "detach:db"),
     ("job cancel", "detach:db"),
     ("job outcome", "186e1a5c2f4b8d00-7"),
     ("pool readmit", "ssd"),
+    ("volume takeover", "no other host has its origin"),
     ("attach", "ublk"),
     ("detach", "ublk"),
 ];

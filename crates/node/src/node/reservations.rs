@@ -1,4 +1,4 @@
-//! Reservations of origins: taken before a volume is served, looked at while it is, ended with it.
+//! Reservations of origins: taken before a volume is served, looked at meanwhile, ended at its end.
 //!
 //! Invariants:
 //!     a volume with `reserve` writes to its origin ⟹ the origin was reserved for this host before
@@ -7,8 +7,8 @@
 //!     an origin that others may have had is served ⟹ their daemons had the time for two looks
 //!     a volume ends in order, with nothing dirty ⟹ so does its reservation; else that stays
 //!
-//! Not here: the commands to the device (`Platform::reservation`). A host that is paused when it
-//! loses its origin, or has no path, looks late: until then it may answer from its cache.
+//! Not here: the commands to the device (`Platform::reservation`). A host that is paused at the
+//! loss of an origin, or has no path, looks late: until then its cache may answer.
 
 use super::refusal::{Refusal, refusal};
 use super::waiting::WaitingVolume;
@@ -19,38 +19,20 @@ use crate::platform::{Platform, ReservationStep};
 use block::{IoErrorKind, Nanos};
 use control::config::{self, Name};
 use futures_util::future::join;
-use std::cell::RefCell;
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// Interval of looks at reservations.
 const PERIOD: Nanos = Nanos::from_secs(1);
-/// How long a takeover waits for an attempt to open the volume.
+/// Wait of a takeover for an attempt to open the volume.
 const ATTEMPT_MAX: Nanos = Nanos::from_secs(20);
 /// Interval of looks for the end of one.
 const TICK: Nanos = Nanos::from_millis(20);
-/// How long a host that takes an origin waits before it reads there.
+/// Wait of a host that takes an origin, before its first read there.
 const HEED: Nanos = Nanos::from_secs(3);
 
-/// The reservations of a node.
-#[derive(Default)]
-pub(super) struct Reservations {
-    /// Volumes with an origin that another host has reserved.
-    elsewhere: RefCell<BTreeSet<Name>>,
-    /// Volumes with a look under way.
-    looking: RefCell<BTreeSet<Name>>,
-}
-
-impl Reservations {
-    /// True if another host has reserved the origin of `volume`, as far as is known.
-    pub(super) fn is_elsewhere(&self, volume: &Name) -> bool {
-        self.elsewhere.borrow().contains(volume)
-    }
-}
-
 impl<P: Platform> Node<P> {
-    /// Reserves the origin of `volume` for this host, if the configuration has it so. Drops what
-    /// the pool has of an origin that others may have had.
+    /// Reserves the origin of `volume` for this host, if the configuration asks for that. Drops
+    /// the lines of an origin that others may have had.
     pub(super) async fn reserve_origin(
         &self,
         volume: &config::Volume,
@@ -173,7 +155,7 @@ impl<P: Platform> Node<P> {
         let looked = self
             .platform
             .reservation(place, name, ReservationStep::Check);
-        // A device that does not answer is still this host's: others may be waiting for it too.
+        // A device that does not answer is still this host's: others may be waiting for the device too.
         let lost = looked.await.err();
         let is_lost = lost.is_some_and(|error| error.kind() == IoErrorKind::Reserved);
         if !is_lost || self.stopped.get() {
@@ -241,7 +223,7 @@ impl<P: Platform> Node<P> {
         self.waits.notify();
     }
 
-    /// Takes over the origin of a volume that waits for it, and serves the volume.
+    /// Takes over the origin of a waiting volume, and serves the volume.
     pub(super) async fn take_over_origin(&self, name: &str) -> Result<(), Refusal> {
         let name = &Name::new(name)?;
         let is_tried = || {
@@ -266,7 +248,7 @@ impl<P: Platform> Node<P> {
         taken
     }
 
-    /// The volume that waits for its origin, and the place of that. No other attempt begins.
+    /// The waiting volume, and the place of its origin. No other attempt begins.
     fn begin_takeover(&self, name: &Name) -> Result<(config::Volume, String), Refusal> {
         if self.volumes.borrow().contains_key(name) {
             return Err(format!(

@@ -6,17 +6,20 @@
 //! Invariant: a volume that is quiesced when the end begins is not written any more; the content of
 //! its origin is not taken for hotset's own.
 
-use super::ending::EndStep;
+use super::ending::{EndStep, EndWait};
 use super::{Node, NodeVolume, Refusal};
 use crate::event::NodeEvent;
 use crate::platform::{Platform, ReservationStep};
 use crate::seconds;
 use block::{Device, Nanos};
-use control::config::Name;
+use control::config::{ByteCount, Name};
 use futures_util::future::{join, join_all};
+use std::collections::BTreeSet;
 
 /// Divisor of the origins' time limit that gives the limit of pools, and of arrays.
 const SHORTER: u64 = 4;
+/// A device that has answered nothing for so long is named.
+const UNANSWERED: Nanos = Nanos::from_secs(1);
 
 impl<P: Platform> Node<P> {
     /// Longest time of [`Node::stop`]: for the change being made, the clients, the origins, the
@@ -151,4 +154,64 @@ impl<P: Platform> Node<P> {
             "volume {name} may have lost writes: {why}; check it"
         ))
     }
+}
+
+impl<P: Platform> Node<P> {
+    /// The parts that the end waits for; `None` before the end begins.
+    pub fn waits_at_end(&self) -> Option<EndWait> {
+        let now = self.env().timer.now();
+        let left = self.ending.by.get()?.since(now);
+        let step = self.step_of_end();
+        let (mut what, mut line) = (step.clone(), format!("waiting for {step}"));
+        line += &self.dirty_at_end();
+        let open = self.devices.open.borrow();
+        for (name, opened) in open.iter() {
+            let meter = opened.leaf.meter();
+            let since = meter.unanswered_since();
+            let Some(since) = since.filter(|since| now.since(*since) >= UNANSWERED) else {
+                continue;
+            };
+            what += &format!(", {name}");
+            let count = meter.in_flight();
+            line += &format!(
+                "; device {name} has answered none of {count} operations for {}: see to it",
+                whole_seconds(now.since(since))
+            );
+        }
+        line += &format!("; the end comes within {}", whole_seconds(left));
+        Some(EndWait { what, line })
+    }
+
+    /// The dirty data of volumes that have not ended.
+    fn dirty_at_end(&self) -> String {
+        let EndStep::Volumes(left) = &*self.ending.step.borrow() else {
+            return String::new();
+        };
+        let dirty = left.iter().filter_map(|name| {
+            let dirty = self.log_status(name)?.dirty_bytes;
+            (dirty > 0).then(|| format!("; {} of volume {name} are dirty", ByteCount(dirty)))
+        });
+        dirty.collect()
+    }
+
+    fn step_of_end(&self) -> String {
+        match &*self.ending.step.borrow() {
+            EndStep::Changes if self.queue.is_busy() => "the change that is being made".into(),
+            EndStep::Changes => "volumes and logs that are being opened".into(),
+            EndStep::Clients => "clients to end their requests".into(),
+            EndStep::Volumes(left) => format!("the last writes of {}", names("volume", left)),
+            EndStep::Pools(left) => format!("{} to keep what is cached", names("pool", left)),
+            EndStep::Arrays => "arrays to end".into(),
+        }
+    }
+}
+
+fn names(kind: &str, names: &BTreeSet<Name>) -> String {
+    let list: Vec<&str> = names.iter().map(Name::as_str).collect();
+    let plural = if list.len() == 1 { "" } else { "s" };
+    format!("{kind}{plural} {}", list.join(", "))
+}
+
+fn whole_seconds(span: Nanos) -> String {
+    format!("{} s", span.0.div_ceil(1_000_000_000))
 }

@@ -53,7 +53,7 @@ pub struct ArrayScenario {
     pub rebuild_floor: u64,
     /// Time after which bits are cleared.
     pub clear_after: Nanos,
-    /// Range that is marked by the first write to it.
+    /// Size of the range that its first write marks.
     pub mark_ahead: Sectors,
     /// The kind of trouble.
     pub trouble: ArrayTrouble,

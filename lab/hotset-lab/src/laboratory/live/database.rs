@@ -20,7 +20,7 @@ const SOCKET: &str = ".s.PGSQL.5432";
 /// Space of an empty database, in MiB.
 pub const EMPTY_MIB: u64 = 64;
 
-/// A database whose server does not run.
+/// A database without a running server.
 pub struct LiveDatabase {
     data: PathBuf,
     sockets: PathBuf,

@@ -22,7 +22,7 @@ pub struct DeviceReads {
 }
 
 impl DeviceReads {
-    /// Reads so far of the device with the file system of `path`; `None` if no block device has it.
+    /// Reads so far of the device with the file system of `path`; `None` without a block device.
     pub fn below(path: &Path) -> Option<DeviceReads> {
         let device = fs::metadata(path).ok()?.dev();
         let (major, minor) = (libc::major(device), libc::minor(device));

@@ -1,7 +1,7 @@
 //! A mail store on files: databases of pages, a log for each, and a scan that checks all pages.
 //!
 //! Requests are direct, as those of the published tool. A page has its number and a checksum, which
-//! each read checks. Invariant: no page is read while it is written.
+//! each read checks. Invariant: no page is read amid a write of that page.
 //!
 //! Left out: the database's memory, the tree above the pages, and more than one page in flight of a
 //! database's writer.
