@@ -102,6 +102,8 @@ soak:
 	KILLS=100 vm/tests/hotset-vhost-user
 	GONE_S=60 vm/soak/hotset-nvme-tcp
 	GONE_S=60 vm/soak/hotset-iscsi
+	vm/soak/hotset-reservations
+	VM_KERNEL=trixie-backports vm/soak/hotset-reservations
 	vm/soak/ublk-file-systems
 	$(MAKE) deb && vm/soak/hotset-root
 	HOTSET_ROUNDS=100 cargo test --release --quiet -p hotset --test commands volume_is_a_file_system

@@ -1,5 +1,5 @@
 //! Origins without reservations, and without another host. Those with both are in a guest:
-//! `vm/tests/hotset-reservations`.
+//! `vm/soak/hotset-reservations`.
 
 use crate::common::{Place, USUAL, all, refused, run, until};
 use std::fs;
