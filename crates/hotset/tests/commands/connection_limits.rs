@@ -236,7 +236,7 @@ fn a_volume_becomes_a_virtual_machines_disk_and_an_export_again() {
     assert!(is_export() && !is_disk());
     let kept = fs::read_to_string(place.path("hotset.toml")).unwrap();
     assert!(!kept.contains("vol.sock"), "{kept}");
-    let none = ["the configuration has no listener at"];
+    let none = ["no [[listen]] has"];
     refused(place.command("detach --guest").arg(&socket), 1, &none);
     let guest = USUAL.to_owned() + "[[listen]]\nvhost_user = \"$/vol.sock\"\n";
     place.config(&guest);
