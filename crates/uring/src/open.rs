@@ -309,21 +309,21 @@ fn direct_io_alignment(file: &File) -> Option<(u32, u32)> {
 }
 
 /// File systems that do not wait for a device where a ring asks them not to.
-const ANSWER_AT_ONCE: [libc::c_long; 5] = [
-    libc::EXT4_SUPER_MAGIC,
-    libc::XFS_SUPER_MAGIC,
-    libc::BTRFS_SUPER_MAGIC,
-    libc::F2FS_SUPER_MAGIC,
-    libc::TMPFS_MAGIC,
+const ANSWER_AT_ONCE: [i128; 5] = [
+    libc::EXT4_SUPER_MAGIC as i128,
+    libc::XFS_SUPER_MAGIC as i128,
+    libc::BTRFS_SUPER_MAGIC as i128,
+    libc::F2FS_SUPER_MAGIC as i128,
+    libc::TMPFS_MAGIC as i128,
 ];
 
-/// The kind of a file's file system; zero if unknown.
-fn file_system_of(file: &File) -> libc::c_long {
+/// The kind of a file's file system; zero if unknown. C libraries differ in the type.
+fn file_system_of(file: &File) -> i128 {
     // SAFETY: all zeroes is a valid `statfs`.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` is writable.
     match unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut stat) } {
-        0 => stat.f_type,
+        0 => i128::from(stat.f_type),
         _ => 0,
     }
 }

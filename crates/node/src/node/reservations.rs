@@ -133,6 +133,10 @@ impl<P: Platform> Node<P> {
         let mut longest = PERIOD;
         while !node.stopped.get() {
             env.timer.idle_sleep(PERIOD, longest).await;
+            // A look after an orderly end would have the reservation again.
+            if node.stopped.get() {
+                return;
+            }
             longest = IDLE_PERIOD;
             for (name, served) in node.volumes.borrow().iter() {
                 let Some(place) = served.reserved.clone() else {
