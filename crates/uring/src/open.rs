@@ -157,7 +157,7 @@ fn open_named(path: &Path, options: &DiskOptions, name: &str) -> IoResult<OpenDi
     }
     let file_system = (!is_block_device).then(|| file_system_of(&file));
     Ok(OpenDisk {
-        in_memory: file_system == Some(libc::TMPFS_MAGIC),
+        in_memory: file_system == Some(libc::TMPFS_MAGIC as i128),
         may_block: file_system.is_some_and(|kind| !ANSWER_AT_ONCE.contains(&kind)),
         file: ManuallyDrop::new(file),
         geometry,
