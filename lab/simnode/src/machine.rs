@@ -12,7 +12,7 @@ use control::address::NbdUri;
 use control::config::{self, Config, Name};
 use control::memory::MemoryRoom;
 use layout::{BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, WITNESS_BLOCKS};
-use node::{LogWitness, NodeEvent, Platform, Remembered, UserProcess};
+use node::{LogWitness, NodeEvent, Platform, Remembered, ReservationStep, UserProcess};
 use origin::DeviceIdentity;
 use shard::{Local, ShardDisk};
 use sim::{DiskSpec, Medium, SimDriver, SimRng, SimWorld, WorldControl};
@@ -43,6 +43,9 @@ struct SimPlace {
     /// Number of openings.
     openings: Cell<u64>,
     sectors: Cell<Sectors>,
+    /// The node's key is registered, and has the reservation.
+    registered: Cell<bool>,
+    reserved: Cell<bool>,
 }
 
 impl SimPlace {
@@ -95,6 +98,8 @@ impl SimMachine {
                 held: Cell::new(None),
                 openings: Cell::new(0),
                 sectors,
+                registered: Cell::new(false),
+                reserved: Cell::new(false),
             };
             places.insert(path.value.display().to_string(), place);
         }
@@ -251,6 +256,11 @@ impl SimMachine {
         self.place(path).openings.get()
     }
 
+    /// True if the disk behind `path` is reserved.
+    pub fn is_reserved(&self, path: &str) -> bool {
+        self.place(path).reserved.get()
+    }
+
     /// True if the disk is unplugged.
     pub fn is_away(&self, path: &str) -> bool {
         self.place(path).away.get()
@@ -347,6 +357,25 @@ impl Platform for SimPlatform {
     fn read_certificates(&self, file: &Path) -> IoResult<Vec<u8>> {
         let what = "no files are in this world";
         Err(IoError::new(IoErrorKind::Unsupported, what).on(file.display().to_string()))
+    }
+
+    /// The reservation of a disk that no other host asks for.
+    async fn reservation(&self, path: &str, _: &Name, step: ReservationStep) -> IoResult<bool> {
+        self.local.env().timer.sleep(OPENING).await;
+        let place = self.machine.place(path);
+        let lasted = place.registered.get();
+        let (registered, reserved) = match step {
+            ReservationStep::Resume | ReservationStep::Check => (lasted, lasted),
+            ReservationStep::Take | ReservationStep::TakeOver => (true, true),
+            ReservationStep::Release => (lasted, false),
+            ReservationStep::Leave => (false, false),
+        };
+        place.registered.set(registered);
+        place.reserved.set(reserved);
+        match step {
+            ReservationStep::Resume => Ok(lasted),
+            _ => Ok(true),
+        }
     }
 
     async fn configuration(&self) -> Result<Config, String> {

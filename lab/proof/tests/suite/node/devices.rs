@@ -160,6 +160,26 @@ fn of_two_uses_at_a_time_one_opens_the_device() {
     });
 }
 
+/// A look after the end would have the reservation again.
+#[test]
+fn a_reservation_ends_with_its_node_at_any_moment() {
+    let config = CONFIG.replace("origin = \"disk\"", "origin = \"disk\"\nreserve = true");
+    for moment in 0..20 {
+        run_on(&config, &[], async move |bench| {
+            assert!(bench.machine.is_reserved("/disk"));
+            bench
+                .env
+                .timer
+                .sleep(Nanos::from_millis(moment * 100))
+                .await;
+            bench.node.stop().await.expect("it ends in order");
+            assert!(!bench.machine.is_reserved("/disk"), "{moment}");
+            bench.sleep(3).await;
+            assert!(!bench.machine.is_reserved("/disk"), "{moment}: again");
+        });
+    }
+}
+
 #[test]
 fn a_pool_device_that_was_late_is_back_with_its_lines_by_itself() {
     run(async |bench: &Bench| {
