@@ -164,14 +164,12 @@ fn of_two_uses_at_a_time_one_opens_the_device() {
 #[test]
 fn a_reservation_ends_with_its_node_at_any_moment() {
     let config = CONFIG.replace("origin = \"disk\"", "origin = \"disk\"\nreserve = true");
-    for moment in 0..20 {
+    // The client stays, and is waited for so long.
+    let config = format!("[daemon]\ngrace = \"100ms\"\n{config}");
+    for moment in 0..100 {
         run_on(&config, &[], async move |bench| {
             assert!(bench.machine.is_reserved("/disk"));
-            bench
-                .env
-                .timer
-                .sleep(Nanos::from_millis(moment * 100))
-                .await;
+            bench.env.timer.sleep(Nanos::from_millis(moment * 10)).await;
             bench.node.stop().await.expect("it ends in order");
             assert!(!bench.machine.is_reserved("/disk"), "{moment}");
             bench.sleep(3).await;
