@@ -55,6 +55,7 @@ impl WorkspaceCopy {
             "Cargo.toml",
             "Cargo.lock",
             "contrib",
+            "docs",
             "crates",
             "lab",
             "web/dist",
