@@ -2,7 +2,7 @@
 
 use crate::form::FileForm;
 use crate::sections::{
-    add, append, append_new, contains, drop_if_empty, exchange, find, has_frontend, has_listener,
+    add, append, append_new, contains, drop_if_empty, exchange, find, has, has_frontend,
     is_frontend, is_listener, is_named, known, list, remove, remove_all, section, set, take,
 };
 use control::config::{self, Attach, Cleaning, Listen, Volume};
@@ -271,7 +271,8 @@ fn holder(files: &[DocumentMut], request: &ControlRequest) -> Result<usize, Stri
             return Ok(its.unwrap_or(0));
         }
         ControlRequest::Close { place } => {
-            let at = files.iter().position(|file| has_listener(file, place));
+            let has_it = |file| has(file, "listen", |table| is_listener(table, place));
+            let at = files.iter().position(has_it);
             return at.ok_or_else(|| format!("no [[listen]] has {place}"));
         }
         ControlRequest::AddDevice { pool, .. }

@@ -23,8 +23,13 @@ pub(crate) fn named<'a>(file: &'a DocumentMut, kind: &str, name: &str) -> Option
 
 /// Tests a file for a frontend of the volume's own, in sections of this kind.
 pub(crate) fn has_frontend(file: &DocumentMut, kind: &str, volume: &str) -> bool {
+    has(file, kind, |table| is_frontend(table, volume))
+}
+
+/// Tests a file for a section of a kind that `is_it` selects.
+pub(crate) fn has(file: &DocumentMut, kind: &str, is_it: impl Fn(&Table) -> bool) -> bool {
     let sections = file.get(kind).and_then(Item::as_array_of_tables);
-    sections.is_some_and(|all| all.iter().any(|table| is_frontend(table, volume)))
+    sections.is_some_and(|all| all.iter().any(is_it))
 }
 
 /// Tests for a section of a frontend of the volume's own.
@@ -34,12 +39,6 @@ pub(crate) fn is_frontend(table: &Table, volume: &str) -> bool {
     let stem = socket.and_then(Path::file_stem).and_then(OsStr::to_str);
     let guest = text("volume").or(stem).filter(|_| socket.is_some());
     text("ublk") == Some(volume) || guest == Some(volume)
-}
-
-/// Tests a file for a listener at `place`.
-pub(crate) fn has_listener(file: &DocumentMut, place: &str) -> bool {
-    let sections = file.get("listen").and_then(Item::as_array_of_tables);
-    sections.is_some_and(|all| all.iter().any(|table| is_listener(table, place)))
 }
 
 /// Tests for the section of a listener at `place`.

@@ -150,7 +150,8 @@ impl Reservable {
         }
     }
 
-    /// Ends the reservation. The registration stays, and shows at the next start that no other host came.
+    /// Ends the reservation. The registration stays, and shows at the next start that no other host
+    /// came.
     pub fn release(&self) -> IoResult {
         self.on_each(|path| one_key(path, RELEASE, self.key, KIND))
     }

@@ -462,8 +462,7 @@ impl<P: Platform> Node<P> {
                     ..
                 } => {
                     for device in log {
-                        let unfit = self.unfit_for_log(volume, device).await?;
-                        unfit.map_or(Ok(()), Err)?;
+                        self.try_log_device(volume, device).await?;
                     }
                     if let Some(device) = journal {
                         let device = self.named_or_new(device.clone())?;
@@ -477,19 +476,15 @@ impl<P: Platform> Node<P> {
         Ok(())
     }
 
-    /// Returns the reason why a device cannot have a copy of the log of `volume`.
-    async fn unfit_for_log(
-        &self,
-        volume: &str,
-        device: &NamedOrNew,
-    ) -> Result<Option<String>, Refusal> {
+    /// Refuses a device that cannot have a copy of the log of `volume`.
+    async fn try_log_device(&self, volume: &str, device: &NamedOrNew) -> Result<(), Refusal> {
         let device = self.named_or_new(device.clone())?;
         let lease = self.devices.open(&device, RawRole::Log).await;
         let lease = lease.map_err(refusal)?;
         let name = device.name().as_str();
         let unfit = writelog::unfit_for_log(volume, name, &lease.leaf, &self.env()).await;
         lease.release().await;
-        Ok(unfit)
+        unfit.map_or(Ok(()), Err)
     }
 
     /// Applies the removals of a set-up's additions, the last first. Returns `why`, the cause, with

@@ -159,7 +159,8 @@ impl<P: Platform> Node<P> {
         let looked = self
             .platform
             .reservation(place, name, ReservationStep::Check);
-        // A device that does not answer is still this host's: others may be waiting for the device too.
+        // A device that does not answer is still this host's: others may be waiting for the device
+        // too.
         let lost = looked.await.err();
         let is_lost = lost.is_some_and(|error| error.kind() == IoErrorKind::Reserved);
         if !is_lost || self.stopped.get() {
