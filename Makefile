@@ -10,6 +10,8 @@
 # make quick   lints and tests of the parts that touch no device: the first check of a patch
 # make deb     Debian packages, into target/debian; PROFILE=demo builds in less time
 # make test-deb  the package of PROFILE in a booted Debian 12, in two minutes: install, reboot, upgrade, purge
+# make deb-arm64  the packages for 64-bit ARM too, by a cross compiler; untested on such a machine
+# make test-arm64  tests of the crates without system calls, on 64-bit ARM in emulation
 # make notices licences of all that the programs contain; refuses one that about.toml does not accept
 # make book    the manual of docs/ as HTML, in target/book
 # make models  the plots of docs/models.md
@@ -21,9 +23,9 @@ PACKAGES_TEST := fio nginx-light apache2-bin libnbd-bin mandoc zsh fish bsdutils
 PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
-SHELL_SCRIPTS := tools/install tools/deb tools/release tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
+SHELL_SCRIPTS := tools/install tools/deb tools/release tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top packaging/initramfs/local-block $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
-.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb release test-deb notices book
+.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb deb-arm64 release test-arm64 test-deb notices book
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -185,6 +187,25 @@ release: deb
 	cargo cyclonedx --version >/dev/null 2>&1 || cargo install --locked cargo-cyclonedx
 	cargo build --profile $(PROFILE) --target $(STATIC) --quiet -p hotset -p hotset-lab
 	tools/release $(PROFILE)
+
+# 64-bit ARM: the package, and tests of crates without system calls in emulation.
+ARM := aarch64-unknown-linux-gnu
+ARM_CRATES := block layout policy filter origin trace ublk port
+PACKAGES_ARM := gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static
+ARM_CARGO := CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64-static -L /usr/aarch64-linux-gnu" cargo
+
+deb-arm64: deb
+	tools/install $(PACKAGES_ARM)
+	rustup target add $(ARM)
+	$(ARM_CARGO) build --profile $(PROFILE) --target $(ARM) --quiet -p hotset -p hotset-lab
+	tools/deb $(PROFILE) $(ARM)
+	ls -l target/debian
+
+test-arm64:
+	tools/install $(PACKAGES_ARM)
+	rustup target add $(ARM)
+	$(ARM_CARGO) test --target $(ARM) --quiet $(ARM_CRATES:%=-p %)
 
 test-deb: deb
 	tools/install $(PACKAGES_TEST_DEB)

@@ -1,6 +1,6 @@
 //! A ring with the best setup that the kernel allows, and the one way to enter it.
 
-use block::{IoError, IoErrorKind, IoResult, Nanos};
+use block::{IoError, IoErrorKind, IoResult, Nanos, PAGE_BYTES};
 use io_uring::{EnterFlags, IoUring, types};
 use std::io;
 
@@ -72,6 +72,8 @@ impl KernelRing {
     /// A ring of `entries` in the first of `modes` that the kernel knows, or of
     /// fewer where locked memory is capped. Belongs to the calling thread.
     pub(crate) fn new(entries: u32, modes: &[CompletionMode]) -> IoResult<KernelRing> {
+        // SAFETY: no pointers are involved.
+        check_pages(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })?;
         let mut entries = entries.max(ENTRIES_MIN);
         let mut refusal = io::Error::from_raw_os_error(libc::EINVAL);
         for mode in modes {
@@ -137,6 +139,15 @@ fn settle(entered: io::Result<usize>) -> io::Result<()> {
     }
 }
 
+/// Refuses a kernel with memory pages of another size than the buffers' and the queues' of ublk.
+fn check_pages(bytes: libc::c_long) -> IoResult {
+    if bytes == PAGE_BYTES as libc::c_long {
+        return Ok(());
+    }
+    let what = "this kernel's memory pages are not of 4 KiB; boot a kernel whose pages are";
+    Err(IoError::new(IoErrorKind::Unsupported, what))
+}
+
 fn explain(refusal: io::Error) -> IoError {
     let (kind, what) = match refusal.raw_os_error() {
         Some(libc::ENOSYS | libc::EINVAL) => (
@@ -171,5 +182,12 @@ mod tests {
         assert!(text(libc::EPERM).contains("io_uring_disabled"));
         assert!(text(libc::ENOSYS).contains("Linux 5.13"));
         assert!(text(libc::EMFILE).contains("ulimit -n"));
+    }
+
+    #[test]
+    fn a_kernel_with_larger_pages_is_refused() {
+        assert!(check_pages(4096).is_ok());
+        let why = check_pages(64 << 10).unwrap_err().to_string();
+        assert!(why.contains("pages are not of 4 KiB"), "{why}");
     }
 }

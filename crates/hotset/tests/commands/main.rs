@@ -13,6 +13,7 @@ mod descriptors;
 mod documents;
 mod drill;
 mod ext4;
+mod former;
 mod installed;
 mod jobs;
 mod lasting;
