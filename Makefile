@@ -12,6 +12,7 @@
 # make test-deb  the package of PROFILE in a booted Debian 12, in two minutes: install, reboot, upgrade, purge
 # make deb-arm64  the packages for 64-bit ARM too, by a cross compiler; untested on such a machine
 # make test-arm64  tests of the crates without system calls, on 64-bit ARM in emulation
+# make release  all files of a release, in target/release-VERSION; make test-image runs its container image
 # make notices licences of all that the programs contain; refuses one that about.toml does not accept
 # make book    the manual of docs/ as HTML, in target/book
 # make models  the plots of docs/models.md
@@ -23,9 +24,9 @@ PACKAGES_TEST := fio nginx-light apache2-bin libnbd-bin mandoc zsh fish bsdutils
 PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
-SHELL_SCRIPTS := tools/install tools/deb tools/release tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top packaging/initramfs/local-block $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
+SHELL_SCRIPTS := tools/install tools/deb tools/release tools/image tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test packaging/test-image tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top packaging/initramfs/local-block $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
-.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb deb-arm64 release test-arm64 test-deb notices book
+.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb deb-arm64 release test-image test-arm64 test-deb notices book
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -177,9 +178,10 @@ deb: notices
 	ls -l target/debian
 
 STATIC := x86_64-unknown-linux-musl
-PACKAGES_RELEASE := musl-tools
+PACKAGES_RELEASE := musl-tools buildah
+PACKAGES_IMAGE := podman runc libnbd-bin
 
-# Packages, static programs, components and checksums, in target/release-VERSION.
+# Packages, static programs, container image, components and checksums, in target/release-VERSION.
 release: deb
 	tools/install $(PACKAGES_RELEASE)
 	rustup target add $(STATIC)
@@ -187,6 +189,10 @@ release: deb
 	cargo cyclonedx --version >/dev/null 2>&1 || cargo install --locked cargo-cyclonedx
 	cargo build --profile $(PROFILE) --target $(STATIC) --quiet -p hotset -p hotset-lab
 	tools/release $(PROFILE)
+
+test-image: release
+	tools/install $(PACKAGES_IMAGE)
+	packaging/test-image target/release-*/hotset-*.oci.tar
 
 # 64-bit ARM: the package, and tests of crates without system calls in emulation.
 ARM := aarch64-unknown-linux-gnu
