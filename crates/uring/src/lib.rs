@@ -29,6 +29,7 @@ mod locks;
 mod memory;
 mod op;
 mod open;
+mod passed;
 mod port;
 mod processors;
 mod resolve;

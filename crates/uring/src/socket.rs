@@ -3,6 +3,7 @@
 
 use crate::bell::Bell;
 use crate::errno;
+use crate::passed::{PassedListener, passed};
 use block::{Address, IoError, IoErrorKind, IoResult, Peer};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -33,6 +34,8 @@ pub(crate) struct RingSocket {
     closed: AtomicBool,
     /// The file of a unix listener, removed when the listener closes.
     path: Option<PathBuf>,
+    /// The service manager's socket, of which the descriptor awaits clients.
+    passed: Option<PassedListener>,
 }
 
 impl RingSocket {
@@ -43,6 +46,7 @@ impl RingSocket {
             is_event: false,
             closed: AtomicBool::new(false),
             path: None,
+            passed: None,
         };
         if is_tcp {
             for (level, option, value) in TCP_OPTIONS {
@@ -83,6 +87,10 @@ impl RingSocket {
 
     pub(crate) fn is_event(&self) -> bool {
         self.is_event
+    }
+
+    pub(crate) fn passed(&self) -> Option<&PassedListener> {
+        self.passed.as_ref()
     }
 
     /// Takes an event's count, without waiting for one.
@@ -129,6 +137,9 @@ impl RingSocket {
     /// Ends both directions; waiting operations complete on every shard.
     pub(crate) fn close(&self) {
         self.closed.store(true, Relaxed);
+        if let Some(passed) = &self.passed {
+            return passed.end();
+        }
         if self.is_event
             && let Ok(mut bell) = Bell::new(&self.fd)
         {
@@ -160,8 +171,19 @@ impl Drop for RingSocket {
     }
 }
 
-/// Listens on `address`. Returns where, for port 0 becomes a number.
+/// Listens on `address`, by the service manager's socket if that made one. Returns where, for port 0
+/// becomes a number.
 pub(crate) fn listen(address: &Address) -> IoResult<(RingSocket, Address)> {
+    if let Some(socket) = passed(address) {
+        let made = PassedListener::new(socket);
+        let (passed, either) = made.map_err(|cause| {
+            errno::error(cause, "the socket that was passed cannot be used").on(describe(address))
+        })?;
+        let is_tcp = matches!(address, Address::Tcp(_));
+        let mut socket = RingSocket::stream(either, false);
+        (socket.is_tcp, socket.passed) = (is_tcp, Some(passed));
+        return Ok((socket, address.clone()));
+    }
     let (fd, path, bound) = match address {
         Address::Unix(path) => {
             let listener = bind_unix(Path::new(&**path))?;
@@ -186,6 +208,7 @@ pub(crate) fn listen(address: &Address) -> IoResult<(RingSocket, Address)> {
         is_tcp: path.is_none(),
         closed: AtomicBool::new(false),
         path,
+        passed: None,
     };
     Ok((socket, bound))
 }
@@ -224,9 +247,10 @@ fn is_stale(path: &Path) -> bool {
         }
 }
 
-/// Tests for a process that listens on the unix socket at `path`.
+/// Tests for another process that listens on the unix socket at `path`.
 pub fn is_listened(path: &Path) -> bool {
-    UnixStream::connect(path).is_ok_and(|stream| !is_abandoned(&stream))
+    let address = Address::Unix(path.display().to_string().into());
+    passed(&address).is_none() && UnixStream::connect(path).is_ok_and(|stream| !is_abandoned(&stream))
 }
 
 /// True if the process that listened at the other end has ended. The kernel keeps the socket of

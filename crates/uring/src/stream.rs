@@ -173,6 +173,9 @@ impl StreamOp {
     /// The next request to the kernel.
     pub(crate) fn entry(&mut self) -> squeue::Entry {
         match self {
+            StreamOp::Accept(socket) if socket.passed().is_some() => {
+                opcode::PollAdd::new(types::Fd(socket.fd()), libc::POLLIN as u32).build()
+            }
             StreamOp::Accept(socket) => {
                 let fd = types::Fd(socket.fd());
                 opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut())
@@ -209,16 +212,7 @@ impl StreamOp {
             return OpStep::Again;
         }
         match self {
-            StreamOp::Accept(listener) => match result {
-                0.. => {
-                    // SAFETY: the kernel made this descriptor for this accept.
-                    let fd = unsafe { OwnedFd::from_raw_fd(result) };
-                    OpStep::Done(add_stream(targets, fd, listener.is_tcp()))
-                }
-                _ if listener.is_closed() => OpStep::Done(Err(closed())),
-                _ if -result == libc::ECONNABORTED => OpStep::Again,
-                _ => OpStep::Done(Err(broken("listener", -result, "cannot accept"))),
-            },
+            StreamOp::Accept(listener) => accepted(listener, targets, result),
             StreamOp::Connect(connect) => match result {
                 0.. => {
                     let (_, fd) = connect.attempt.take().expect("it has connected");
@@ -284,6 +278,29 @@ impl StreamOp {
             }
             StreamOp::Accept(_) | StreamOp::Connect(_) => Payload::None,
         }
+    }
+}
+
+/// The end of an accept with the kernel's answer: a client's descriptor, or of a socket that was
+/// passed the news of a client.
+fn accepted(listener: &RingSocket, targets: &RingTargets, result: i32) -> OpStep {
+    let client = match (result, listener.passed()) {
+        (0.., None) => {
+            // SAFETY: the kernel made this descriptor for this accept.
+            Ok(unsafe { OwnedFd::from_raw_fd(result) })
+        }
+        (0.., Some(passed)) if !listener.is_closed() => passed.accept(),
+        _ => Err(io::Error::from_raw_os_error(result.saturating_neg())),
+    };
+    let error = match client {
+        Ok(client) => return OpStep::Done(add_stream(targets, client, listener.is_tcp())),
+        Err(_) if listener.is_closed() => return OpStep::Done(Err(closed())),
+        Err(error) => error,
+    };
+    match error.raw_os_error().unwrap_or(libc::EINVAL) {
+        // The client has gone, or another process has it.
+        libc::ECONNABORTED | libc::EAGAIN => OpStep::Again,
+        number => OpStep::Done(Err(broken("listener", number, "cannot accept"))),
     }
 }
 
