@@ -272,7 +272,7 @@ impl LoadThread<'_> {
             }
             if rng.f64() < SHAPE.committed {
                 database
-                    .commit(&page, &mut served.commits)
+                    .commit(&page, &mut served.commits[own])
                     .map_err(|cause| self.named(own, cause))?;
             }
         }
@@ -288,7 +288,7 @@ impl LoadThread<'_> {
             }
             page.draw(number, &mut rng);
             self.store.databases[own]
-                .write(number, &page, &mut served.writes)
+                .write(number, &page, &mut served.writes[own])
                 .map_err(|cause| self.named(own, cause))?;
         }
         Ok(served)
@@ -308,7 +308,7 @@ impl LoadThread<'_> {
             let lock = database.lock(first).read();
             let _lock = lock.unwrap_or_else(PoisonError::into_inner);
             let bytes = SHAPE.scan_bytes as usize;
-            timed(&mut served.scans, bytes, || {
+            timed(&mut served.scans[own], bytes, || {
                 read_whole(&mut file, &mut pages)
             })
             .map_err(named)?;
