@@ -45,6 +45,7 @@ mod slowed;
 pub mod spread;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod turnstile;
 pub mod verdict;
 pub mod visitors;
