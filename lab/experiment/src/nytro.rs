@@ -195,8 +195,8 @@ impl Load for NytroScale {
 }
 
 /// Runs all queries on a fresh node: once without the cache, or twice and then the snapshot with
-/// the cache. Returns the results of the runs, the share of blocks that are the back end's after
-/// its restoration, and the simulated time.
+/// the cache, and then once more. Returns the results of the runs, the share of blocks that are the
+/// back end's after its restoration, and the simulated time.
 pub fn run_one(
     seed: u64,
     scale: NytroScale,
@@ -204,14 +204,17 @@ pub fn run_one(
 ) -> Result<(Vec<QueriesMeasured>, f64, Nanos), String> {
     let ((runs, equal), took) = on_volume(seed, scale, cached, async move |rig, volume| {
         let mut runs = Vec::new();
-        for _ in 0..if cached { 2 } else { 1 } {
+        let once = async || {
             let ran = run_queries(&rig.env, seed, scale.shape, &volume, scale.interval).await;
-            runs.push(ran.map_err(|error| error.to_string())?);
-        }
-        let equal = match cached {
-            true => snapshot(seed, &rig, &volume, true).await?,
-            false => 1.0,
+            ran.map_err(|error| error.to_string())
         };
+        runs.push(once().await?);
+        if !cached {
+            return Ok((runs, 1.0));
+        }
+        runs.push(once().await?);
+        let equal = snapshot(seed, &rig, &volume, true).await?;
+        runs.push(once().await?);
         Ok((runs, equal))
     })?;
     Ok((runs, equal, took))
@@ -290,13 +293,14 @@ pub fn run(seed: u64, scale: NytroScale, done: &dyn Fn(&str)) -> Result<SeedOutc
         "seed {seed}: with the cache, twice, and the snapshot"
     ));
     runs.extend(cached);
+    let after = runs.pop().expect("there is a run after the snapshot");
     let mut measured = SeedOutcome {
         virtual_s: seconds(first + second),
         ..SeedOutcome::default()
     };
     compare(&mut measured, &runs, scale.interval);
     measured.set("claim.snapshot", equal);
-    measured.tables.push(table(&runs));
+    measured.tables = vec![table(&runs), around_the_snapshot(&runs[2], &after)];
     let points = runs.iter().flat_map(|run| run.points.iter().copied());
     let all = curve(scale.interval, points);
     let name = "without the cache, while it warms, and warm, one after the other";
@@ -318,15 +322,35 @@ fn table(runs: &[QueriesMeasured]) -> ResultTable {
     };
     let queries = 0..runs[0].queries.len();
     let queries = queries.map(|n| line((n + 1).to_string(), &|run| run.queries[n]));
-    ResultTable {
-        title: "Times of the queries, s".into(),
-        head: ["query", "without the cache", "while it warms", "warm"]
-            .map(String::from)
-            .into(),
-        lines: queries
-            .chain([line("all".into(), &QueriesMeasured::span)])
-            .collect(),
-    }
+    let lines = queries.chain([line("all".into(), &QueriesMeasured::span)]);
+    ResultTable::new(
+        "Times of the queries, s",
+        &["query", "without the cache", "while it warms", "warm"],
+        lines.collect(),
+    )
+    .drawn_in("s")
+}
+
+/// The workload before and after the snapshot, whose last step empties the cache.
+fn around_the_snapshot(before: &QueriesMeasured, after: &QueriesMeasured) -> ResultTable {
+    let line = |(name, run): (&str, &QueriesMeasured)| {
+        let (all, span_s) = (run.whole(), seconds(run.span()));
+        vec![
+            name.to_owned(),
+            format!("{span_s:.1}"),
+            format!("{:.1}", all.bytes as f64 / 1e6 / span_s),
+            format!("{:.3}", all.mean_ms()),
+        ]
+    };
+    let runs = [
+        ("before it, warm", before),
+        ("after its restoration", after),
+    ];
+    ResultTable::new(
+        "The workload before and after the snapshot",
+        &["run", "all queries, s", "MB/s", "mean read, ms"],
+        runs.map(line).into(),
+    )
 }
 
 /// Sets the published figures, from the three runs.
@@ -398,6 +422,9 @@ mod tests {
         assert_eq!(rows.len(), 13);
         assert!(outcome.values["time"] > 3.0, "{:?}", outcome.values);
         assert_eq!(outcome.values["claim.snapshot"], 1.0);
+        // The cache is empty after the last step, and warms again.
+        let of = |line: usize| outcome.tables[1].lines[line][1].parse::<f64>().unwrap();
+        assert!(of(1) > of(0) * 1.1, "{:?}", outcome.tables[1]);
         let again = || run_one(1, NytroScale::QUICK, true).unwrap();
         assert_eq!(again(), again());
     }
