@@ -2,13 +2,14 @@
 
 mod chart;
 mod short;
+mod words;
 
 use crate::ablation::Ablated;
 use crate::choices::{self, Tried};
-use crate::ownership;
+use crate::ownership::{self, PriceList};
 use advise::page::{HtmlPage, escape, span, table, themed};
 pub use chart::CurveCharts;
-use experiment::figures::{FigureStatus, FigureVerdict};
+use experiment::figures::{Bound, FigureStatus, FigureVerdict};
 use experiment::finished::Finished;
 use experiment::verdict::{CostedFigure, FigureRow, VerdictCounts};
 pub use short::short;
@@ -75,6 +76,25 @@ fn accepted(row: &FigureRow) -> String {
     }
 }
 
+/// The side of a printed bound.
+fn bound(row: &FigureRow) -> Option<Bound> {
+    match row.accepted.map(|accepted| (accepted.least, accepted.most)) {
+        Some((Some(_), None)) => Some(Bound::AtLeast),
+        Some((None, Some(_))) => Some(Bound::AtMost),
+        _ => None,
+    }
+}
+
+/// The printed value, of a bound with its side.
+fn printed(row: &FigureRow) -> String {
+    let value = short(row.published);
+    match bound(row) {
+        Some(Bound::AtLeast) => format!("at least {value}"),
+        Some(Bound::AtMost) => format!("at most {value}"),
+        None => value,
+    }
+}
+
 /// A row's cells, as pages and terminals show them. The verdict of a row that is not counted is in
 /// brackets.
 pub fn cells(row: &FigureRow) -> [String; 10] {
@@ -118,6 +138,7 @@ pub fn page(
     tried: &[Tried],
     ablated: &[Ablated],
     missing: &[&str],
+    prices: &PriceList,
 ) -> Result<String, Box<dyn Error>> {
     let mut page = HtmlPage::new(
         "Published evaluations, run again",
@@ -126,6 +147,7 @@ pub fn page(
     let rows = || all.iter().flat_map(|finished| &finished.rows);
     let counts = VerdictCounts::of(rows());
     let share = format!("{} of {}", counts.met, counts.judged());
+    page.section("Verdict", &words::of(all));
     page.facts(&[
         ("measurements met", share),
         ("missed", counts.missed.to_string()),
@@ -137,10 +159,10 @@ pub fn page(
         ("not identifiable", counts.not_identifiable.to_string()),
         ("derived rows, not counted", counts.derived.to_string()),
     ]);
-    page.section("Verdict", &verdict(all));
+    page.section("Counts", &verdict(all));
     page.warnings(&warnings(all, missing));
     for finished in all {
-        let mut inner = section(finished)? + &ownership::section(finished);
+        let mut inner = section(finished)? + &ownership::section(finished, prices);
         let of = |tried: &&Tried| tried.experiment == finished.experiment;
         inner += &tried
             .iter()
@@ -155,6 +177,7 @@ pub fn page(
             .collect::<String>();
         page.section(&finished.experiment, &inner);
     }
+    page.section("Memory against flash, by capacity", &ownership::capacity());
     Ok(page.finish())
 }
 
@@ -367,7 +390,7 @@ mod tests {
     use experiment::finished::FORMAT;
     use experiment::visitors::{VisitCurve, VisitTally};
 
-    fn row(figure: &str, status: FigureStatus, verdict: Option<FigureVerdict>) -> FigureRow {
+    pub fn row(figure: &str, status: FigureStatus, verdict: Option<FigureVerdict>) -> FigureRow {
         FigureRow {
             experiment: "x".into(),
             figure: figure.into(),
@@ -437,10 +460,17 @@ mod tests {
 
     #[test]
     fn the_verdict_comes_first_and_the_page_needs_nothing_else() {
-        let page = page(&[finished()], &[], &[], &["y"]).unwrap();
+        let page = page(&[finished()], &[], &[], &["y"], &PriceList::shipped()).unwrap();
         assert_self_contained(&page);
         let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
-        assert!(at("0 of 1") < at("Verdict") && at("Verdict") < at("<figure>"));
+        let order = [
+            "<h2>Verdict",
+            "Not as printed",
+            "measurements met",
+            "<h2>Counts",
+            "<figure>",
+        ];
+        assert!(order.map(at).is_sorted(), "{:?}", order.map(at));
         for what in [
             "MISSED",
             "95..105",
