@@ -27,6 +27,7 @@ pub mod load;
 pub mod mail;
 pub mod maxiq;
 pub mod measured;
+pub mod models;
 pub mod nytro;
 pub mod oltp;
 mod pages;

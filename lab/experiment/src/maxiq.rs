@@ -14,6 +14,7 @@ use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::host::PageCacheHost;
 use crate::load::{self, Load as _, LoadPlace};
+use crate::models::{self, NUMBERS, RoleModels};
 use crate::pages::{Front, PageFileSet, PageServer, PagesShape};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, millis, set};
 use crate::record::record;
@@ -63,7 +64,7 @@ const FLASH_MAX: u64 = 4;
 const VOLUME: &str = "sites";
 const DISKS: [&str; 3] = ["disk0", "disk1", "disk2"];
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<MaxiqScale>; 12] = [
+const PARAMETERS: [ModelParameter<MaxiqScale>; 14] = [
     ("part", 1.0..=100.0, |scale, value| {
         *scale = MaxiqScale::part(value as u32)
     }),
@@ -93,6 +94,12 @@ const PARAMETERS: [ModelParameter<MaxiqScale>; 12] = [
     }),
     ("sweep_follows", 0.0..=1.0, |scale, value| {
         scale.sweep_follows = value != 0.0;
+    }),
+    ("disk_model", NUMBERS, |scale, value| {
+        scale.models.disk = models::name(value);
+    }),
+    ("flash_model", NUMBERS, |scale, value| {
+        scale.models.flash = models::name(value);
     }),
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
@@ -142,6 +149,8 @@ pub struct MaxiqScale {
     pub memory_pages: u32,
     /// The size of the flash drive.
     pub flash: Sectors,
+    /// Models in place of the topology's own.
+    pub models: RoleModels,
     /// Cost of the flash drive, as a factor.
     pub flash_cost: f64,
     /// Cost of the disks, as a factor.
@@ -172,6 +181,7 @@ impl MaxiqScale {
             // 1 GiB of 2 GB.
             memory_pages: (1 << 18) / part,
             flash: Sectors(FLASH.0 / of),
+            models: RoleModels::OWN,
             flash_cost: 1.0,
             disk_cost: 1.0,
             processor: Nanos::from_micros(200),
@@ -337,6 +347,10 @@ impl load::Load for MaxiqScale {
     fn with_flash(self, percent: u64) -> MaxiqScale {
         let flash = Sectors(self.flash.0 * percent / 100);
         MaxiqScale { flash, ..self }
+    }
+
+    fn models(&self) -> RoleModels {
+        self.models
     }
 
     fn below(self, _: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {

@@ -11,6 +11,7 @@ use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::load::{Load, LoadPlace};
 use crate::measured::curve;
+use crate::models::{self, NUMBERS, RoleModels};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, set};
 use crate::queries::{QueriesMeasured, QueriesShape, QueryReads, run as run_queries};
 use crate::record::record;
@@ -20,7 +21,6 @@ use crate::visitors::VisitCurve;
 use block::{Boundary, Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
 use control::config::Config;
 use control::protocol::ControlRequest;
-use drives::catalogue::Drive;
 use drives::catalogue::link::TEN_GIGABIT;
 use drives::{ModelledLink, SsdWear};
 use sim::{ServiceTime, SimRng, SimWorld};
@@ -53,7 +53,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 pub const TOPOLOGY: &str = include_str!("../topologies/nytro.toml");
 const VOLUME: &str = "database";
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<NytroScale>; 5] = [
+const PARAMETERS: [ModelParameter<NytroScale>; 7] = [
     ("lookups", 0.0..=100.0, |scale, value| {
         scale.shape.lookups = value
     }),
@@ -65,6 +65,12 @@ const PARAMETERS: [ModelParameter<NytroScale>; 5] = [
     }),
     ("promotes_scans", 0.0..=1.0, |scale, value| {
         scale.promotes_scans = value != 0.0;
+    }),
+    ("disk_model", NUMBERS, |scale, value| {
+        scale.models.disk = models::name(value);
+    }),
+    ("flash_model", NUMBERS, |scale, value| {
+        scale.models.flash = models::name(value);
     }),
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
 ];
@@ -89,6 +95,8 @@ pub struct NytroScale {
     pub shape: QueriesShape,
     /// The flash.
     pub flash: Sectors,
+    /// Models in place of the topology's own.
+    pub models: RoleModels,
     /// Cost of the flash, as a factor.
     pub flash_cost: f64,
     /// Time covered by a point of the curves.
@@ -116,6 +124,7 @@ impl NytroScale {
             processor: Nanos::from_micros(85),
         },
         flash: Sectors(4_000_000_000 / SECTOR_BYTES),
+        models: RoleModels::OWN,
         flash_cost: 1.0,
         interval: Nanos::from_secs(1),
         promotes_scans: true,
@@ -170,11 +179,15 @@ impl Load for NytroScale {
         NytroScale { flash, ..self }
     }
 
+    fn models(&self) -> RoleModels {
+        self.models
+    }
+
     /// The storage lies behind its way.
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
         let phase = SimRng::fork(seed, PHASES).below(1 << 20) as f64 / f64::from(1 << 20);
         let to_message = |error: block::IoError| error.to_string();
-        let drive = Drive::named("SAS15K").map_err(to_message)?;
+        let drive = rig::drive_of(config, "san").map_err(to_message)?;
         let heads = drive.model(phase, SsdWear::Steady).map_err(to_message)?;
         let model = world.add_model(ModelledLink::new(&TEN_GIGABIT, heads).map_err(to_message)?);
         let san = OwnModel {

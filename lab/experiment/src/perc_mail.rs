@@ -12,6 +12,7 @@ use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::mail::{self, MailServed, MailShape, of_all};
 use crate::measured::{LoadMeasured, Times};
+use crate::models::{self, NUMBERS};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, millis, set};
 use crate::queries::QueryReads;
 use crate::record::record;
@@ -51,7 +52,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     }),
 };
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<Scale>; 9] = [
+const PARAMETERS: [ModelParameter<Scale>; 10] = [
     ("threads", 1.0..=16.0, |scale, value| {
         scale.shape.threads = value as u32;
     }),
@@ -75,6 +76,9 @@ const PARAMETERS: [ModelParameter<Scale>; 9] = [
     }),
     ("span_s", 5.0..=1e4, |scale, value| {
         scale.times.span = millis(value * 1e3);
+    }),
+    ("disk_model", NUMBERS, |scale, value| {
+        scale.models.disk = models::name(value);
     }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];

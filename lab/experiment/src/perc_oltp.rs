@@ -7,6 +7,7 @@ use crate::controllers::{self, ControllerLoad};
 use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::measured::{LoadMeasured, Times};
+use crate::models::{self, NUMBERS};
 use crate::oltp::{self, KINDS, OltpShape, TransactionsServed};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, millis, set};
 use crate::queries::QueryReads;
@@ -48,7 +49,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<Scale>; 8] = [
+const PARAMETERS: [ModelParameter<Scale>; 9] = [
     ("users", 1.0..=1e4, |scale, value| {
         scale.shape.users = value as u32
     }),
@@ -69,6 +70,9 @@ const PARAMETERS: [ModelParameter<Scale>; 8] = [
     }),
     ("span_s", 5.0..=1e4, |scale, value| {
         scale.times.span = millis(value * 1e3);
+    }),
+    ("disk_model", NUMBERS, |scale, value| {
+        scale.models.disk = models::name(value);
     }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];

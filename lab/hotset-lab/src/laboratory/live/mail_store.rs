@@ -376,6 +376,7 @@ fn write_pages(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use experiment::mail::of_all;
 
     #[test]
     fn a_damaged_page_or_one_in_another_place_is_an_error() {
@@ -405,7 +406,8 @@ mod tests {
             served.reads.iter().all(|reads| reads.reads > 0),
             "{served:?}"
         );
-        assert!(served.scans.bytes.is_multiple_of(SHAPE.scan_bytes) && served.scans.reads > 0);
+        let scans = of_all(&served.scans);
+        assert!(scans.bytes.is_multiple_of(SHAPE.scan_bytes) && scans.reads > 0);
         let damaged = OpenOptions::new().write(true).open(store.first()).unwrap();
         damaged.write_all_at(b"damage", 5 << 15).unwrap();
         damaged.sync_all().unwrap();
