@@ -15,13 +15,12 @@ pub(super) fn of(all: &[Finished]) -> String {
     let mut out = String::new();
     for finished in all {
         let counts = VerdictCounts::of(&finished.rows);
-        let _ = write!(
-            out,
-            "<h3>{}</h3><p>{} of {} measurements are as printed.</p>",
-            escape(&finished.experiment),
-            counts.met,
-            counts.judged()
-        );
+        let says = match counts.judged() {
+            0 => "Too little was run to judge by.".to_owned(),
+            judged => format!("{} of {judged} measurements are as printed.", counts.met),
+        };
+        let name = escape(&finished.experiment);
+        let _ = write!(out, "<h3>{name}</h3><p>{says}</p>");
         for (heading, verdict) in [
             ("Not as printed", FigureVerdict::Missed),
             ("The seeds do not say", FigureVerdict::Inconclusive),

@@ -51,8 +51,8 @@ impl BarAxis {
                 (least.min(value), most.max(value))
             });
         BarAxis {
-            // The least bar can be seen.
-            least: least / 2.0,
+            // A power of ten, so far below that the least bar can be seen.
+            least: 10f64.powi((least.log10() - 0.15).floor() as i32),
             most,
             is_logarithmic: most / least > DECADES,
             right,
@@ -69,11 +69,7 @@ impl BarAxis {
 
     fn name(&self, unit: &str) -> String {
         match self.is_logarithmic {
-            true => format!(
-                "{} to {} {unit}, logarithmic",
-                short(self.least),
-                short(self.most)
-            ),
+            true => format!("{} to {} {unit}, logarithmic", self.least, short(self.most)),
             false => format!("0 to {} {unit}", short(self.most)),
         }
     }
@@ -286,6 +282,15 @@ mod tests {
         assert_eq!(at(100.0, 50.0), (false, 112, 424));
         let (is_logarithmic, least, most) = at(0.001, 134.0);
         assert!(is_logarithmic && least > 5 && most == 424, "{least} {most}");
+        let name = |least: f64| {
+            let row = FigureRow {
+                published: 134.0,
+                ours_min: least,
+                ..row("a", FigureStatus::Blind, None)
+            };
+            BarAxis::of(&[&row], 424).name("s")
+        };
+        assert_eq!(name(0.0007), "0.0001 to 134 s, logarithmic");
         assert_eq!(ratio(1.0, 1024.0), Some(10.0));
         assert_eq!(ratio(0.0, 1.0), None);
     }
