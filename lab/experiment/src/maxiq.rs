@@ -57,7 +57,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 /// Users of the long run.
 pub const USERS: u32 = 1_500;
-/// Sites whose pages are listed, as the source sampled them.
+/// Sites with their pages in a table, as the source sampled them.
 const FIRST_SITES: u32 = 30;
 /// The most flash drives.
 const FLASH_MAX: u64 = 4;

@@ -344,7 +344,7 @@ fn table(runs: &[QueriesMeasured]) -> ResultTable {
     .drawn_in("s")
 }
 
-/// The workload before and after the snapshot, whose last step empties the cache.
+/// The workload before and after the snapshot. The last step has emptied the cache.
 fn around_the_snapshot(before: &QueriesMeasured, after: &QueriesMeasured) -> ResultTable {
     let line = |(name, run): (&str, &QueriesMeasured)| {
         let (all, span_s) = (run.whole(), seconds(run.span()));

@@ -1,5 +1,6 @@
 //! One page of all experiments: the verdict first, then each with its charts and figures.
 
+mod bounds;
 mod chart;
 mod short;
 mod words;
@@ -9,7 +10,7 @@ use crate::choices::{self, Tried};
 use crate::ownership::{self, PriceList};
 use advise::page::{HtmlPage, escape, span, table, themed};
 pub use chart::CurveCharts;
-use experiment::figures::{Bound, FigureStatus, FigureVerdict};
+use experiment::figures::{FigureStatus, FigureVerdict};
 use experiment::finished::Finished;
 use experiment::verdict::{CostedFigure, FigureRow, VerdictCounts};
 pub use short::short;
@@ -73,25 +74,6 @@ fn accepted(row: &FigureRow) -> String {
         Some((Some(least), None)) => format!("at least {}", shorter(least)),
         Some((None, Some(most))) => format!("at most {}", shorter(most)),
         Some((None, None)) | None => "-".into(),
-    }
-}
-
-/// The side of a printed bound.
-fn bound(row: &FigureRow) -> Option<Bound> {
-    match row.accepted.map(|accepted| (accepted.least, accepted.most)) {
-        Some((Some(_), None)) => Some(Bound::AtLeast),
-        Some((None, Some(_))) => Some(Bound::AtMost),
-        _ => None,
-    }
-}
-
-/// The printed value, of a bound with its side.
-fn printed(row: &FigureRow) -> String {
-    let value = short(row.published);
-    match bound(row) {
-        Some(Bound::AtLeast) => format!("at least {value}"),
-        Some(Bound::AtMost) => format!("at most {value}"),
-        None => value,
     }
 }
 

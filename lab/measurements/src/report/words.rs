@@ -1,9 +1,10 @@
-//! The verdict in words: measurements with the printed value and ours, those that are not as printed
-//! with their causes.
+//! The verdict in words: measurements with the printed value and ours, and the causes of those that
+//! are not as printed.
 //!
 //! Not here: rows that are not counted.
 
-use super::{printed, short};
+use super::bounds::printed;
+use super::short::short;
 use advise::page::escape;
 use experiment::figures::FigureVerdict;
 use experiment::finished::Finished;

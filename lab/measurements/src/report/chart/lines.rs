@@ -1,7 +1,7 @@
 //! Lines over one axis, and the published levels of a whole run.
 
 use super::drawn::{Drawn, SIZE, TEXT};
-use crate::report::printed;
+use crate::report::bounds::printed;
 use crate::report::short::short;
 use advise::page::{GRID, INK, PAPER};
 use experiment::verdict::FigureRow;

@@ -2,8 +2,8 @@
 
 use super::drawn::{Drawn, SIZE, TEXT};
 use super::lines::DECADES;
+use crate::report::bounds::{bound, printed};
 use crate::report::short::short;
-use crate::report::{bound, printed};
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
 use experiment::figures::{Bound, FigureStatus, FigureVerdict};
 use experiment::finished::Finished;
