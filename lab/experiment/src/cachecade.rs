@@ -17,6 +17,7 @@ use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::host::{PageCacheHost, page_of};
 use crate::load::{self, Load as _, LoadPlace};
+use crate::models::{self, NUMBERS, RoleModels};
 use crate::pages::Front;
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, millis, set};
 use crate::record::record;
@@ -71,7 +72,7 @@ const OS: u64 = 1;
 const FAULTS: u64 = 6;
 
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<CachecadeScale>; 10] = [
+const PARAMETERS: [ModelParameter<CachecadeScale>; 12] = [
     ("part", 1.0..=400.0, |scale, value| {
         *scale = CachecadeScale::part(value as u32);
     }),
@@ -98,6 +99,12 @@ const PARAMETERS: [ModelParameter<CachecadeScale>; 10] = [
     }),
     ("span_s", 90.0..=1e5, |scale, value| {
         scale.span = millis(value * 1e3)
+    }),
+    ("disk_model", NUMBERS, |scale, value| {
+        scale.models.disk = models::name(value);
+    }),
+    ("flash_model", NUMBERS, |scale, value| {
+        scale.models.flash = models::name(value);
     }),
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
 ];
@@ -180,6 +187,8 @@ pub struct CachecadeScale {
     pub os_pages: u64,
     /// The size of a flash drive.
     pub flash: Sectors,
+    /// Models in place of the topology's own.
+    pub models: RoleModels,
     /// Cost of the flash drives, as a factor.
     pub flash_cost: f64,
     /// Lines of the pool's section of the configuration, beside its defaults.
@@ -212,6 +221,7 @@ impl CachecadeScale {
             // 2 GiB.
             os_pages: (2 << 18) / of,
             flash: Sectors(FLASH.0 / of),
+            models: RoleModels::OWN,
             flash_cost: 1.0,
             pool: "",
         }
@@ -339,6 +349,10 @@ impl load::Load for CachecadeScale {
     fn with_flash(self, percent: u64) -> CachecadeScale {
         let flash = Sectors(self.flash.0 * percent / 100);
         CachecadeScale { flash, ..self }
+    }
+
+    fn models(&self) -> RoleModels {
+        self.models
     }
 
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {

@@ -6,14 +6,15 @@
 
 use crate::load::{Load, LoadPlace};
 use crate::measured::{LoadMeasured, Times, curve};
+use crate::models::RoleModels;
 use crate::queries::QueryReads;
-use crate::rig::{Disks, NodeRig, OwnModel, Volume};
+use crate::rig::{self, Disks, NodeRig, OwnModel, Volume};
 use crate::slowed::Slowed;
 use crate::visitors::VisitCurve;
 use block::{Env, IoResult, Nanos, Sectors};
 use control::config::Config;
+use drives::catalogue::Drive;
 use drives::catalogue::controller::H710P;
-use drives::catalogue::hdd::SAS10K_300;
 use drives::catalogue::ssd::X25_E;
 use drives::{Controller, ControllerParameters, Hdd, HddParameters, SsdModel, SsdWear};
 use sim::{ServiceTime, SimRng, SimWorld};
@@ -59,6 +60,8 @@ pub struct ControllersScale<S> {
     pub times: Times,
     /// The flash that caches the volume, if any.
     pub flash: Sectors,
+    /// Models in place of the topology's own.
+    pub models: RoleModels,
     /// Cost of the disks, as a factor.
     pub disk_cost: f64,
 }
@@ -82,6 +85,7 @@ impl<S> ControllersScale<S> {
             shape,
             times,
             flash: Sectors(0),
+            models: RoleModels::OWN,
             disk_cost: 1.0,
         }
     }
@@ -149,8 +153,16 @@ impl<S: ControllerLoad> Load for ControllersScale<S> {
         ControllersScale { flash, ..self }
     }
 
+    fn models(&self) -> RoleModels {
+        self.models
+    }
+
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
-        let mut below = machine(seed, &SIDES, &H710P, (&SAS10K_300, self.disk_cost), world)?;
+        let drive = match rig::drive_of(config, "a0").map_err(to_message)? {
+            Drive::Hdd(drive) => drive,
+            Drive::Ssd(drive) => return Err(format!("{} is no disk; name one", drive.name)),
+        };
+        let mut below = machine(seed, &SIDES, &H710P, (&drive, self.disk_cost), world)?;
         let cached = &config.pools[0].devices.value;
         for name in cached {
             let ssd = SsdModel::new(&X25_E, SsdWear::Steady).map_err(to_message)?;

@@ -27,6 +27,7 @@ pub mod load;
 pub mod mail;
 pub mod maxiq;
 pub mod measured;
+pub mod models;
 pub mod nytro;
 pub mod oltp;
 mod pages;
@@ -45,6 +46,7 @@ mod slowed;
 pub mod spread;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod turnstile;
 pub mod verdict;
 pub mod visitors;

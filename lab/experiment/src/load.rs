@@ -1,6 +1,7 @@
 //! A load and its node, for two uses: another choice is tried on them ([`crate::choices`]), or the
 //! clients' requests are recorded ([`crate::record`]).
 
+use crate::models::RoleModels;
 use crate::rig::{self, Disks, NodeRig};
 use crate::visitors::VisitCurve;
 use block::Nanos;
@@ -28,6 +29,9 @@ pub trait Load: Copy + 'static {
     /// The same with so much of its flash.
     fn with_flash(self, percent: u64) -> Self;
 
+    /// Models in place of the topology's own.
+    fn models(&self) -> RoleModels;
+
     /// The disks that differ from the `model` of their device, with their service times in `world`.
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String>;
 
@@ -39,7 +43,7 @@ pub trait Load: Copy + 'static {
         text: &str,
         work: impl AsyncFnOnce(NodeRig) -> Result<T, String> + 'static,
     ) -> Result<(T, Nanos), String> {
-        let config = rig::topology(text)?;
+        let config = rig::topology(&self.models().put(text))?;
         let mut world = SimWorld::new(seed);
         let below = self.below(seed, &config, &mut world)?;
         rig::run_on(world, config, &below, work)

@@ -71,39 +71,46 @@ impl MailShape {
 /// Requests of one interval, or of all.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct MailServed {
-    /// Pages read for transactions, by database.
-    pub reads: [QueryReads; DATABASES_MAX],
+    /// Pages read for transactions.
+    pub reads: ByDatabase,
     /// Pages written.
-    pub writes: QueryReads,
+    pub writes: ByDatabase,
     /// Writes of logs.
-    pub commits: QueryReads,
+    pub commits: ByDatabase,
     /// Reads of scans.
-    pub scans: QueryReads,
+    pub scans: ByDatabase,
+}
+
+/// Requests of each database.
+pub type ByDatabase = [QueryReads; DATABASES_MAX];
+
+/// Requests of all databases.
+pub fn of_all(each: &ByDatabase) -> QueryReads {
+    let mut sum = QueryReads::default();
+    each.iter().for_each(|requests| sum += *requests);
+    sum
 }
 
 impl MailServed {
-    /// Pages read for transactions of all databases.
-    pub fn all_reads(&self) -> QueryReads {
-        let mut sum = QueryReads::default();
-        self.reads.iter().for_each(|reads| sum += *reads);
-        sum
-    }
-
     /// Pages read and written.
     pub fn pages(&self) -> QueryReads {
-        let mut sum = self.all_reads();
-        sum += self.writes;
+        let mut sum = of_all(&self.reads);
+        sum += of_all(&self.writes);
         sum
     }
 }
 
 impl AddAssign for MailServed {
     fn add_assign(&mut self, other: MailServed) {
-        let both = self.reads.iter_mut().zip(other.reads);
-        both.for_each(|(sum, reads)| *sum += reads);
-        self.writes += other.writes;
-        self.commits += other.commits;
-        self.scans += other.scans;
+        for (sums, more) in [
+            (&mut self.reads, other.reads),
+            (&mut self.writes, other.writes),
+            (&mut self.commits, other.commits),
+            (&mut self.scans, other.scans),
+        ] {
+            let both = sums.iter_mut().zip(more);
+            both.for_each(|(sum, requests)| *sum += requests);
+        }
     }
 }
 
@@ -151,7 +158,7 @@ async fn work(store: Rc<MailStore>, database: u32, mut rng: SimRng) {
             let writer = store.clone();
             meter.env.spawn.spawn(async move {
                 let bytes = writer.shape.page_bytes;
-                writer.meter.write(|s| &mut s.writes, at, bytes).await;
+                writer.meter.write(|s| &mut s.writes[own], at, bytes).await;
             });
             if rng.chance(shape.committed) {
                 store.commit(database).await;
@@ -168,7 +175,10 @@ async fn scan(store: Rc<MailStore>, database: u32) {
     while meter.goes_on() {
         let due = meter.env.timer.now() + Nanos(every as u64);
         let place = shape.database(database) + at;
-        meter.read(|s| &mut s.scans, place, shape.scan_bytes).await;
+        let own = database as usize;
+        meter
+            .read(|s| &mut s.scans[own], place, shape.scan_bytes)
+            .await;
         at = (at + shape.scan_bytes) % end;
         meter.env.timer.until(due).await;
     }
@@ -180,7 +190,8 @@ impl MailStore {
         let turn = turn.pass().await;
         let bytes = self.shape.commit_bytes;
         let at = self.shape.log(database) + end.replace((end.get() + bytes) % LOG_BYTES);
-        self.meter.write(|s| &mut s.commits, at, bytes).await;
+        let own = database as usize;
+        self.meter.write(|s| &mut s.commits[own], at, bytes).await;
         drop(turn);
     }
 }
@@ -230,12 +241,14 @@ mod tests {
         let waits = (f64::from(shape.threads) - 1.0) * commits * io / cycle * 0.5 * io * commits;
         let reads = reads * cycle / (cycle + waits);
         let close = |ours: f64, exact: f64| (ours / exact - 1.0).abs() < 0.02;
-        close(sum.all_reads().reads as f64 / s, reads)
-            && close(sum.writes.reads as f64 / s, reads * shape.changed)
-            && (sum.commits.reads as f64 / s / (reads * commits) - 1.0).abs() < 0.04
-            && close(sum.scans.bytes as f64 / s, 3.0 * (4 << 20) as f64)
+        let [read, written, committed, scanned] =
+            [sum.reads, sum.writes, sum.commits, sum.scans].map(|each| of_all(&each));
+        close(read.reads as f64 / s, reads)
+            && close(written.reads as f64 / s, reads * shape.changed)
+            && (committed.reads as f64 / s / (reads * commits) - 1.0).abs() < 0.04
+            && close(scanned.bytes as f64 / s, 3.0 * (4 << 20) as f64)
             // A page that is still being written is waited for.
-            && (sum.all_reads().mean_ms() - 1.0).abs() < 1e-4
+            && (read.mean_ms() - 1.0).abs() < 1e-4
     }
 
     #[test]

@@ -14,13 +14,15 @@ use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::host::PageCacheHost;
 use crate::load::{self, Load as _, LoadPlace};
+use crate::models::{self, NUMBERS, RoleModels};
 use crate::pages::{Front, PageFileSet, PageServer, PagesShape};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, millis, set};
 use crate::record::record;
 use crate::replay::ReplayServer;
 use crate::rig::{self, Disks, NodeRig};
 use crate::site::PAGE_BYTES;
-use crate::verdict::SeedOutcome;
+use crate::totals::totals;
+use crate::verdict::{ResultTable, SeedOutcome};
 use crate::visitors::{VisitCurve, VisitTally, VisitorLoad, visit};
 use crate::wire::Team;
 use block::{Boundary, Nanos, Sectors};
@@ -55,10 +57,14 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 /// Users of the long run.
 pub const USERS: u32 = 1_500;
+/// Sites with their pages in a table, as the source sampled them.
+const FIRST_SITES: u32 = 30;
+/// The most flash drives.
+const FLASH_MAX: u64 = 4;
 const VOLUME: &str = "sites";
 const DISKS: [&str; 3] = ["disk0", "disk1", "disk2"];
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<MaxiqScale>; 12] = [
+const PARAMETERS: [ModelParameter<MaxiqScale>; 14] = [
     ("part", 1.0..=100.0, |scale, value| {
         *scale = MaxiqScale::part(value as u32)
     }),
@@ -88,6 +94,12 @@ const PARAMETERS: [ModelParameter<MaxiqScale>; 12] = [
     }),
     ("sweep_follows", 0.0..=1.0, |scale, value| {
         scale.sweep_follows = value != 0.0;
+    }),
+    ("disk_model", NUMBERS, |scale, value| {
+        scale.models.disk = models::name(value);
+    }),
+    ("flash_model", NUMBERS, |scale, value| {
+        scale.models.flash = models::name(value);
     }),
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
@@ -137,6 +149,8 @@ pub struct MaxiqScale {
     pub memory_pages: u32,
     /// The size of the flash drive.
     pub flash: Sectors,
+    /// Models in place of the topology's own.
+    pub models: RoleModels,
     /// Cost of the flash drive, as a factor.
     pub flash_cost: f64,
     /// Cost of the disks, as a factor.
@@ -167,6 +181,7 @@ impl MaxiqScale {
             // 1 GiB of 2 GB.
             memory_pages: (1 << 18) / part,
             flash: Sectors(FLASH.0 / of),
+            models: RoleModels::OWN,
             flash_cost: 1.0,
             disk_cost: 1.0,
             processor: Nanos::from_micros(200),
@@ -193,6 +208,25 @@ impl MaxiqScale {
             users: part.users / 8,
             think: Nanos(part.think.0 / 8),
             ..part
+        }
+    }
+
+    /// A sixteenth of the sites and of the time, of so many of the users that data in flight is no
+    /// larger a part of the memory; a run that is as small already stays as it is.
+    const fn lesser(self) -> MaxiqScale {
+        if self.sites < 1_000 {
+            return self;
+        }
+        MaxiqScale {
+            sites: self.sites / 16,
+            users: self.users.div_ceil(8),
+            think: Nanos(self.think.0 / 8),
+            ramp: Nanos(self.ramp.0 / 16),
+            span: Nanos(self.span.0 / 16),
+            interval: Nanos(self.interval.0 / 16),
+            memory_pages: self.memory_pages / 16,
+            flash: Sectors(self.flash.0 / 16),
+            ..self
         }
     }
 
@@ -243,7 +277,8 @@ pub fn run_one(
         ..scale
     };
     scale.on_node(seed, &topology(cached), async move |mut rig| {
-        visited(&mut rig, seed, seed, scale, &progress).await
+        let visited = visited(&mut rig, seed, seed, scale, &progress).await;
+        visited.map(|(curve, _)| curve)
     })
 }
 
@@ -254,36 +289,47 @@ fn topology(cached: bool) -> String {
     }
 }
 
-/// The long run and those of the sweep: their curves, the share of the long run in which the
-/// disks were busy, and the time all took.
-fn run_all(
-    seed: u64,
-    scale: MaxiqScale,
-    cached: bool,
-) -> Result<(Vec<VisitCurve>, f64, Nanos), String> {
+/// The long run and those of the sweep.
+struct MaxiqRuns {
+    /// Their curves.
+    curves: Vec<VisitCurve>,
+    /// Share of the long run in which the disks were busy.
+    busy: f64,
+    /// Pages of the first sites in the long run.
+    first: Vec<VisitTally>,
+}
+
+/// The long run and those of the sweep, and the time all took.
+fn run_all(seed: u64, scale: MaxiqScale, cached: bool) -> Result<(MaxiqRuns, Nanos), String> {
     let text = topology(cached);
-    let ((mut curves, busy), mut took) = scale.on_node(seed, &text, async move |mut rig| {
+    let (mut runs, mut took) = scale.on_node(seed, &text, async move |mut rig| {
         let (began, before) = (rig.env.timer.now(), rig.watch().busy_s(&DISKS).await?);
-        let mut curves = vec![visited(&mut rig, seed, seed, scale, &|_| ()).await?];
+        let (long, first) = visited(&mut rig, seed, seed, scale, &|_| ()).await?;
+        let mut curves = vec![long];
         let busy_s = rig.watch().busy_s(&DISKS).await? - before;
         let busy = busy_s / seconds(rig.env.timer.now() - began);
         if scale.sweep_follows {
             for (n, users) in (1..).zip(SWEEP) {
                 let ways = seed + (n << 32);
-                curves.push(visited(&mut rig, seed, ways, scale.sweep(users), &|_| ()).await?);
+                let sweep = scale.sweep(users);
+                curves.push(visited(&mut rig, seed, ways, sweep, &|_| ()).await?.0);
             }
         }
-        Ok((curves, busy))
+        Ok(MaxiqRuns {
+            curves,
+            busy,
+            first,
+        })
     })?;
     if !scale.sweep_follows {
         for users in SWEEP {
             let short = scale.sweep(users);
             let (curve, more) = run_one(seed, short, cached, short.users, short.span, |_| ())?;
-            curves.push(curve);
+            runs.curves.push(curve);
             took += more;
         }
     }
-    Ok((curves, busy, took))
+    Ok((runs, took))
 }
 
 impl load::Load for MaxiqScale {
@@ -303,6 +349,10 @@ impl load::Load for MaxiqScale {
         MaxiqScale { flash, ..self }
     }
 
+    fn models(&self) -> RoleModels {
+        self.models
+    }
+
     fn below(self, _: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
         let disks = config.devices.iter();
         let disks = disks.filter(|device| DISKS.contains(&device.name.as_str()));
@@ -312,18 +362,20 @@ impl load::Load for MaxiqScale {
     }
 
     async fn work(self, rig: &mut NodeRig, seed: u64, ways: u64) -> Result<VisitCurve, String> {
-        visited(rig, seed, ways, self, &|_| ()).await
+        let visited = visited(rig, seed, ways, self, &|_| ()).await;
+        visited.map(|(curve, _)| curve)
     }
 }
 
-/// Lets the users visit the sites that `seed` has laid out, in the ways that `ways` draws.
+/// Lets the users visit the sites that `seed` has laid out, in the ways that `ways` draws; returns
+/// their observations, and the pages of each of the first sites.
 async fn visited(
     rig: &mut NodeRig,
     seed: u64,
     ways: u64,
     scale: MaxiqScale,
     progress: &dyn Fn(&VisitTally),
-) -> Result<VisitCurve, String> {
+) -> Result<(VisitCurve, Vec<VisitTally>), String> {
     let volume = rig.volume(VOLUME)?;
     let shape = PagesShape {
         sections: scale.sites,
@@ -333,8 +385,11 @@ async fn visited(
         images_per_page: [11, 12],
     };
     let env = rig.env.clone();
+    let pages = PageFileSet::new(seed, shape, volume.bytes() / PAGE_BYTES)?;
+    let watched = Rc::new(pages.first(FIRST_SITES));
     let web = PageServer {
-        pages: Rc::new(PageFileSet::new(seed, shape, volume.bytes() / PAGE_BYTES)?),
+        pages: Rc::new(pages),
+        watched: watched.clone(),
         front: Front {
             env: env.clone(),
             host: PageCacheHost::new(volume, scale.memory_pages),
@@ -351,16 +406,19 @@ async fn visited(
         interval: scale.interval,
     };
     let curve = visit(&env, ways, load, web, progress).await;
-    curve.map_err(|error| error.to_string())
+    let curve = curve.map_err(|error| error.to_string())?;
+    Ok((curve, watched.tallies()))
 }
 
 /// Everything that was printed, measured with one seed. Calls `done` after each part.
 pub fn run(seed: u64, scale: MaxiqScale, done: &dyn Fn(&str)) -> Result<SeedOutcome, String> {
     let mut measured = SeedOutcome::default();
+    let mut first = Vec::new();
     for (name, cached) in [("off", false), ("on", true)] {
-        let (curves, busy, took) = run_all(seed, scale, cached)?;
+        let (runs, took) = run_all(seed, scale, cached)?;
         measured.virtual_s += seconds(took);
-        let mut curves = curves.into_iter();
+        first.push(runs.first);
+        let mut curves = runs.curves.into_iter();
         let curve = curves.next().expect("there is a long run");
         let (sum, span_s) = curve.whole();
         let mbps = sum.bytes as f64 * 8e-6 / span_s;
@@ -373,7 +431,7 @@ pub fn run(seed: u64, scale: MaxiqScale, done: &dyn Fn(&str)) -> Result<SeedOutc
             let cycle = f64::from(scale.users) * s / steady.pages as f64;
             measured.set("implied.think", cycle - steady.response_s());
             measured.set("implied.page_kb", sum.bytes as f64 / 1e3 / sum.pages as f64);
-            measured.set("claim.bottleneck", busy);
+            measured.set("claim.bottleneck", runs.busy);
         }
         for (figure, value) in [
             ("mbps", mbps),
@@ -397,7 +455,89 @@ pub fn run(seed: u64, scale: MaxiqScale, done: &dyn Fn(&str)) -> Result<SeedOutc
         done(&format!("seed {seed}: cache {name}, and its sweep"));
     }
     compare(&mut measured);
+    let long = |(name, _): &&(String, VisitCurve)| !name.starts_with("sweep");
+    let long: Vec<_> = measured.curves.iter().filter(long).cloned().collect();
+    let (more, took) = more_flash(seed, scale)?;
+    measured.virtual_s += seconds(took);
+    done(&format!("seed {seed}: one to {FLASH_MAX} flash drives"));
+    measured.tables = vec![totals(90.0, &long), of_first_sites(&first), more];
     Ok(measured)
+}
+
+/// Pages of the first sites, without and with the cache.
+fn of_first_sites(runs: &[Vec<VisitTally>]) -> ResultTable {
+    let line = |n: usize| {
+        let cells = runs.iter().flat_map(|sites| {
+            let times = match sites[n].pages {
+                0 => ["-".to_owned(), "-".to_owned()],
+                _ => [sites[n].response_s(), sites[n].page_s_max].map(|s| format!("{s:.2}")),
+            };
+            [sites[n].pages.to_string()].into_iter().chain(times)
+        });
+        [(n + 1).to_string()].into_iter().chain(cells).collect()
+    };
+    let head = [
+        "site",
+        "pages, off",
+        "mean s",
+        "longest s",
+        "pages, on",
+        "mean s",
+        "longest s",
+    ];
+    let lines = (0..FIRST_SITES as usize).map(line).collect();
+    ResultTable::new(format!("The first {FIRST_SITES} sites"), &head, lines)
+}
+
+/// The topology with so many flash drives.
+fn with_flash_drives(drives: u64) -> String {
+    let mut text = topology(true);
+    let names: Vec<String> = (1..=drives).map(|n| format!("ssd{n}")).collect();
+    text = text.replace("devices = [\"ssd\"]", &format!("devices = {names:?}"));
+    let device = "name = \"ssd\"\npath = \"/dev/sdd\"\nmodel = \"X25-E\"\n";
+    let each = names.iter().map(|name| {
+        let own = device.replace("\"ssd\"", &format!("{name:?}"));
+        own.replace("/dev/sdd", &format!("/dev/{name}"))
+    });
+    let each: Vec<String> = each.collect();
+    text.replace(device, &each.join("\n[[device]]\n"))
+}
+
+/// One to [`FLASH_MAX`] whole flash drives, which the source offers and did not measure.
+fn more_flash(seed: u64, scale: MaxiqScale) -> Result<(ResultTable, Nanos), String> {
+    let part = scale.lesser();
+    let (mut lines, mut all) = (Vec::new(), Nanos::ZERO);
+    for drives in 1..=FLASH_MAX {
+        let flash = Sectors(part.flash.0 * drives);
+        let with = MaxiqScale { flash, ..part };
+        let ran = with.on_node(seed, &with_flash_drives(drives), async move |mut rig| {
+            visited(&mut rig, seed, seed, with, &|_| ()).await
+        });
+        let ((curve, _), took) = ran?;
+        all += took;
+        let thirds = [0.0, 1.0, 2.0].map(|third| {
+            let third_s = seconds(part.span) / 3.0;
+            let (sum, s) = curve.over(third * third_s, (third + 1.0) * third_s);
+            format!("{:.1}", sum.pages as f64 / s)
+        });
+        let response = format!("{:.2}", curve.whole().0.response_s());
+        lines.push(
+            [drives.to_string()]
+                .into_iter()
+                .chain(thirds)
+                .chain([response])
+                .collect(),
+        );
+    }
+    let head = [
+        "flash drives",
+        "pages/s, first third",
+        "second",
+        "last",
+        "mean page, s",
+    ];
+    let title = "One to four flash drives, of a smaller part of the sites and users; not printed";
+    Ok((ResultTable::new(title, &head, lines), all))
 }
 
 /// Sets the figures that are printed as ratios and claims.
@@ -459,8 +599,33 @@ mod tests {
         let outcome = run(1, MaxiqScale::QUICK, &|_| ()).unwrap();
         let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), 35);
+        let sites = &outcome.tables[1].lines;
+        let pages = |column: usize| -> u64 {
+            let cells = sites
+                .iter()
+                .map(|line| line[column].parse::<u64>().unwrap());
+            cells.sum()
+        };
+        // 30 of 83 sites, drawn uniformly.
+        let all = outcome.curves[0].1.whole().0.pages;
+        let share = pages(1) as f64 / all as f64 / (30.0 / 83.0);
+        assert!(sites.len() == 30 && (share - 1.0).abs() < 0.2, "{share}");
+        assert!(pages(4) > pages(1), "{sites:?}");
+        assert_eq!(outcome.tables[2].lines.len(), 4);
         assert!(outcome.values["gain.mbps"] > 1.2, "{outcome:?}");
         assert_eq!(outcome, run(1, MaxiqScale::QUICK, &|_| ()).unwrap());
+    }
+
+    #[test]
+    fn a_pool_has_as_many_flash_drives_as_were_asked_for() {
+        for drives in 1..=FLASH_MAX {
+            let config = rig::topology(&with_flash_drives(drives)).unwrap();
+            let pool: Vec<_> = config.pools[0].devices.value.iter().collect();
+            assert_eq!(pool.len() as u64, drives);
+            let is_flash = |name: &str| !DISKS.contains(&name);
+            let devices = config.devices.iter().map(|device| device.name.as_str());
+            assert_eq!(devices.filter(|name| is_flash(name)).count() as u64, drives);
+        }
     }
 
     /// Users in flight and thinking users are all users: N = X (R + Z).

@@ -11,6 +11,7 @@ use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::load::{Load, LoadPlace};
 use crate::measured::curve;
+use crate::models::{self, NUMBERS, RoleModels};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, set};
 use crate::queries::{QueriesMeasured, QueriesShape, QueryReads, run as run_queries};
 use crate::record::record;
@@ -20,7 +21,6 @@ use crate::visitors::VisitCurve;
 use block::{Boundary, Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
 use control::config::Config;
 use control::protocol::ControlRequest;
-use drives::catalogue::Drive;
 use drives::catalogue::link::TEN_GIGABIT;
 use drives::{ModelledLink, SsdWear};
 use sim::{ServiceTime, SimRng, SimWorld};
@@ -53,7 +53,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 pub const TOPOLOGY: &str = include_str!("../topologies/nytro.toml");
 const VOLUME: &str = "database";
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<NytroScale>; 5] = [
+const PARAMETERS: [ModelParameter<NytroScale>; 7] = [
     ("lookups", 0.0..=100.0, |scale, value| {
         scale.shape.lookups = value
     }),
@@ -65,6 +65,12 @@ const PARAMETERS: [ModelParameter<NytroScale>; 5] = [
     }),
     ("promotes_scans", 0.0..=1.0, |scale, value| {
         scale.promotes_scans = value != 0.0;
+    }),
+    ("disk_model", NUMBERS, |scale, value| {
+        scale.models.disk = models::name(value);
+    }),
+    ("flash_model", NUMBERS, |scale, value| {
+        scale.models.flash = models::name(value);
     }),
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
 ];
@@ -89,6 +95,8 @@ pub struct NytroScale {
     pub shape: QueriesShape,
     /// The flash.
     pub flash: Sectors,
+    /// Models in place of the topology's own.
+    pub models: RoleModels,
     /// Cost of the flash, as a factor.
     pub flash_cost: f64,
     /// Time covered by a point of the curves.
@@ -116,6 +124,7 @@ impl NytroScale {
             processor: Nanos::from_micros(85),
         },
         flash: Sectors(4_000_000_000 / SECTOR_BYTES),
+        models: RoleModels::OWN,
         flash_cost: 1.0,
         interval: Nanos::from_secs(1),
         promotes_scans: true,
@@ -170,11 +179,15 @@ impl Load for NytroScale {
         NytroScale { flash, ..self }
     }
 
+    fn models(&self) -> RoleModels {
+        self.models
+    }
+
     /// The storage lies behind its way.
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
         let phase = SimRng::fork(seed, PHASES).below(1 << 20) as f64 / f64::from(1 << 20);
         let to_message = |error: block::IoError| error.to_string();
-        let drive = Drive::named("SAS15K").map_err(to_message)?;
+        let drive = rig::drive_of(config, "san").map_err(to_message)?;
         let heads = drive.model(phase, SsdWear::Steady).map_err(to_message)?;
         let model = world.add_model(ModelledLink::new(&TEN_GIGABIT, heads).map_err(to_message)?);
         let san = OwnModel {
@@ -195,8 +208,8 @@ impl Load for NytroScale {
 }
 
 /// Runs all queries on a fresh node: once without the cache, or twice and then the snapshot with
-/// the cache. Returns the results of the runs, the share of blocks that are the back end's after
-/// its restoration, and the simulated time.
+/// the cache, and then once more. Returns the results of the runs, the share of blocks that are the
+/// back end's after its restoration, and the simulated time.
 pub fn run_one(
     seed: u64,
     scale: NytroScale,
@@ -204,14 +217,17 @@ pub fn run_one(
 ) -> Result<(Vec<QueriesMeasured>, f64, Nanos), String> {
     let ((runs, equal), took) = on_volume(seed, scale, cached, async move |rig, volume| {
         let mut runs = Vec::new();
-        for _ in 0..if cached { 2 } else { 1 } {
+        let once = async || {
             let ran = run_queries(&rig.env, seed, scale.shape, &volume, scale.interval).await;
-            runs.push(ran.map_err(|error| error.to_string())?);
-        }
-        let equal = match cached {
-            true => snapshot(seed, &rig, &volume, true).await?,
-            false => 1.0,
+            ran.map_err(|error| error.to_string())
         };
+        runs.push(once().await?);
+        if !cached {
+            return Ok((runs, 1.0));
+        }
+        runs.push(once().await?);
+        let equal = snapshot(seed, &rig, &volume, true).await?;
+        runs.push(once().await?);
         Ok((runs, equal))
     })?;
     Ok((runs, equal, took))
@@ -290,13 +306,14 @@ pub fn run(seed: u64, scale: NytroScale, done: &dyn Fn(&str)) -> Result<SeedOutc
         "seed {seed}: with the cache, twice, and the snapshot"
     ));
     runs.extend(cached);
+    let after = runs.pop().expect("there is a run after the snapshot");
     let mut measured = SeedOutcome {
         virtual_s: seconds(first + second),
         ..SeedOutcome::default()
     };
     compare(&mut measured, &runs, scale.interval);
     measured.set("claim.snapshot", equal);
-    measured.tables.push(table(&runs));
+    measured.tables = vec![table(&runs), around_the_snapshot(&runs[2], &after)];
     let points = runs.iter().flat_map(|run| run.points.iter().copied());
     let all = curve(scale.interval, points);
     let name = "without the cache, while it warms, and warm, one after the other";
@@ -318,15 +335,35 @@ fn table(runs: &[QueriesMeasured]) -> ResultTable {
     };
     let queries = 0..runs[0].queries.len();
     let queries = queries.map(|n| line((n + 1).to_string(), &|run| run.queries[n]));
-    ResultTable {
-        title: "Times of the queries, s".into(),
-        head: ["query", "without the cache", "while it warms", "warm"]
-            .map(String::from)
-            .into(),
-        lines: queries
-            .chain([line("all".into(), &QueriesMeasured::span)])
-            .collect(),
-    }
+    let lines = queries.chain([line("all".into(), &QueriesMeasured::span)]);
+    ResultTable::new(
+        "Times of the queries, s",
+        &["query", "without the cache", "while it warms", "warm"],
+        lines.collect(),
+    )
+    .drawn_in("s")
+}
+
+/// The workload before and after the snapshot. The last step has emptied the cache.
+fn around_the_snapshot(before: &QueriesMeasured, after: &QueriesMeasured) -> ResultTable {
+    let line = |(name, run): (&str, &QueriesMeasured)| {
+        let (all, span_s) = (run.whole(), seconds(run.span()));
+        vec![
+            name.to_owned(),
+            format!("{span_s:.1}"),
+            format!("{:.1}", all.bytes as f64 / 1e6 / span_s),
+            format!("{:.3}", all.mean_ms()),
+        ]
+    };
+    let runs = [
+        ("before it, warm", before),
+        ("after its restoration", after),
+    ];
+    ResultTable::new(
+        "The workload before and after the snapshot",
+        &["run", "all queries, s", "MB/s", "mean read, ms"],
+        runs.map(line).into(),
+    )
 }
 
 /// Sets the published figures, from the three runs.
@@ -398,6 +435,9 @@ mod tests {
         assert_eq!(rows.len(), 13);
         assert!(outcome.values["time"] > 3.0, "{:?}", outcome.values);
         assert_eq!(outcome.values["claim.snapshot"], 1.0);
+        // The cache is empty after the last step, and warms again.
+        let of = |line: usize| outcome.tables[1].lines[line][1].parse::<f64>().unwrap();
+        assert!(of(1) > of(0) * 1.1, "{:?}", outcome.tables[1]);
         let again = || run_one(1, NytroScale::QUICK, true).unwrap();
         assert_eq!(again(), again());
     }

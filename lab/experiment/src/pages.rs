@@ -10,10 +10,12 @@
 use crate::host::{PageCacheHost, WINDOW_PAGES};
 use crate::replay::ReplayServer;
 use crate::site::{Layout, SiteFile, log_normal};
-use crate::visitors::{ServedRequest, VisitedSite, VisitorConnection};
+use crate::visitors::{ServedRequest, VisitTally, VisitedSite, VisitorConnection};
 use crate::wire::Team;
 use block::{Env, IoResult, Nanos};
 use sim::SimRng;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Purposes of random streams.
@@ -69,6 +71,21 @@ impl PageFileSet {
         Ok(PageFileSet { shape, files })
     }
 
+    /// The HTML of each of the first sections, to be watched.
+    pub fn first(&self, sections: u32) -> WatchedSections {
+        let PagesShape { pages, images, .. } = self.shape;
+        let each = self.files.chunks((pages + images) as usize);
+        let each = each.take(sections as usize).enumerate();
+        let places = each.flat_map(|(n, section)| {
+            let html = section.iter().take(pages as usize);
+            html.map(move |file| (file.data, n))
+        });
+        WatchedSections {
+            places: places.collect(),
+            tallies: RefCell::new(vec![VisitTally::default(); sections as usize]),
+        }
+    }
+
     fn draw(&self, rng: &mut SimRng, items: &mut Vec<SiteFile>) {
         let PagesShape { pages, images, .. } = self.shape;
         let start = rng.below(self.shape.sections.into()) * u64::from(pages + images);
@@ -77,6 +94,20 @@ impl PageFileSet {
             let image = start + u64::from(pages) + rng.below(images.into());
             items.push(self.files[image as usize]);
         }
+    }
+}
+
+/// The pages of some sections that were complete in time.
+pub struct WatchedSections {
+    /// Sections by the places of their HTML.
+    places: BTreeMap<u64, usize>,
+    tallies: RefCell<Vec<VisitTally>>,
+}
+
+impl WatchedSections {
+    /// The pages of each section.
+    pub fn tallies(&self) -> Vec<VisitTally> {
+        self.tallies.borrow().clone()
     }
 }
 
@@ -129,6 +160,8 @@ pub struct PageServer {
     pub pages: Rc<PageFileSet>,
     /// The server of the pages' files.
     pub front: Front,
+    /// The sections that are watched.
+    pub watched: Rc<WatchedSections>,
 }
 
 impl VisitedSite for PageServer {
@@ -141,6 +174,12 @@ impl VisitedSite for PageServer {
     async fn answer(&self, file: SiteFile, on: VisitorConnection) -> IoResult<ServedRequest> {
         self.front.take(on).await;
         self.front.send(file, on).await
+    }
+
+    fn visited(&self, html: SiteFile, took: Nanos) {
+        if let Some(section) = self.watched.places.get(&html.data) {
+            self.watched.tallies.borrow_mut()[*section].page(took);
+        }
     }
 }
 

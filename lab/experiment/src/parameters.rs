@@ -28,16 +28,48 @@ pub fn micros(value: f64) -> Nanos {
     Nanos((value * 1e3) as u64)
 }
 
-/// Returns the model with these settings; the error lists the parameters that there are.
+/// Units that a parameter's name may end with, each kind by size.
+const UNITS: [[(&str, f64); 3]; 2] = [
+    [("_kib", 1.0), ("_mib", 1024.0), ("_gib", 1024.0 * 1024.0)],
+    [("_us", 1.0), ("_ms", 1e3), ("_s", 1e6)],
+];
+
+/// The name `wanted` in another unit of its kind, if there is such a parameter, and the factor.
+fn in_its_unit<'a>(
+    wanted: &str,
+    mut known: impl Iterator<Item = &'a str>,
+) -> Option<(&'a str, f64)> {
+    known.find_map(|name| {
+        UNITS.iter().find_map(|units| {
+            let of = |name: &str| {
+                let units = units.iter();
+                let mut bases =
+                    units.filter_map(|(unit, size)| Some((name.strip_suffix(unit)?.len(), *size)));
+                bases.next()
+            };
+            let ((base, size), (asked_base, asked)) = (of(name)?, of(wanted)?);
+            (name[..base] == wanted[..asked_base]).then_some((name, asked / size))
+        })
+    })
+}
+
+/// Returns the model with these settings, each in the unit of its parameter or in another of that
+/// kind; the error lists the parameters that there are.
 pub fn set<S>(
     mut model: S,
     parameters: &[ModelParameter<S>],
     settings: &Settings<'_>,
 ) -> Result<S, String> {
     for (name, value) in settings {
-        let Some((_, accepted, change)) = parameters.iter().find(|(known, ..)| known == name)
+        let known = || parameters.iter().map(|(known, ..)| *known);
+        let same = known().find(|known| known == name).map(|name| (name, 1.0));
+        let (name, factor) = same
+            .or_else(|| in_its_unit(name, known()))
+            .unwrap_or((*name, 1.0));
+        let value = &(value * factor);
+        let Some((_, accepted, change)) = parameters.iter().find(|(known, ..)| *known == name)
         else {
-            let known: Vec<_> = parameters.iter().map(|(known, ..)| *known).collect();
+            let known: Vec<_> = known().collect();
             return Err(format!(
                 "no parameter is called {name:?}; choose of {}",
                 known.join(", ")
@@ -67,6 +99,11 @@ mod tests {
         let set = |settings: &Settings<'_>| set((1.5, 7), &parameters, settings);
         assert_eq!(set(&[("users", 9.0)]), Ok((1.5, 9)));
         assert_eq!(set(&[("users", 9.0), ("think_ms", 0.0)]), Ok((0.0, 9)));
+        assert_eq!(set(&[("think_us", 2_500.0)]), Ok((2.5, 7)));
+        assert_eq!(set(&[("think_s", 0.01)]), Ok((10.0, 7)));
+        for other in ["think_gib", "thinks_s", "users_s", "think"] {
+            assert!(set(&[(other, 1.0)]).is_err(), "{other}");
+        }
         let unknown = set(&[("user", 9.0)]).unwrap_err();
         assert!(unknown.ends_with("choose of think_ms, users"), "{unknown}");
         let beyond = set(&[("users", 0.0)]).unwrap_err();

@@ -10,13 +10,14 @@ use crate::choices::choose;
 use crate::controllers::{self, ControllerLoad};
 use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
-use crate::mail::{self, MailServed, MailShape};
+use crate::mail::{self, MailServed, MailShape, of_all};
 use crate::measured::{LoadMeasured, Times};
+use crate::models::{self, NUMBERS};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, millis, set};
 use crate::queries::QueryReads;
 use crate::record::record;
 use crate::rig::Volume;
-use crate::verdict::SeedOutcome;
+use crate::verdict::{ResultTable, SeedOutcome};
 use block::{Env, IoResult, Nanos};
 
 /// The experiment's name in the registry.
@@ -51,7 +52,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     }),
 };
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<Scale>; 9] = [
+const PARAMETERS: [ModelParameter<Scale>; 10] = [
     ("threads", 1.0..=16.0, |scale, value| {
         scale.shape.threads = value as u32;
     }),
@@ -75,6 +76,9 @@ const PARAMETERS: [ModelParameter<Scale>; 9] = [
     }),
     ("span_s", 5.0..=1e4, |scale, value| {
         scale.times.span = millis(value * 1e3);
+    }),
+    ("disk_model", NUMBERS, |scale, value| {
+        scale.models.disk = models::name(value);
     }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];
@@ -165,16 +169,92 @@ fn passes(measured: &LoadMeasured<MailServed>) -> bool {
     let (sum, _) = measured.whole();
     // Requests that were not sent took no time.
     let fast = |reads: &QueryReads, most: f64| reads.mean_ms() <= most || reads.reads == 0;
-    sum.reads.iter().all(|reads| fast(reads, READ_MS_MAX)) && fast(&sum.commits, COMMIT_MS_MAX)
+    let logs = of_all(&sum.commits);
+    sum.reads.iter().all(|reads| fast(reads, READ_MS_MAX)) && fast(&logs, COMMIT_MS_MAX)
+}
+
+/// Name of a test's result.
+const fn verb(passes: bool) -> &'static str {
+    if passes { "pass" } else { "fail" }
+}
+
+/// Mean time of requests; requests that were not sent have none.
+fn mean_ms(requests: QueryReads) -> String {
+    match requests.reads {
+        0 => "-".to_owned(),
+        _ => format!("{:.2}", requests.mean_ms()),
+    }
+}
+
+/// The requests of a test by database, and of all: pages, the log, and maintenance.
+fn by_database(measured: &LoadMeasured<MailServed>, databases: u32) -> ResultTable {
+    let (sum, s) = measured.whole();
+    let kinds = [&sum.reads, &sum.writes, &sum.commits, &sum.scans];
+    let each = |requests: [QueryReads; 4], passes: bool| {
+        let cells = requests.into_iter().flat_map(|requests| {
+            let rate = format!("{:.1}", requests.reads as f64 / s);
+            [rate, mean_ms(requests)]
+        });
+        cells.chain([verb(passes).to_owned()]).collect::<Vec<_>>()
+    };
+    let named = |name: String, cells: Vec<String>| [name].into_iter().chain(cells).collect();
+    let own = (0..databases as usize).map(|own| {
+        let requests = kinds.map(|kind| kind[own]);
+        let is_slow = requests[0].mean_ms() > READ_MS_MAX || requests[2].mean_ms() > COMMIT_MS_MAX;
+        named((own + 1).to_string(), each(requests, !is_slow))
+    });
+    let all = named("all".into(), each(kinds.map(of_all), passes(measured)));
+    ResultTable::new(
+        "A test by database: pages, its log, and maintenance",
+        &[
+            "database",
+            "pages read/s",
+            "ms",
+            "pages written/s",
+            "ms",
+            "log writes/s",
+            "ms",
+            "maintenance reads/s",
+            "ms",
+            "test",
+        ],
+        own.chain([all]).collect(),
+    )
+}
+
+/// Tests of the search: the slowest mean read of a database, and the logs.
+fn of_tests(tests: &[(u32, LoadMeasured<MailServed>)]) -> ResultTable {
+    let line = |(threads, measured): &(u32, LoadMeasured<MailServed>)| {
+        let (sum, _) = measured.whole();
+        let slowest = sum.reads.iter().map(|reads| reads.mean_ms());
+        vec![
+            threads.to_string(),
+            format!("{:.2}", slowest.fold(0.0, f64::max)),
+            mean_ms(of_all(&sum.commits)),
+            verb(passes(measured)).to_owned(),
+        ]
+    };
+    ResultTable::new(
+        "Tests: at most 20 ms for the reads of each database, and 10 ms for the logs",
+        &[
+            "threads a database",
+            "slowest reads, ms",
+            "logs, ms",
+            "test",
+        ],
+        tests.iter().map(line).collect(),
+    )
 }
 
 /// Everything that was printed, measured with one seed. Passes each part to `done`.
 pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<SeedOutcome, String> {
     let mut outcome = SeedOutcome::default();
+    let mut tests = Vec::new();
     let mut test = |threads: u32| {
         let (measured, took) = run_one(seed, scale, threads)?;
         outcome.virtual_s += took.0 as f64 / 1e9;
         done(&format!("seed {seed}: {threads} threads a database"));
+        tests.push((threads, measured.clone()));
         Ok::<_, String>(measured)
     };
     let measured = test(scale.shape.threads)?;
@@ -186,8 +266,8 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<SeedOutcome, 
     for of in ["1", "2", "3", "4", "average"] {
         for (figure, value) in [
             ("iops", sum.pages().reads as f64 / s),
-            ("read", sum.all_reads().mean_ms()),
-            ("log", sum.commits.mean_ms()),
+            ("read", of_all(&sum.reads).mean_ms()),
+            ("log", of_all(&sum.commits).mean_ms()),
             // Processors take no time here.
             ("cpu", 0.0),
         ] {
@@ -195,6 +275,10 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<SeedOutcome, 
         }
     }
     outcome.set("threads", f64::from(threads));
+    outcome.tables = vec![
+        by_database(&measured, scale.shape.databases),
+        of_tests(&tests),
+    ];
     let name = format!("{} threads a database, pages", scale.shape.threads);
     outcome.curves.push((name, scale.curve(&measured)));
     Ok(outcome)
@@ -240,6 +324,32 @@ mod tests {
         assert_ne!(
             again(),
             run_one(2, Scale::of(SHAPE, true), THREADS).unwrap()
+        );
+    }
+
+    /// A slow database fails alone, and so does the whole test.
+    #[test]
+    fn canary_a_slow_database_fails_in_its_line() {
+        let mut served = MailServed::default();
+        let requests = |ms: u64| QueryReads {
+            reads: 10,
+            bytes: 10,
+            taken: Nanos::from_millis(10 * ms),
+        };
+        served.reads = [12, 19, 21, 12, 12].map(requests);
+        served.commits = [requests(1); mail::DATABASES_MAX];
+        let measured = LoadMeasured {
+            interval_s: 1.0,
+            points: vec![served],
+        };
+        let table = by_database(&measured, 5);
+        let ends = table.lines.iter().map(|line| line[9].as_str());
+        let ends: Vec<&str> = ends.collect();
+        assert_eq!(ends, ["pass", "pass", "fail", "pass", "pass", "fail"]);
+        assert_eq!(table.lines[5][1..3], ["50.0", "15.20"]);
+        assert_eq!(
+            of_tests(&[(7, measured)]).lines[0][1..],
+            ["21.00", "1.00", "fail"]
         );
     }
 

@@ -7,12 +7,13 @@ use crate::controllers::{self, ControllerLoad};
 use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::measured::{LoadMeasured, Times};
-use crate::oltp::{self, OltpShape, TransactionsServed};
+use crate::models::{self, NUMBERS};
+use crate::oltp::{self, KINDS, OltpShape, TransactionsServed};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, millis, set};
 use crate::queries::QueryReads;
 use crate::record::record;
 use crate::rig::Volume;
-use crate::verdict::SeedOutcome;
+use crate::verdict::{ResultTable, SeedOutcome};
 use block::{Env, IoResult};
 
 /// The experiment's name in the registry.
@@ -48,7 +49,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<Scale>; 8] = [
+const PARAMETERS: [ModelParameter<Scale>; 9] = [
     ("users", 1.0..=1e4, |scale, value| {
         scale.shape.users = value as u32
     }),
@@ -69,6 +70,9 @@ const PARAMETERS: [ModelParameter<Scale>; 8] = [
     }),
     ("span_s", 5.0..=1e4, |scale, value| {
         scale.times.span = millis(value * 1e3);
+    }),
+    ("disk_model", NUMBERS, |scale, value| {
+        scale.models.disk = models::name(value);
     }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];
@@ -145,9 +149,67 @@ pub fn run(seed: u64, scale: Scale, done: &dyn Fn(&str)) -> Result<SeedOutcome, 
     ] {
         outcome.set(figure, value);
     }
+    outcome.tables = vec![transactions(&sum, s), counters(&sum, s)];
     let curve = scale.curve(&measured);
     outcome.curves.push(("data disks".to_owned(), curve));
     Ok(outcome)
+}
+
+/// Transactions of each kind, and their shares of all and of the benchmark's mix.
+fn transactions(sum: &TransactionsServed, s: f64) -> ResultTable {
+    let line = |(kind, ended): (&oltp::TransactionKind, u64)| {
+        vec![
+            kind.name.to_owned(),
+            ended.to_string(),
+            format!("{:.2}", ended as f64 / s),
+            format!("{:.1}", ended as f64 * 100.0 / sum.ended() as f64),
+            format!("{:.1}", kind.share as f64 / 10.0),
+        ]
+    };
+    let kinds = KINDS.iter().zip(sum.transactions);
+    ResultTable::new(
+        "Counters: transactions",
+        &[
+            "transaction",
+            "ended",
+            "a second",
+            "% of all",
+            "% of the mix",
+        ],
+        kinds.map(line).collect(),
+    )
+}
+
+/// Requests of the database: pages in its memory, on the data disks, and the log.
+fn counters(sum: &TransactionsServed, s: f64) -> ResultTable {
+    let found = QueryReads {
+        reads: sum.touched.saturating_sub(sum.reads.reads),
+        ..QueryReads::default()
+    };
+    let line = |(name, requests): (&str, QueryReads)| {
+        let per = requests.reads as f64 / sum.ended() as f64;
+        vec![
+            name.to_owned(),
+            format!("{:.1}", requests.reads as f64 / s),
+            format!("{:.2}", requests.bytes as f64 / f64::from(1 << 20) / s),
+            match requests.taken.0 {
+                0 => "-".to_owned(),
+                _ => format!("{:.2}", requests.mean_ms()),
+            },
+            format!("{per:.2}"),
+        ]
+    };
+    let all = [
+        ("pages found in memory", found),
+        ("pages read", sum.reads),
+        ("pages written", sum.writes),
+        ("writes of the log", sum.commits),
+    ];
+    ResultTable::new(
+        "Counters: the database's pages and its log",
+        &["what", "a second", "MiB/s", "mean ms", "a transaction"],
+        all.into_iter().map(line).collect(),
+    )
 }
 
 /// The published figures.
@@ -166,6 +228,14 @@ mod tests {
         let rows = rows(NAME, &figures(), std::slice::from_ref(&outcome), true, 0.0).unwrap();
         assert_eq!(rows.len(), 4);
         assert!(outcome.values["tps"] > 100.0, "{outcome:?}");
+        let rates = |table: usize, column: usize| -> f64 {
+            let lines = outcome.tables[table].lines.iter();
+            lines.map(|line| line[column].parse::<f64>().unwrap()).sum()
+        };
+        assert!((rates(0, 2) / outcome.values["tps"] - 1.0).abs() < 0.01);
+        let mib_s = outcome.values["mib_s"];
+        let log = &outcome.tables[1].lines[3][2];
+        assert!((rates(1, 2) - log.parse::<f64>().unwrap() - mib_s).abs() < 0.05);
         let again = || Scale::of(SHAPE, true).run_one(1).unwrap();
         assert_eq!(again(), again());
         assert_ne!(again(), Scale::of(SHAPE, true).run_one(2).unwrap());

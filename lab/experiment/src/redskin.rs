@@ -24,10 +24,11 @@ use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::host::{PageCacheHost, PageCount};
 use crate::load::{Load, LoadPlace};
+use crate::models::RoleModels;
 use crate::parameters::set;
 use crate::record::record;
 use crate::replay::{ReplayMeasured, ReplayServer, replay};
-use crate::rig::{Disks, NodeRig, OwnModel};
+use crate::rig::{Disks, NodeRig, OwnModel, drive_of};
 use crate::site::{PAGE_BYTES, SiteFile, SiteFiles, SiteShape, log_of};
 use crate::slowed::Slowed;
 use crate::turnstile::QueueOrder;
@@ -36,10 +37,9 @@ use crate::visitors::VisitCurve;
 use block::{Boundary, Nanos, Sectors};
 use claims::claims;
 use control::config::Config;
-use drives::catalogue::hdd::SAS10K_146;
 use drives::catalogue::link::GIGABIT;
 use drives::catalogue::ssd::{X25_E, X25_M};
-use drives::{Figure, Hdd, SsdModel, SsdParameters, SsdWear};
+use drives::{Figure, SsdModel, SsdParameters, SsdWear};
 use floor::with_lower_floor;
 use futures_util::future::{Either, select, try_join};
 use parts::{PARAMETERS, PARTS};
@@ -273,6 +273,10 @@ impl Load for RedskinScale {
         }
     }
 
+    fn models(&self) -> RoleModels {
+        self.models
+    }
+
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
         let flash = X25_M.capacity().0 / u64::from(self.divisor) * self.flash_percent / 100;
         let cached = &config.pools[0].devices.value;
@@ -282,10 +286,11 @@ impl Load for RedskinScale {
         let mut below = Disks::new();
         for name in ["disk0", "disk1"] {
             let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
-            let disk = Hdd::new(&SAS10K_146, phase).map_err(to_message)?;
+            let drive = drive_of(config, name).map_err(to_message)?;
+            let disk = drive.model(phase, SsdWear::Steady).map_err(to_message)?;
             let model = world.add_model(Slowed::new(disk, self.disk_cost));
             let disk = OwnModel {
-                sectors: SAS10K_146.capacity(),
+                sectors: drive.capacity(),
                 service: Some(ServiceTime::Model { model, unit: 0 }),
             };
             below.insert(name.to_owned(), disk);

@@ -346,6 +346,13 @@ fn named(device: &Device) -> block::IoResult<Drive> {
     Drive::named(device.model.as_ref().map_or("", |model| model.as_str()))
 }
 
+/// The drive of the model of the device called `name`.
+pub fn drive_of(config: &Config, name: &str) -> block::IoResult<Drive> {
+    let mut devices = config.devices.iter();
+    let device = devices.find(|device| device.name.as_str() == name);
+    named(device.expect("the topology has the device"))
+}
+
 /// Whole stripes of a device, which are at most 1 MiB long.
 fn stripes(device: &Device) -> block::IoResult<Sectors> {
     let stripes = named(device)?.capacity().0 / MIB.0;

@@ -2,6 +2,7 @@
 //! collection, where `HOTSET_SHARED` names the folder with the collection.
 
 use crate::figures::{FigureStatus, FigureVerdict};
+use crate::models;
 use crate::parameters::Settings;
 use crate::registry::{ALL, named};
 use crate::verdict::{SEEDS, SeedOutcome, rows};
@@ -82,6 +83,13 @@ fn turned(name: &str, settings: &Settings<'_>) -> Vec<String> {
 fn canary_a_wrong_drive_turns_a_row() {
     let turned = turned("nytro", &[("flash_cost", 3.0)]);
     assert!(turned.iter().any(|row| row == "latency.mean"), "{turned:?}");
+}
+
+#[test]
+fn canary_another_model_of_the_drive_turns_a_row() {
+    let slower = models::number("SAS7K2").unwrap();
+    let turned = turned("perc-oltp", &[("disk_model", slower)]);
+    assert!(turned.iter().any(|row| row == "tps"), "{turned:?}");
 }
 
 #[test]

@@ -47,6 +47,27 @@ pub struct ResultTable {
     pub head: Vec<String>,
     /// The lines, in cells.
     pub lines: Vec<Vec<String>>,
+    /// Unit of the cells, of a table that is drawn too: its columns over its first one.
+    #[serde(default)]
+    pub drawn: Option<String>,
+}
+
+impl ResultTable {
+    /// A table with these heads.
+    pub fn new(title: impl Into<String>, head: &[&str], lines: Vec<Vec<String>>) -> ResultTable {
+        ResultTable {
+            title: title.into(),
+            head: head.iter().map(ToString::to_string).collect(),
+            lines,
+            drawn: None,
+        }
+    }
+
+    /// The same, drawn in `unit` too.
+    pub fn drawn_in(self, unit: &str) -> ResultTable {
+        let drawn = Some(unit.to_owned());
+        ResultTable { drawn, ..self }
+    }
 }
 
 /// One printed figure beside ours.

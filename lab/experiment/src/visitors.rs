@@ -33,6 +33,9 @@ pub trait VisitedSite: 'static {
 
     /// Answers a request.
     async fn answer(&self, item: Self::Item, on: VisitorConnection) -> IoResult<ServedRequest>;
+
+    /// Notes a page that was complete in time, by its HTML, and the time that the page took.
+    fn visited(&self, _html: Self::Item, _took: Nanos) {}
 }
 
 /// The connection of a request.
@@ -267,7 +270,10 @@ impl<S: VisitedSite> VisitorVisit<S> {
         };
         let all = join_all((0..self.load.connections).map(connection)).await;
         all.into_iter().collect::<IoResult>()?;
-        self.tally(|point, now| point.page(now - asked));
+        self.tally(|point, now| {
+            point.page(now - asked);
+            self.site.visited(*html, now - asked);
+        });
         Ok(())
     }
 

@@ -7,7 +7,7 @@ pub mod ablation;
 pub mod about;
 pub mod bench;
 pub mod choices;
-mod ownership;
+pub mod ownership;
 pub mod perc;
 pub mod report;
 #[cfg(test)]

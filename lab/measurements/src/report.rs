@@ -1,11 +1,13 @@
 //! One page of all experiments: the verdict first, then each with its charts and figures.
 
+mod bounds;
 mod chart;
 mod short;
+mod words;
 
 use crate::ablation::Ablated;
 use crate::choices::{self, Tried};
-use crate::ownership;
+use crate::ownership::{self, PriceList};
 use advise::page::{HtmlPage, escape, span, table, themed};
 pub use chart::CurveCharts;
 use experiment::figures::{FigureStatus, FigureVerdict};
@@ -118,6 +120,7 @@ pub fn page(
     tried: &[Tried],
     ablated: &[Ablated],
     missing: &[&str],
+    prices: &PriceList,
 ) -> Result<String, Box<dyn Error>> {
     let mut page = HtmlPage::new(
         "Published evaluations, run again",
@@ -126,6 +129,7 @@ pub fn page(
     let rows = || all.iter().flat_map(|finished| &finished.rows);
     let counts = VerdictCounts::of(rows());
     let share = format!("{} of {}", counts.met, counts.judged());
+    page.section("Verdict", &words::of(all));
     page.facts(&[
         ("measurements met", share),
         ("missed", counts.missed.to_string()),
@@ -137,10 +141,10 @@ pub fn page(
         ("not identifiable", counts.not_identifiable.to_string()),
         ("derived rows, not counted", counts.derived.to_string()),
     ]);
-    page.section("Verdict", &verdict(all));
+    page.section("Counts", &verdict(all));
     page.warnings(&warnings(all, missing));
     for finished in all {
-        let mut inner = section(finished)? + &ownership::section(finished);
+        let mut inner = section(finished)? + &ownership::section(finished, prices);
         let of = |tried: &&Tried| tried.experiment == finished.experiment;
         inner += &tried
             .iter()
@@ -155,6 +159,7 @@ pub fn page(
             .collect::<String>();
         page.section(&finished.experiment, &inner);
     }
+    page.section("Memory against flash, by capacity", &ownership::capacity());
     Ok(page.finish())
 }
 
@@ -367,7 +372,7 @@ mod tests {
     use experiment::finished::FORMAT;
     use experiment::visitors::{VisitCurve, VisitTally};
 
-    fn row(figure: &str, status: FigureStatus, verdict: Option<FigureVerdict>) -> FigureRow {
+    pub fn row(figure: &str, status: FigureStatus, verdict: Option<FigureVerdict>) -> FigureRow {
         FigureRow {
             experiment: "x".into(),
             figure: figure.into(),
@@ -437,10 +442,17 @@ mod tests {
 
     #[test]
     fn the_verdict_comes_first_and_the_page_needs_nothing_else() {
-        let page = page(&[finished()], &[], &[], &["y"]).unwrap();
+        let page = page(&[finished()], &[], &[], &["y"], &PriceList::shipped()).unwrap();
         assert_self_contained(&page);
         let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("no {what}"));
-        assert!(at("0 of 1") < at("Verdict") && at("Verdict") < at("<figure>"));
+        let order = [
+            "<h2>Verdict",
+            "Not as printed",
+            "measurements met",
+            "<h2>Counts",
+            "<figure>",
+        ];
+        assert!(order.map(at).is_sorted(), "{:?}", order.map(at));
         for what in [
             "MISSED",
             "95..105",

@@ -1,6 +1,7 @@
 //! The published figures of the curves, in the terms of the source: ninths of the run, which are
 //! ten minutes each.
 
+use crate::totals::totals;
 use crate::verdict::{ResultTable, SeedOutcome};
 use crate::visitors::{VisitCurve, VisitTally};
 
@@ -99,11 +100,11 @@ pub(super) fn compare(measured: &mut SeedOutcome) {
         [name.clone()].into_iter().chain(rates).collect()
     };
     let minutes = (0..9).map(|ninth| format!("from {}", ninth * 10));
-    measured.tables.push(ResultTable {
-        title: "Pages a second in each ten minutes of the published run".into(),
-        head: ["case".to_owned()].into_iter().chain(minutes).collect(),
-        lines: curves.iter().map(line).collect(),
-    });
+    let head: Vec<String> = ["case".to_owned()].into_iter().chain(minutes).collect();
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let lines = curves.iter().map(line).collect();
+    let title = "Pages a second in each ten minutes of the published run";
+    measured.tables = vec![ResultTable::new(title, &head, lines), totals(90.0, &curves)];
     measured.curves = curves;
 }
 

@@ -1,10 +1,11 @@
 //! The parameters of the model, and its parts.
 
 use super::scale::RedskinScale;
+use crate::models::{self, NUMBERS};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros};
 
 /// The parameters that can be set.
-pub const PARAMETERS: [ModelParameter<RedskinScale>; 13] = [
+pub const PARAMETERS: [ModelParameter<RedskinScale>; 14] = [
     ("files", 1e4..=1e7, |scale, value| {
         scale.files = value as u32
     }),
@@ -35,6 +36,9 @@ pub const PARAMETERS: [ModelParameter<RedskinScale>; 13] = [
     }),
     ("sent", 0.01..=1.0, |scale, value| scale.sent = value),
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
+    ("disk_model", NUMBERS, |scale, value| {
+        scale.models.disk = models::name(value);
+    }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];
 

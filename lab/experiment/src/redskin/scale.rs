@@ -1,5 +1,6 @@
 //! Size and parameters of a run: the unpublished parameters of the server, and of the client.
 
+use crate::models::RoleModels;
 use crate::replay::ReplayClient;
 use block::Nanos;
 
@@ -37,6 +38,8 @@ pub struct RedskinScale {
     pub heads_far: bool,
     /// Memory for pages.
     pub memory_pages: u32,
+    /// Models in place of the topology's own.
+    pub models: RoleModels,
     /// Cost of the flash drives, as a factor.
     pub flash_cost: f64,
     /// Cost of the disks, as a factor.
@@ -61,6 +64,7 @@ impl RedskinScale {
         has_log: true,
         heads_far: true,
         memory_pages: MEMORY_PAGES,
+        models: RoleModels::OWN,
         flash_cost: 1.0,
         disk_cost: 1.0,
         flash_percent: 100,

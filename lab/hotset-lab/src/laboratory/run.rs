@@ -12,11 +12,14 @@ use clap::Args;
 use command::print_line;
 use command::table::TextTable;
 use experiment::finished::{FORMAT, Finished};
+use experiment::models;
 use experiment::registry::{ALL, Experiment};
 use experiment::verdict::{SEEDS, SeedOutcome, rows};
+use measurements::ownership::PriceList;
 use measurements::perc::EXPERIMENT as PERC;
 use measurements::report;
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
@@ -46,33 +49,78 @@ pub struct RunCommand {
     #[arg(long, value_name = "N", default_value_t = SEEDS,
           value_parser = clap::value_parser!(u64).range(1..=100))]
     seeds: u64,
-    /// Set a parameter of the models; an unknown name is refused with those that there are
-    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting)]
+    /// Set parameters of the models, such as users=800,memory=16GiB; an unknown name is refused with
+    /// those that there are
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = setting, value_delimiter = ',')]
     settings: Vec<(String, f64)>,
+    /// Give the disks or the flash drives another model of the catalogue: disk=SAS15K, flash=X25-E
+    #[arg(long = "model", value_name = "ROLE=DRIVE", value_parser = role_model)]
+    models: Vec<(String, f64)>,
+    /// Run a PART-th of the published size instead of the model's own part; 1 is the whole
+    #[arg(long, value_name = "PART")]
+    part: Option<u32>,
     /// Run blind measurements that are met again, with the device under test at no cost and at
     /// twice its cost
     #[arg(long, conflicts_with = "quick")]
     sensitivity: bool,
     /// perc alone: the sweep by fio through a daemon on files here, 2 GB, overwritten
-    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["out", "seed", "seeds", "settings", "sensitivity", "device"])]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["out", "seed", "seeds", "settings", "models", "part", "sensitivity", "device"])]
     real: Option<PathBuf>,
     /// perc alone: the sweep's reads by fio on this device or file, which is never written
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "seed", "seeds", "settings", "sensitivity"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "seed", "seeds", "settings", "models", "part", "sensitivity"])]
     device: Option<PathBuf>,
 }
 
-/// Reads a parameter and its value.
+/// Units of values: a name ends with its parameter's.
+const UNITS: [&str; 6] = ["kib", "mib", "gib", "us", "ms", "s"];
+
+/// Reads a parameter and its value, which may have a unit: that of a time or of a size.
 fn setting(text: &str) -> Result<(String, f64), String> {
     let (name, value) = text.split_once('=').ok_or("give NAME=VALUE")?;
-    let value = value.parse().map_err(|_| "give a number as the value")?;
-    Ok((name.to_owned(), value))
+    if let Ok(value) = value.parse() {
+        return Ok((name.to_owned(), value));
+    }
+    let number = value.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = value[number.len()..].to_lowercase();
+    match number.parse() {
+        Ok(value) if UNITS.contains(&unit.as_str()) => Ok((format!("{name}_{unit}"), value)),
+        _ => Err("give a number as the value, alone or with KiB, MiB, GiB, us, ms or s".into()),
+    }
+}
+
+/// Reads a role and the model of its drives, as a setting.
+fn role_model(text: &str) -> Result<(String, f64), String> {
+    match text.split_once('=') {
+        Some((role @ ("disk" | "flash"), drive)) => {
+            Ok((format!("{role}_model"), models::number(drive)?))
+        }
+        _ => Err("give disk=DRIVE or flash=DRIVE".into()),
+    }
+}
+
+/// A setting as it is asked for.
+fn asked((name, value): (&str, f64)) -> String {
+    let role = name.strip_suffix("_model");
+    match role.and_then(|role| Some((role, models::name(value)?))) {
+        Some((role, drive)) => format!(" --model {role}='{drive}'"),
+        None => format!(" --set {name}={value}"),
+    }
 }
 
 impl RunCommand {
     fn settings(&self) -> Vec<(&str, f64)> {
-        let settings = self.settings.iter();
+        let settings = self.settings.iter().chain(&self.models);
+        let settings = settings.map(|(name, value)| (name.as_str(), *value));
+        // A part sets the whole size: the others are set on it.
+        let part = self.part.map(|part| ("part", f64::from(part)));
+        part.into_iter().chain(settings).collect()
+    }
+
+    /// The settings as they are kept.
+    fn kept_settings(&self) -> Vec<(String, f64)> {
+        let settings = self.settings().into_iter();
         settings
-            .map(|(name, value)| (name.as_str(), *value))
+            .map(|(name, value)| (name.to_owned(), value))
             .collect()
     }
 }
@@ -81,6 +129,9 @@ impl RunCommand {
 pub struct RunReport {
     /// A directory that `hotset-lab run --out` has filled
     directory: PathBuf,
+    /// Work the costs out by the prices of this file, of the form of contrib/ownership.toml
+    #[arg(long, value_name = "FILE")]
+    prices: Option<PathBuf>,
 }
 
 /// Every experiment, in the order of their runs.
@@ -147,7 +198,7 @@ pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
             Some((path, finished)) => {
                 let ran = (finished.quick, finished.seed, finished.seeds);
                 let asked = (command.quick, command.seed, command.seeds);
-                let is_same = ran == asked && finished.settings == command.settings;
+                let is_same = ran == asked && finished.settings == command.kept_settings();
                 store::is_of(&path, is_same)?;
                 eprintln!("{name}: done before, in {}", path.display());
                 Some(finished)
@@ -243,9 +294,7 @@ fn run_one(command: &RunCommand, asked: &RunRequest, n: u64) -> Result<(), Comma
 fn again(name: &str, command: &RunCommand) -> String {
     let quick = if command.quick { " --quick" } else { "" };
     let (seed, seeds) = (command.seed, command.seeds);
-    let settings = command.settings.iter();
-    let settings = settings.map(|(name, value)| format!(" --set {name}={value}"));
-    let settings: String = settings.collect();
+    let settings: String = command.settings().into_iter().map(asked).collect();
     format!("hotset-lab run {name}{quick} --seed {seed} --seeds {seeds}{settings}")
 }
 
@@ -282,7 +331,7 @@ fn published(
         quick: command.quick,
         seed: command.seed,
         seeds: command.seeds,
-        settings: command.settings.clone(),
+        settings: command.kept_settings(),
         command: again(experiment.name, command),
         commit: commit(),
         virtual_seconds: outcomes.iter().map(|outcome| outcome.virtual_s).sum(),
@@ -297,9 +346,25 @@ fn published(
     })
 }
 
+/// Reads prices.
+fn read_prices(path: &Path) -> Result<PriceList, CommandFailure> {
+    let refused = |what: String| {
+        let path = path.display();
+        CommandFailure::Usage(format!(
+            "{path}: not prices ({what}). See contrib/ownership.toml."
+        ))
+    };
+    let text = fs::read_to_string(path).map_err(|cause| refused(cause.to_string()))?;
+    PriceList::parse(&text).map_err(refused)
+}
+
 /// Writes the report of the results in a directory into the directory.
 pub fn write_report(command: &RunReport) -> Result<(), CommandFailure> {
     let directory: &Path = &command.directory;
+    let prices = match &command.prices {
+        None => PriceList::shipped(),
+        Some(path) => read_prices(path)?,
+    };
     store::ended(directory)?;
     let mut finished = Vec::new();
     for name in every().map(|e| e.name) {
@@ -320,9 +385,37 @@ pub fn write_report(command: &RunReport) -> Result<(), CommandFailure> {
     let ablated = ALL.iter().map(|e| store::find_ablated(directory, e.name));
     let ablated: Vec<_> = ablated.collect::<Result<_, _>>()?;
     let ablated: Vec<_> = ablated.into_iter().flatten().map(|(_, a)| a).collect();
-    let page =
-        report::page(&finished, &tried, &ablated, &missing).map_err(CommandFailure::runtime)?;
+    let page = report::page(&finished, &tried, &ablated, &missing, &prices)
+        .map_err(CommandFailure::runtime)?;
     let path = directory.join("report.html");
     store::replace(&path, page.as_bytes())?;
     print_line(path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_may_have_a_unit_which_ends_the_name() {
+        let read = |text: &str| setting(text).map(|(name, value)| format!("{name} {value}"));
+        assert_eq!(read("users=800").unwrap(), "users 800");
+        assert_eq!(read("files=1e6").unwrap(), "files 1000000");
+        assert_eq!(read("memory=16GiB").unwrap(), "memory_gib 16");
+        assert_eq!(read("think=0.5s").unwrap(), "think_s 0.5");
+        assert_eq!(
+            role_model("disk=floppy")
+                .unwrap_err()
+                .matches("SAS15K")
+                .count(),
+            1
+        );
+        assert!(role_model("tape=SAS15K").is_err());
+        let (name, value) = role_model("disk=SAS15K").unwrap();
+        assert_eq!(asked((&name, value)), " --model disk='SAS15K'");
+        assert_eq!(asked(("users", 3.0)), " --set users=3");
+        for wrong in ["users", "users=", "users=many", "memory=16parsec"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 }

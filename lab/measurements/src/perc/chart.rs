@@ -36,6 +36,11 @@ pub fn rates(points: &[SweepPoint]) -> Drawn {
     sweep(points, "requests/s", |point| point.iops)
 }
 
+/// Megabytes a second over threads, a panel a workload.
+pub fn throughputs(points: &[SweepPoint]) -> Drawn {
+    sweep(points, "MB/s", |point| point.mb_s)
+}
+
 /// Latency over threads, a panel a workload.
 pub fn latencies(points: &[SweepPoint]) -> Drawn {
     sweep(points, "mean latency, ms", |point| point.latency_ms_mean)

@@ -1,6 +1,6 @@
 //! Values of the published figures, from the points of the sweep and the loss of a drive.
 
-use super::loss::ControllerLoss;
+use super::loss::{ControllerLoss, SideRates};
 use super::sweep::SweepPoint;
 use experiment::verdict::SeedOutcome;
 
@@ -45,6 +45,11 @@ pub fn measure(outcome: &mut SeedOutcome, points: &[SweepPoint], loss: &Controll
     let sequential = pairs(points, "sequential read");
     let deep = sequential.iter().filter(|pair| pair.one.threads >= 64);
     outcome.set("gain.sequential", most(deep.map(ControllerPair::gain)));
+    let at = |threads: u64| {
+        let found = sequential.iter().find(|pair| pair.two.threads == threads);
+        found.map_or(f64::NAN, |pair| pair.two.iops)
+    };
+    outcome.set("claim.overload", at(THREADS_MAX) / at(64));
     differences(outcome, points);
     let writes = points.iter().filter(|p| p.workload == "sequential write");
     // Four requests are a MiB.
@@ -52,6 +57,13 @@ pub fn measure(outcome: &mut SeedOutcome, points: &[SweepPoint], loss: &Controll
     outcome.set("iops", most(points.iter().map(|p| p.iops)));
     outcome.set("cpu", 0.0);
     let (was, is) = (loss.before[1], loss.after[1]);
+    let apart = |side: &SideRates| (side.writes_per_s / side.reads_per_s - 2.0).abs();
+    let most_apart = loss
+        .before
+        .iter()
+        .max_by(|a, b| apart(a).total_cmp(&apart(b)));
+    let split = most_apart.map_or(f64::NAN, |side| side.writes_per_s / side.reads_per_s);
+    outcome.set("claim.loss.split", split);
     outcome.set("claim.loss.reads", is.reads_per_s / is.writes_per_s);
     outcome.set("claim.loss.writes", is.writes_per_s / was.writes_per_s);
     outcome.set("claim.loss.errors", loss.errors as f64);
@@ -88,7 +100,6 @@ fn differences(outcome: &mut SeedOutcome, points: &[SweepPoint]) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::loss::SideRates;
     use super::super::scale::WORKLOADS;
     use super::super::{NAME, figures};
     use super::*;
@@ -106,7 +117,7 @@ mod tests {
                     let gain = match (controllers, workload.write, workload.random) {
                         (1, ..) | (_, true, _) => 1.0,
                         (_, _, true) => 1.16 + 0.1 * f64::from(power),
-                        _ => 1.0 + 0.08 * f64::from(power),
+                        _ => 1.0 + 0.1 * f64::from(power.min(6)),
                     };
                     let rate = match (workload.write, workload.random) {
                         (true, false) => 4180.0,
@@ -121,6 +132,7 @@ mod tests {
                         mb_s: 0.0,
                         latency_ms_mean: 1.0 / gain,
                         latency_ms_p99: 0.0,
+                        sides_mb_s: None,
                         cpu_daemon_percent: None,
                         cpu_host_percent: None,
                     });
@@ -150,6 +162,7 @@ mod tests {
     fn missed(points: &[SweepPoint], loss: &ControllerLoss) -> Vec<String> {
         let mut outcome = SeedOutcome::default();
         measure(&mut outcome, points, loss);
+        outcome.set("claim.cells", 12.0);
         let seeds = vec![outcome; SEEDS as usize];
         let rows = rows(NAME, &figures(), &seeds, false, 0.0)
             .unwrap()
@@ -170,7 +183,12 @@ mod tests {
         let two = |p: &SweepPoint, workload: &str, from: u64| {
             p.controllers == 2 && p.workload == workload && p.threads >= from
         };
-        let cases: [(&str, Change<'_>); 6] = [
+        let cases: [(&str, Change<'_>); 7] = [
+            ("claim.overload", &|p| {
+                if two(p, "sequential read", 256) {
+                    p.iops *= 1.1;
+                }
+            }),
             ("gain.random", &|p| {
                 if two(p, "random read", 256) {
                     p.iops *= 1.2;
@@ -212,6 +230,9 @@ mod tests {
         let mut loss = lost();
         loss.after[1].reads_per_s = 280.0;
         assert_eq!(missed(&points, &loss).len(), 2);
+        let mut loss = lost();
+        loss.before[0].reads_per_s = 200.0;
+        assert!(missed(&points, &loss).contains(&"claim.loss.split".to_owned()));
         let mut loss = lost();
         loss.after[1].writes_per_s = 250.0;
         loss.errors = 1;

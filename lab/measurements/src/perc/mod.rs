@@ -7,6 +7,8 @@
 //!
 //! `real` runs the sweep on files or a device of this machine, through fio.
 //!
+//! The drill of the set-up, with the operating system's drives, is in the same results.
+//!
 //! Not here: the evaluation's mail server and database, and CPU, which takes no
 //! time in virtual time.
 
@@ -22,6 +24,7 @@ pub use real::{RealReport, SweepPlace, direct_point, real, verb};
 pub use scale::{ThreadWorkload, WORKLOADS};
 pub use sweep::SweepPoint;
 
+use drill::{DrillRow, DrillSetup};
 use experiment::controllers::SIDES;
 use experiment::figures::PublishedFigures;
 use experiment::parameters::set;
@@ -71,16 +74,24 @@ fn run(seed: u64, scale: PercScale, done: &dyn Fn(&str)) -> Result<SeedOutcome, 
     }
     let loss = loss::run(seed, scale)?;
     done(&format!("seed {seed}: loss of a drive"));
+    let cells = drill::simulated(&DrillSetup::named("published")?, seed, &|_| ())?;
+    done(&format!("seed {seed}: {} cells of the drill", cells.len()));
     let mut outcome = SeedOutcome {
-        tables: vec![table(&points)],
+        tables: vec![table(&points), sides(&points), drilled(&cells)],
         charts: vec![
             ("Requests a second".into(), drawn(chart::rates(&points))?),
+            (
+                "Megabytes a second".into(),
+                drawn(chart::throughputs(&points))?,
+            ),
             ("Mean latency".into(), drawn(chart::latencies(&points))?),
             ("The loss of a drive".into(), drawn(chart::loss(&loss))?),
         ],
         ..SeedOutcome::default()
     };
     compare::measure(&mut outcome, &points, &loss);
+    let survived = cells.iter().filter(|cell| cell.is_right()).count();
+    outcome.set("claim.cells", survived as f64);
     let measured = points.iter();
     let measured = measured.map(|point| point.operations as f64 / point.iops);
     outcome.virtual_s = measured.sum::<f64>() + loss.seconds.len() as f64;
@@ -120,9 +131,55 @@ pub fn table(points: &[SweepPoint]) -> ResultTable {
         "daemon %",
         "host %",
     ];
-    ResultTable {
-        title: "Every point".into(),
-        head: head.map(String::from).into(),
-        lines: points.iter().map(line).collect(),
-    }
+    ResultTable::new("Every point", &head, points.iter().map(line).collect())
+}
+
+/// Sequential reads of both sides of the mirror.
+fn sides(points: &[SweepPoint]) -> ResultTable {
+    let points = points.iter().filter(|p| p.workload == "sequential read");
+    let line = |point: &SweepPoint| {
+        let sides = point.sides_mb_s?.map(|mb_s| format!("{mb_s:.1}"));
+        Some(
+            [point.threads.to_string()]
+                .into_iter()
+                .chain(sides)
+                .collect(),
+        )
+    };
+    ResultTable::new(
+        "Sequential reads of both controllers",
+        &["threads", "controller a", "controller b"],
+        points.filter_map(line).collect(),
+    )
+    .drawn_in("MB/s")
+}
+
+/// The cells of the drill: the pulled parts, and what clients met.
+fn drilled(cells: &[DrillRow]) -> ResultTable {
+    let line = |cell: &DrillRow| {
+        vec![
+            cell.scenario.clone(),
+            cell.side.clone(),
+            if cell.io { "reads and writes" } else { "none" }.to_owned(),
+            cell.errors.to_string(),
+            cell.wrong_bytes.to_string(),
+            format!("{:.1}", cell.longest_stall_ms),
+            format!("{:.0}", cell.reads_per_s),
+            format!("{:.0}", cell.writes_per_s),
+        ]
+    };
+    ResultTable::new(
+        "Parts pulled and put back, with the drives of the operating system",
+        &[
+            "pulled",
+            "controller",
+            "requests",
+            "errors",
+            "wrong bytes",
+            "longest ms",
+            "reads/s",
+            "writes/s",
+        ],
+        cells.iter().map(line).collect(),
+    )
 }

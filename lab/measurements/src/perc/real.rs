@@ -247,6 +247,7 @@ impl<'a> CpuClock<'a> {
             mb_s: measured.iops * workload.bytes as f64 / 1e6,
             latency_ms_mean: measured.latency_ms_mean,
             latency_ms_p99: measured.latency_ms_p99,
+            sides_mb_s: None,
             cpu_daemon_percent: daemon,
             cpu_host_percent: Some(busy as f64 / all.max(1) as f64 * 100.0),
         })

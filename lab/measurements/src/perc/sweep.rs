@@ -38,6 +38,8 @@ pub struct SweepPoint {
     pub latency_ms_mean: f64,
     /// The 99th percentile of the latency.
     pub latency_ms_p99: f64,
+    /// 10^6 bytes a second of each side of a mirror, by its share of the reads.
+    pub sides_mb_s: Option<[f64; 2]>,
     /// CPU of the daemon, of one processor, where there is one.
     pub cpu_daemon_percent: Option<f64>,
     /// CPU of all processors together, where there are real ones.
@@ -69,10 +71,30 @@ pub fn curve(
         let mut points = Vec::new();
         for threads in scale.threads() {
             let load = SweepLoad::new(&rig, workload, threads, 4 * threads, operations, seed);
-            points.push(load.run().await?.point(controllers));
+            let before = side_reads(&rig, controllers).await?;
+            let mut point = load.run().await?.point(controllers);
+            if !workload.write {
+                let after = side_reads(&rig, controllers).await?;
+                point.sides_mb_s = before.zip(after).map(|(before, after)| {
+                    let reads = [0, 1].map(|side| (after[side] - before[side]) as f64);
+                    reads.map(|own| own / (reads[0] + reads[1]) * point.mb_s)
+                });
+            }
+            points.push(point);
         }
         Ok(points)
     })
+}
+
+/// Reads of both sides so far; one controller has no other.
+async fn side_reads(rig: &PercRig, controllers: usize) -> Result<Option<[u64; 2]>, String> {
+    match controllers {
+        1 => Ok(None),
+        _ => {
+            let legs = rig.legs().await?;
+            Ok(Some([0, 1].map(|role| legs[role].reads)))
+        }
+    }
 }
 
 struct SweepLoad<'a> {
@@ -176,6 +198,7 @@ impl<'a> SweepLoad<'a> {
             mb_s: iops * self.workload.bytes as f64 / 1e6,
             latency_ms_mean: latencies.mean() / 1e6,
             latency_ms_p99: latencies.value_at_quantile(0.99) as f64 / 1e6,
+            sides_mb_s: None,
             cpu_daemon_percent: None,
             cpu_host_percent: None,
         }

@@ -8,7 +8,7 @@ use advise::page::{FIRST, INK, MARK, SECOND};
 use drawn::Drawn;
 use experiment::finished::Finished;
 use experiment::registry::named;
-use experiment::verdict::FigureRow;
+use experiment::verdict::{FigureRow, ResultTable};
 use experiment::visitors::{VisitCurve, VisitTally};
 use lines::{ChartSeries, lines};
 use plotters::style::RGBColor;
@@ -34,6 +34,12 @@ pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> 
         charts.push((title.into(), drawn));
     }
     charts.extend(finished.charts.iter().cloned());
+    for table in &finished.tables {
+        if let Some(unit) = &table.drawn {
+            let axes = (table.head[0].as_str(), unit.as_str());
+            charts.push((table.title.clone(), lines(axes, &columns(table), &[])?));
+        }
+    }
     for unit in units(finished) {
         let title = format!("Printed and ours, {unit}; the line is the span of the seeds");
         charts.push((title, beside(finished, &unit)?));
@@ -43,7 +49,7 @@ pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> 
         .iter()
         .any(|row| ratio(row.published, row.ours).is_some())
     {
-        let title = "Ours against what was printed, times; lines: half, the same, and twice";
+        let title = "Ours against what was printed, times; lines inside: half, the same, twice";
         charts.push((title.into(), agreement(finished)?));
     }
     Ok(charts)
@@ -73,12 +79,19 @@ impl CurveCharts<'_> {
             let pages = |point: &VisitTally, s: f64| point.pages as f64 / s;
             let title = "Pages a second";
             charts.push((title.into(), self.over_time(("pages/s", "rate."), pages)?));
+            let hits = |point: &VisitTally, s: f64| point.hits as f64 / s;
+            let title = "Requests a second";
+            charts.push((title.into(), self.over_time(("hits/s", "hits."), hits)?));
             let title = "Time to the first byte in seconds";
             let first = |point: &VisitTally, _: f64| point.first_byte_s();
             charts.push((title.into(), self.over_time(("s", "ttfb.o"), first)?));
             let title = "Page response in seconds";
             let response = |point: &VisitTally, _: f64| point.response_s();
             charts.push((title.into(), self.over_time(("s", "page.mean"), response)?));
+        } else {
+            let mean = |point: &VisitTally, _: f64| point.request_s() * 1e3;
+            let title = "Mean time of a request in ms";
+            charts.push((title.into(), self.over_time(("ms", "latency"), mean)?));
         }
         Ok(charts)
     }
@@ -129,6 +142,23 @@ impl CurveCharts<'_> {
     }
 }
 
+/// The columns of a table over its first one; lines that are no numbers are left out.
+fn columns(table: &ResultTable) -> Vec<ChartSeries> {
+    let named = table.head.iter().enumerate().skip(1);
+    let series = named.map(|(column, name)| {
+        let number = |line: &[String], column: usize| line.get(column)?.parse::<f64>().ok();
+        let points = table.lines.iter();
+        let points = points.filter_map(|line| Some((number(line, 0)?, number(line, column)?)));
+        ChartSeries {
+            name: name.clone(),
+            points: points.collect(),
+            colour: COLOURS[(column - 1) % COLOURS.len()],
+            dashed: column > COLOURS.len(),
+        }
+    });
+    series.collect()
+}
+
 /// Figures called `sweep.X.SERIES`, over X: ours, and the published values dashed.
 fn sweep(finished: &Finished) -> Result<Option<String>, Box<dyn Error>> {
     let of = |row: &FigureRow| {
@@ -159,5 +189,24 @@ fn sweep(finished: &Finished) -> Result<Option<String>, Box<dyn Error>> {
     match series.is_empty() {
         true => Ok(None),
         false => lines(("users", unit), &series, &[]).map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_drawn_by_its_columns_without_its_sum() {
+        let lines = [
+            ["1", "5.0", "2.0"],
+            ["2", "6.0", "-"],
+            ["all", "11.0", "2.0"],
+        ];
+        let lines = lines.map(|line| line.map(String::from).to_vec());
+        let table = ResultTable::new("t", &["query", "a", "b"], lines.to_vec());
+        let series = columns(&table);
+        assert_eq!(series[0].points, [(1.0, 5.0), (2.0, 6.0)]);
+        assert_eq!(series[1].points, [(1.0, 2.0)]);
     }
 }

@@ -12,7 +12,7 @@ use super::rounds::{self, LivePlace, LoadOutcome};
 use super::stage::LiveStage;
 use crate::CommandFailure;
 use clap::Args;
-use experiment::mail::MailServed;
+use experiment::mail::{MailServed, of_all};
 use experiment::perc_mail::{self, COMMIT_MS_MAX, READ_MS_MAX, SHAPE, THREADS};
 use std::time::Duration;
 
@@ -93,12 +93,12 @@ fn about() -> Vec<FigureAbout> {
 fn outcome(served: &MailServed, span_s: f64) -> LoadOutcome {
     let mut outcome = LoadOutcome::default();
     let all = [
-        ("read", served.all_reads()),
+        ("read", served.reads),
         ("write", served.writes),
         ("log", served.commits),
         ("scan", served.scans),
     ];
-    let all = all.map(|(name, requests)| (name.to_owned(), requests));
+    let all = all.map(|(name, requests)| (name.to_owned(), of_all(&requests)));
     let of_each = (1..).zip(served.reads);
     let of_each = of_each.map(|(number, reads)| (format!("db{number}.read"), reads));
     for (name, requests) in all.into_iter().chain(of_each) {
@@ -110,7 +110,10 @@ fn outcome(served: &MailServed, span_s: f64) -> LoadOutcome {
         outcome.set(&format!("db{number}.reads"), reads.reads as f64 / span_s);
     }
     outcome.set("iops", served.pages().reads as f64 / span_s);
-    outcome.set("logs", served.commits.reads as f64 / span_s);
-    outcome.set("scan.mb_s", served.scans.bytes as f64 / 1e6 / span_s);
+    outcome.set("logs", of_all(&served.commits).reads as f64 / span_s);
+    outcome.set(
+        "scan.mb_s",
+        of_all(&served.scans).bytes as f64 / 1e6 / span_s,
+    );
     outcome
 }

@@ -272,7 +272,7 @@ impl LoadThread<'_> {
             }
             if rng.f64() < SHAPE.committed {
                 database
-                    .commit(&page, &mut served.commits)
+                    .commit(&page, &mut served.commits[own])
                     .map_err(|cause| self.named(own, cause))?;
             }
         }
@@ -288,7 +288,7 @@ impl LoadThread<'_> {
             }
             page.draw(number, &mut rng);
             self.store.databases[own]
-                .write(number, &page, &mut served.writes)
+                .write(number, &page, &mut served.writes[own])
                 .map_err(|cause| self.named(own, cause))?;
         }
         Ok(served)
@@ -308,7 +308,7 @@ impl LoadThread<'_> {
             let lock = database.lock(first).read();
             let _lock = lock.unwrap_or_else(PoisonError::into_inner);
             let bytes = SHAPE.scan_bytes as usize;
-            timed(&mut served.scans, bytes, || {
+            timed(&mut served.scans[own], bytes, || {
                 read_whole(&mut file, &mut pages)
             })
             .map_err(named)?;
@@ -376,6 +376,7 @@ fn write_pages(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use experiment::mail::of_all;
 
     #[test]
     fn a_damaged_page_or_one_in_another_place_is_an_error() {
@@ -405,7 +406,8 @@ mod tests {
             served.reads.iter().all(|reads| reads.reads > 0),
             "{served:?}"
         );
-        assert!(served.scans.bytes.is_multiple_of(SHAPE.scan_bytes) && served.scans.reads > 0);
+        let scans = of_all(&served.scans);
+        assert!(scans.bytes.is_multiple_of(SHAPE.scan_bytes) && scans.reads > 0);
         let damaged = OpenOptions::new().write(true).open(store.first()).unwrap();
         damaged.write_all_at(b"damage", 5 << 15).unwrap();
         damaged.sync_all().unwrap();

@@ -1,11 +1,15 @@
 //! Charts of figures: published values and ours on one axis, and their distance.
 
 use super::drawn::{Drawn, SIZE, TEXT};
+use super::lines::DECADES;
+use crate::report::bounds::{bound, printed};
+use crate::report::short::short;
 use advise::page::{FIRST, GRID, INK, MARK, PAPER, SECOND};
-use experiment::figures::{FigureStatus, FigureVerdict};
+use experiment::figures::{Bound, FigureStatus, FigureVerdict};
 use experiment::finished::Finished;
 use experiment::verdict::FigureRow;
 use plotters::prelude::*;
+use std::error::Error;
 
 /// A row of [`agreement`], and a bar of [`beside`].
 const ROW_PIXELS: u32 = 20;
@@ -28,43 +32,103 @@ pub(super) fn units(finished: &Finished) -> Vec<String> {
     units
 }
 
+/// An axis of bars: from nothing on, or logarithmic where values span decades.
+struct BarAxis {
+    least: f64,
+    most: f64,
+    is_logarithmic: bool,
+    right: i32,
+}
+
+impl BarAxis {
+    fn of(rows: &[&FigureRow], right: i32) -> BarAxis {
+        let values = rows
+            .iter()
+            .flat_map(|row| [row.published, row.ours_min, row.ours_max]);
+        let (least, most) = values
+            .filter(|value| *value > 0.0)
+            .fold((f64::INFINITY, 1e-9), |(least, most): (f64, f64), value| {
+                (least.min(value), most.max(value))
+            });
+        BarAxis {
+            // A power of ten, so far below that the least bar can be seen.
+            least: 10f64.powi((least.log10() - 0.15).floor() as i32),
+            most,
+            is_logarithmic: most / least > DECADES,
+            right,
+        }
+    }
+
+    fn x(&self, value: f64) -> i32 {
+        let share = match self.is_logarithmic {
+            true => (value / self.least).ln() / (self.most / self.least).ln(),
+            false => value / self.most,
+        };
+        LEFT + (share.max(0.0) * f64::from(self.right - LEFT)) as i32
+    }
+
+    fn name(&self, unit: &str) -> String {
+        match self.is_logarithmic {
+            true => format!("{} to {} {unit}, logarithmic", self.least, short(self.most)),
+            false => format!("0 to {} {unit}", short(self.most)),
+        }
+    }
+}
+
+/// Draws a printed value: a bar, or of a bound a line to its open side from a stroke at its end.
+fn printed_value(
+    root: &Area,
+    row: &FigureRow,
+    axis: &BarAxis,
+    top: i32,
+) -> Result<(), Box<dyn Error>> {
+    let (at, below) = (axis.x(row.published), top + BAR_PIXELS as i32 - 2);
+    let open = match bound(row) {
+        None => {
+            root.draw(&Rectangle::new([(LEFT, top), (at, below)], INK.filled()))?;
+            return Ok(());
+        }
+        Some(Bound::AtLeast) => axis.right,
+        Some(Bound::AtMost) => LEFT,
+    };
+    let middle = (top + below) / 2;
+    let stroke = INK.stroke_width(2);
+    root.draw(&PathElement::new([(at, top), (at, below)], stroke))?;
+    root.draw(&PathElement::new([(at, middle), (open, middle)], stroke))?;
+    Ok(())
+}
+
 /// Published value and ours of every figure in one unit: two bars each, and over ours the span of
-/// the seeds.
+/// the seeds. A bound is a line to its open side.
 pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
     let rows: Vec<&FigureRow> = finished
         .rows
         .iter()
         .filter(|row| row.unit == unit)
         .collect();
-    let most = rows.iter().map(|row| row.published.max(row.ours_max));
-    let most = most.fold(0.0, f64::max).max(1e-9);
+    let axis = BarAxis::of(&rows, SIZE.0 as i32 - 56);
     let of_row = 2 * BAR_PIXELS + 6;
     let height = 60 + of_row * rows.len() as u32;
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, (SIZE.0, height)).into_drawing_area();
         root.fill(&PAPER)?;
-        let right = SIZE.0 as i32 - 56;
-        let x = |value: f64| LEFT + (value / most * f64::from(right - LEFT)) as i32;
+        let x = |value: f64| axis.x(value);
         let label = TEXT.into_font().color(&INK);
         let small = ("sans-serif", 13).into_font().color(&INK);
         for (i, row) in rows.iter().enumerate() {
             let y = 30 + (of_row * i as u32) as i32;
             name(&root, &row.figure, y + BAR_PIXELS as i32)?;
-            for (n, (value, style)) in [(row.published, INK.filled()), (row.ours, style(row))]
-                .into_iter()
-                .enumerate()
-            {
-                let top = y + n as i32 * BAR_PIXELS as i32;
-                let bar = [(LEFT, top), (x(value), top + BAR_PIXELS as i32 - 2)];
-                root.draw(&Rectangle::new(bar, style))?;
-                let end = x(if n == 1 { row.ours_max } else { value });
-                root.draw_text(
-                    &super::super::short::short(value),
-                    &small,
-                    (end + 4, top - 2),
-                )?;
-            }
+            printed_value(&root, row, &axis, y)?;
+            let end = match bound(row) {
+                Some(Bound::AtLeast) => axis.right,
+                _ => x(row.published),
+            };
+            root.draw_text(&printed(row), &small, (end + 4, y - 2))?;
+            let top = y + BAR_PIXELS as i32;
+            let bar = [(LEFT, top), (x(row.ours), top + BAR_PIXELS as i32 - 2)];
+            root.draw(&Rectangle::new(bar, style(row)))?;
+            root.draw_text(&short(row.ours), &small, (x(row.ours_max) + 4, top - 2))?;
             let middle = y + BAR_PIXELS as i32 + 5;
             let span = [(x(row.ours_min), middle), (x(row.ours_max), middle)];
             root.draw(&PathElement::new(span, INK.stroke_width(1)))?;
@@ -79,8 +143,7 @@ pub(super) fn beside(finished: &Finished, unit: &str) -> Drawn {
                 ("not identifiable", INK.stroke_width(1)),
             ],
         )?;
-        let text = format!("0 to {} {unit}", super::super::short::short(most));
-        root.draw_text(&text, &label, (LEFT, height as i32 - 22))?;
+        root.draw_text(&axis.name(unit), &label, (LEFT, height as i32 - 22))?;
         root.present()?;
     }
     Ok(svg)
@@ -100,7 +163,7 @@ fn style(row: &FigureRow) -> ShapeStyle {
 type Area<'a> = DrawingArea<SVGBackend<'a>, plotters::coord::Shift>;
 
 /// A figure's name around this height; a longer one in smaller letters, and at last on two lines.
-fn name(root: &Area, name: &str, y: i32) -> Result<(), Box<dyn std::error::Error>> {
+fn name(root: &Area, name: &str, y: i32) -> Result<(), Box<dyn Error>> {
     const LONG: usize = 27;
     const ONE_LINE: usize = 32;
     const LINE: usize = 36;
@@ -128,7 +191,7 @@ fn name(root: &Area, name: &str, y: i32) -> Result<(), Box<dyn std::error::Error
     Ok(())
 }
 
-fn legend(root: &Area, entries: &[(&str, ShapeStyle)]) -> Result<(), Box<dyn std::error::Error>> {
+fn legend(root: &Area, entries: &[(&str, ShapeStyle)]) -> Result<(), Box<dyn Error>> {
     let label = TEXT.into_font().color(&INK);
     let mut at = 12;
     for (name, style) in entries {
@@ -139,10 +202,10 @@ fn legend(root: &Area, entries: &[(&str, ShapeStyle)]) -> Result<(), Box<dyn std
     Ok(())
 }
 
-/// Base-2 logarithm of ours over the published value, limited to one screen.
+/// Base-2 logarithm of ours over the published value.
 pub(super) fn ratio(published: f64, ours: f64) -> Option<f64> {
     let ratio = ours / published;
-    (ratio > 0.0 && ratio.is_finite()).then(|| ratio.log2().clamp(-2.0, 2.0))
+    (ratio > 0.0 && ratio.is_finite()).then(|| ratio.log2())
 }
 
 /// A line for each figure: ours as a multiple of the published value.
@@ -152,6 +215,9 @@ pub(super) fn agreement(finished: &Finished) -> Drawn {
         .iter()
         .filter_map(|row| Some((row, ratio(row.published, row.ours)?)))
         .collect();
+    // Doublings to either side, so that the furthest is there.
+    let reach = rows.iter().map(|(_, power)| power.abs().ceil());
+    let reach = reach.fold(2.0, f64::max);
     let height = 60 + ROW_PIXELS * rows.len() as u32;
     let mut svg = String::new();
     {
@@ -159,14 +225,18 @@ pub(super) fn agreement(finished: &Finished) -> Drawn {
         root.fill(&PAPER)?;
         let (left, right, top) = (LEFT, SIZE.0 as i32 - 16, 30);
         let bottom = height as i32 - 30;
-        let x = |power: f64| left + ((power + 2.0) / 4.0 * f64::from(right - left)) as i32;
+        let x =
+            |power: f64| left + ((power + reach) / (2.0 * reach) * f64::from(right - left)) as i32;
         let label = TEXT.into_font().color(&INK);
-        for power in [-2.0f64, -1.0, 0.0, 1.0, 2.0] {
+        for power in [-reach, -1.0, 0.0, 1.0, reach] {
             let colour = if power == 0.0 { INK } else { GRID };
             let line = [(x(power), top), (x(power), bottom)];
             root.draw(&PathElement::new(line, colour.stroke_width(1)))?;
-            let text = format!("{}", power.exp2());
-            root.draw_text(&text, &label, (x(power) - 8, bottom + 6))?;
+            // The half and the twice have no name where there is no room beside.
+            if power.abs() != 1.0 || reach < 6.0 {
+                let at = (x(power) - 8, bottom + 6);
+                root.draw_text(&short(power.exp2()), &label, at)?;
+            }
         }
         for (i, (row, power)) in rows.iter().enumerate() {
             let y = top + (ROW_PIXELS * i as u32 + ROW_PIXELS / 2) as i32;
@@ -189,4 +259,39 @@ pub(super) fn agreement(finished: &Finished) -> Drawn {
         root.present()?;
     }
     Ok(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::row;
+    use super::*;
+
+    #[test]
+    fn an_axis_shows_every_value_and_a_ratio_is_not_cut_off() {
+        let at = |published: f64, ours: f64| {
+            let row = FigureRow {
+                published,
+                ours_min: ours,
+                ours_max: ours,
+                ..row("a", FigureStatus::Blind, None)
+            };
+            let axis = BarAxis::of(&[&row], 424);
+            let least = axis.x(published.min(ours)) - LEFT;
+            (axis.is_logarithmic, least, axis.x(published.max(ours)))
+        };
+        assert_eq!(at(100.0, 50.0), (false, 112, 424));
+        let (is_logarithmic, least, most) = at(0.001, 134.0);
+        assert!(is_logarithmic && least > 5 && most == 424, "{least} {most}");
+        let name = |least: f64| {
+            let row = FigureRow {
+                published: 134.0,
+                ours_min: least,
+                ..row("a", FigureStatus::Blind, None)
+            };
+            BarAxis::of(&[&row], 424).name("s")
+        };
+        assert_eq!(name(0.0007), "0.0001 to 134 s, logarithmic");
+        assert_eq!(ratio(1.0, 1024.0), Some(10.0));
+        assert_eq!(ratio(0.0, 1.0), None);
+    }
 }
