@@ -72,7 +72,7 @@ under_transactions() {
     [ "$ios" -gt 0 ] || fail "no transaction"
     committed=$((committed + ios))
 }
-# is_consistent: by its balances, its indexes, and the checksums of what is read anew from the block device.
+# is_consistent: by its balances, its indexes, and the checksums of pages that come from the block device.
 is_consistent() {
     end_database
     umount /mnt || fail umount
