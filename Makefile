@@ -13,6 +13,7 @@
 # make deb-arm64  the packages for 64-bit ARM too, by a cross compiler; untested on such a machine
 # make test-arm64  tests of the crates without system calls, on 64-bit ARM in emulation
 # make release  all files of a release, in target/release-VERSION; make test-image runs its container image
+# make test-ceph  a volume on images of a real Ceph of one node, in a guest
 # make notices licences of all that the programs contain; refuses one that about.toml does not accept
 # make book    the manual of docs/ as HTML, in target/book
 # make models  the plots of docs/models.md
@@ -24,9 +25,9 @@ PACKAGES_TEST := fio nginx-light apache2-bin libnbd-bin mandoc zsh fish bsdutils
 PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
-SHELL_SCRIPTS := tools/install tools/deb tools/release tools/image tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test packaging/test-image tools/time-write-back vm/prepare vm/run vm/test vm/with-forwards vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top packaging/initramfs/local-block $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
+SHELL_SCRIPTS := tools/install tools/deb tools/release tools/image tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test packaging/test-image tools/time-write-back vm/prepare vm/run vm/test vm/with-ceph vm/with-forwards vm/database-files vm/database.sh vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top packaging/initramfs/local-block $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
-.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb deb-arm64 release test-image test-arm64 test-deb notices book
+.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb deb-arm64 release test-image test-arm64 test-deb test-ceph notices book
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -105,6 +106,8 @@ soak:
 	KILLS=100 vm/tests/hotset-vhost-user
 	GONE_S=60 vm/soak/hotset-nvme-tcp
 	GONE_S=60 vm/soak/hotset-iscsi
+	GONE_S=60 vm/soak/hotset-rbd
+	for san in nvme-tcp iscsi rbd; do vm/soak/hotset-$$san database || exit 1; done
 	vm/soak/hotset-reservations
 	VM_KERNEL=trixie-backports vm/soak/hotset-reservations
 	vm/soak/ublk-file-systems
@@ -216,3 +219,7 @@ test-arm64:
 test-deb: deb
 	tools/install $(PACKAGES_TEST_DEB)
 	packaging/test
+
+test-ceph:
+	vm/soak/hotset-rbd
+	vm/soak/hotset-rbd database

@@ -6,17 +6,20 @@
 # The test gives, for its protocol:
 #   begin_target, end_target   the target as of now: LUN 1 and 2, both paths; its crash
 #   lun NUMBER FILE NAME       has the target offer the file as that LUN, under a stable name
-#   lun_has_grown NUMBER       has target and initiator see the new size of the file
+#   grow_lun NUMBER            gives the LUN $grown_mib, and has target and initiator see that
 #   login, give_up             of the initiator: as at a boot; as after its last timeout
 #   live_paths_are COUNT       of both LUNs together, by the address
 #   link_of NAME               the path by which udev names the LUN of that stable name
 #   link_luns                  makes these paths for the LUNs that are there
+# A test in front of something else than files gives other functions in the place of these here.
 # shellcheck disable=SC2034,SC2154  # what is the test's
 
 # Distinct in what LIO makes a WWID of.
 one=11111111-0000-4000-8000-000000000001 two=22222222-0000-4000-8000-000000000002
 other_one=33333333-0000-4000-8000-000000000003 other_two=44444444-0000-4000-8000-000000000004
 one_mib=32 two_mib=16 grown_mib=40
+# The commands that take a snapshot of the first LUN, and restore it.
+take="cp /san/one /san/monday" restore="dd if=/san/monday of=/san/one bs=1M conv=notrunc"
 
 # pull PATH, and plug_in PATH: nothing arrives at the address any more, and no connection is closed.
 pull() {
@@ -78,7 +81,7 @@ under_load() {
     rm -f /tmp/stalls /tmp/loads
     load &
     loader=$!
-    sleep 1
+    wait_until 120 test -s /tmp/loads # a turn, which wrote the file first
     "$@"
     sleep 1
     kill -0 "$loader" || fail "the load ended: $(cat /tmp/fio)"
@@ -87,9 +90,14 @@ under_load() {
     stall_ms=$(sort -n /tmp/stalls | tail -n 1)
     ios=$(awk '{ sum += $1 } END { print sum }' /tmp/loads)
 }
-# differing DEVICE FILE: how many bytes are not those of the file.
+# size_of FILE: or of a block device.
+size_of() {
+    if [ -b "$1" ]; then blockdev --getsize64 "$1"; else stat -c %s "$1"; fi
+}
+# differing DEVICE FILE: how many bytes are not those of the file, which may be a block device.
 differing() {
-    [ "$(blockdev --getsize64 "$1")" = "$(stat -c %s "$2")" ] || fail "$1 and $2 have other sizes"
+    [ "$(size_of "$1")" = "$(size_of "$2")" ] || fail "$1 and $2 have other sizes"
+    [ ! -b "$2" ] || blockdev --flushbufs "$2"
     dd if="$1" bs=1M iflag=direct 2>/dev/null | cmp-of-diffutils -l - "$2" | wc -l
 }
 is_sound() {
@@ -228,16 +236,18 @@ snapshot_restored() {
     mount -t ext4 -o noatime "$data" /mnt || fail mount
     before=$(md5sum </mnt/hot)
     fsfreeze --freeze /mnt
-    hotset volume snapshot data -- cp /san/one /san/monday || fail snapshot
+    # shellcheck disable=SC2086  # words
+    hotset volume snapshot data -- $take >/tmp/taken 2>&1 || fail "snapshot: $(cat /tmp/taken)"
     fsfreeze --unfreeze /mnt
     dd if=/dev/urandom of=/mnt/hot bs=64k count=1 conv=notrunc,fsync 2>/dev/null
     touch /mnt/later
     read_hot /mnt/hot
     umount /mnt
-    dd if=/san/monday of=/san/one bs=1M conv=notrunc 2>/dev/null
+    $restore >/tmp/restored 2>&1 || fail "restore: $(cat /tmp/restored)"
     stale=$(differing "$data" /san/one)
     [ "$stale" -gt 50000 ] || fail "the comparison sees $stale stale bytes"
-    hotset volume snapshot --restore data -- dd if=/san/monday of=/san/one bs=1M conv=notrunc 2>/dev/null || fail restore
+    # shellcheck disable=SC2086  # words
+    hotset volume snapshot --restore data -- $restore >/tmp/restored 2>&1 || fail "restore: $(cat /tmp/restored)"
     is_sound
     mount -t ext4 -o noatime "$data" /mnt || fail mount
     [ "$(md5sum </mnt/hot)" = "$before" ] || fail "not the content of the snapshot"
@@ -250,8 +260,7 @@ lun_is() {
     [ "$(blockdev --getsize64 "$(link_of $one)")" = $(($1 << 20)) ]
 }
 lun_grown() {
-    truncate -s ${grown_mib}M /san/one
-    lun_has_grown 1
+    grow_lun 1
     wait_until 30 lun_is $grown_mib
     hotset volume grow data 2>/tmp/refused && fail "a volume has grown below its block device"
     grep -q 'grows when the daemon is started again' /tmp/refused || fail "$(cat /tmp/refused)"
@@ -295,7 +304,7 @@ waits() {
     hotset status --json 2>/dev/null | grep -q "\"waiting\":\[{\"name\":\"$1\""
 }
 # Clones take the places of both LUNs: found by their identity, then under the old names. One differs in what was cached.
-luns_replaced() {
+replace_luns() {
     cp /san/one /san/other_one
     cp /san/two /san/other_two
     dd if=/dev/urandom of=/san/other_one bs=64k seek=32 count=1 conv=notrunc 2>/dev/null
@@ -312,6 +321,9 @@ luns_replaced() {
     begin
     wait_until 120 waits data
     rename_luns
+}
+luns_replaced() {
+    replace_luns
     wait_until 120 grep -q 'this is another device than the origin of its dirty data' /tmp/log
     wait_until 120 grep -q 'was changed while hotset did not have it' /tmp/log
     dd if="$data" of=/dev/null bs=4k count=1 iflag=direct 2>/dev/null &
@@ -346,4 +358,18 @@ luns_back() {
     [ "$(differing "$db" /san/two)" = 0 ] || fail "the drained volume and its LUN differ"
     end
     echo "former LUNs back: all of $((dirty >> 20)) MiB dirty is read, and drained"
+}
+
+# block_cells GONE_S: all cells above, in their order.
+block_cells() {
+    begin_san
+    warm_restart
+    each_path_pulled
+    all_paths_gone "$1"
+    target_killed
+    snapshot_restored
+    lun_grown
+    luns_given_up
+    luns_replaced
+    luns_back
 }

@@ -58,6 +58,7 @@ fn disk(about: &Path, facts: &mut Facts) -> Option<String> {
     ] {
         facts.extend(first(names).map(|value| (fact, value)));
     }
+    facts.extend(image(&whole).map(|name| (Fact::Wwid, name)));
     let former = ["wwid", "device/wwid", "device/serial", "dm/uuid"];
     let former = former.iter().find_map(|name| text(about, name));
     let former = former.map(|serial| format!("{serial} {}", number.as_deref().unwrap_or("")));
@@ -70,6 +71,16 @@ fn disk(about: &Path, facts: &mut Facts) -> Option<String> {
         facts.extend(uuid.map(|uuid| (Fact::Partition, uuid.to_lowercase())));
     }
     former
+}
+
+/// The name of an image of Ceph that the kernel has mapped: its cluster, its pool, name space and
+/// id, and the snapshot. The names of pool and image may be given again.
+fn image(disk: &Path) -> Option<String> {
+    let fact = |name: &str| text(&disk.join("device"), name);
+    let parts = ["cluster_fsid", "pool_id", "image_id", "snap_id"];
+    let parts: Option<Vec<_>> = parts.into_iter().map(fact).collect();
+    let space = fact("pool_ns").unwrap_or_default();
+    Some(format!("rbd {} {space}", parts?.join(" ")))
 }
 
 /// Adds udev's facts on the block device of this number.
@@ -228,6 +239,36 @@ mod tests {
         let former = disk(&dir.join("nvme0n1"), &mut facts);
         assert_eq!(former.as_deref(), Some("eui.1 "));
         assert_eq!(facts.len(), 2, "{facts:?}");
+    }
+
+    #[test]
+    fn an_image_of_ceph_is_known_by_its_id_and_not_by_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let facts = |about: &str| {
+            let mut facts = Facts::new();
+            disk(&dir.join(about), &mut facts);
+            facts
+        };
+        let cluster = "701f119e-c8d2-429c-90da-dea1ce817e6d";
+        write(dir, "rbd0/rbd0p1/partition", "1\n");
+        write(dir, "rbd0/device/name", "data\n");
+        write(dir, "rbd0/device/pool_ns", "\n");
+        write(dir, "rbd0/device/cluster_fsid", &format!("{cluster}\n"));
+        write(dir, "rbd0/device/pool_id", "1\n");
+        write(dir, "rbd0/device/snap_id", "18446744073709551614\n");
+        assert_eq!(facts("rbd0"), Facts::new(), "an image of the first format");
+        write(dir, "rbd0/device/image_id", "100bde1a31e0\n");
+        let name = format!("rbd {cluster} 1 100bde1a31e0 18446744073709551614 ");
+        assert_eq!(facts("rbd0")[&Fact::Wwid], name);
+        assert_eq!(facts("rbd0/rbd0p1")[&Fact::Wwid], name);
+        let data = DeviceIdentity::of(&facts("rbd0"));
+        assert!(data.proves());
+        write(dir, "rbd0/device/name", "renamed\n");
+        assert_eq!(DeviceIdentity::of(&facts("rbd0")), data);
+        write(dir, "rbd0/device/image_id", "100c2ae8944a\n");
+        let other = DeviceIdentity::of(&facts("rbd0"));
+        assert_eq!(likeness(data.bytes(), other.bytes()), Likeness::Other);
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! A daemon that ends, in order or not, and the lines that its successor still has.
 
+use crate::common::client::Client;
 use crate::common::{
     Daemon, Place, Process, USUAL, all, copy_out, faultless, fio, hotset, noise, refused, run,
     tool, until,
 };
 use layout::{BLOCK_BYTES, PoolSuperblock};
 use std::fs::{self, File};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
-use std::process::Stdio;
+use std::os::unix::net::UnixListener;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A pool that holds all of the origin's 32 MiB, and promotes all that is read.
@@ -401,4 +404,34 @@ fn a_start_that_waits_for_devices_in_use_ends_soon_after_a_signal() {
     // Without the signal the start takes up to 30 s. Ten of them are for the pool's device.
     assert!(asked.elapsed() < Duration::from_secs(20), "{asked:?}");
     daemon.stop();
+}
+
+/// A daemon with the socket `made`, as the service manager passes it.
+fn with_socket(place: &Place, made: &UnixListener) -> Process {
+    let mut shell = Command::new("sh");
+    let words = "LISTEN_PID=$$ exec \"$0\" serve --config \"$1\" 3<&0 </dev/null";
+    shell.args(["-c", words]).arg(hotset().get_program());
+    shell.arg(place.path("hotset.toml")).env("LISTEN_FDS", "1");
+    let socket = OwnedFd::from(made.try_clone().unwrap());
+    Process(shell.stdin(socket).spawn().unwrap())
+}
+
+#[test]
+fn a_socket_of_the_service_manager_keeps_clients_waiting_between_daemons() {
+    let place = Place::usual();
+    let socket = place.path("nbd");
+    let made = UnixListener::bind(&socket).unwrap();
+    let mut first = with_socket(&place, &made);
+    let mut client = Client::connect(&socket, "vol");
+    let bytes = noise(1, 4096);
+    client.write(0, &bytes, true).unwrap();
+    first.signal(libc::SIGTERM);
+    assert!(first.0.wait().unwrap().success());
+    assert!(client.read(0, 4096).is_err(), "the former connection ends");
+    let came = socket.clone();
+    let waiting = std::thread::spawn(move || Client::connect(&came, "vol").read(0, 4096));
+    let second = with_socket(&place, &made);
+    assert!(waiting.join().unwrap().unwrap() == bytes);
+    drop(second);
+    assert!(socket.exists(), "the file is the service manager's");
 }
