@@ -86,7 +86,7 @@ fn images() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/images")
 }
 
-/// What a volume holds after so many writings.
+/// The content of a volume after so many writings.
 fn content(volume: &str, written: u32) -> Vec<u8> {
     let is_again = |n: usize| volume != VOLUMES[0] && n < AGAIN && n.is_multiple_of(3);
     let sector = |n: usize| {
