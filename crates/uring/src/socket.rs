@@ -250,7 +250,8 @@ fn is_stale(path: &Path) -> bool {
 /// Tests for another process that listens on the unix socket at `path`.
 pub fn is_listened(path: &Path) -> bool {
     let address = Address::Unix(path.display().to_string().into());
-    passed(&address).is_none() && UnixStream::connect(path).is_ok_and(|stream| !is_abandoned(&stream))
+    passed(&address).is_none()
+        && UnixStream::connect(path).is_ok_and(|stream| !is_abandoned(&stream))
 }
 
 /// True if the process that listened at the other end has ended. The kernel keeps the socket of

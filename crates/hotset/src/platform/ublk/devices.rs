@@ -119,7 +119,10 @@ pub fn record_removal(id: u32) {
     let numbers: Vec<_> = numbers.map(|number| number.trim().to_owned()).collect();
     if let Ok(text) = fs::read_to_string(file(id)) {
         // Without the note the list lacks the device.
-        let _ = replace(&file(id), &format!("{text}{REMOVED}{}\n", numbers.join(" ")));
+        let _ = replace(
+            &file(id),
+            &format!("{text}{REMOVED}{}\n", numbers.join(" ")),
+        );
     }
 }
 
