@@ -11,68 +11,32 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-const ALL: &str = r#"[daemon]
+const ALL: &str = r#"device = [
+    { name = "m0", path = "$/m0" },
+    { name = "m1", path = "$/m1" },
+    { name = "m2", path = "$/m2" },
+    { name = "n0", path = "$/n0" },
+    { name = "n1", path = "$/n1" },
+    { name = "disk", path = "$/disk" },
+    { name = "ssd", path = "$/ssd" },
+    { name = "log0", path = "$/log0", controller = "pcie0" },
+    { name = "log1", path = "$/log1", controller = "pcie1" },
+]
+array = [
+    { name = "raid", level = "raid5", members = ["m0", "m1", "m2"] },
+    { name = "mirror", level = "raid1", members = ["n0", "n1"] },
+]
+pool = [{ name = "fast", devices = ["ssd"], sequential = "0B", hit_latency_max = "10s" }]
+volume = [
+    { name = "warm", origin = "mirror", pool = "fast" },
+    { name = "through", origin = "raid", pool = "fast" },
+    { name = "back", origin = "disk", pool = "fast", mode = "write-back", log = ["log0", "log1"] },
+]
+listen = [{ unix = "$/nbd" }]
+[daemon]
 control = "$/control"
 state = "$/state"
 buffers = "64MiB"
-[[device]]
-name = "m0"
-path = "$/m0"
-[[device]]
-name = "m1"
-path = "$/m1"
-[[device]]
-name = "m2"
-path = "$/m2"
-[[device]]
-name = "n0"
-path = "$/n0"
-[[device]]
-name = "n1"
-path = "$/n1"
-[[device]]
-name = "disk"
-path = "$/disk"
-[[device]]
-name = "ssd"
-path = "$/ssd"
-[[device]]
-name = "log0"
-path = "$/log0"
-controller = "pcie0"
-[[device]]
-name = "log1"
-path = "$/log1"
-controller = "pcie1"
-[[array]]
-name = "raid"
-level = "raid5"
-members = ["m0", "m1", "m2"]
-[[array]]
-name = "mirror"
-level = "raid1"
-members = ["n0", "n1"]
-[[pool]]
-name = "fast"
-devices = ["ssd"]
-sequential = "0B"
-hit_latency_max = "10s"
-[[volume]]
-name = "warm"
-origin = "mirror"
-pool = "fast"
-[[volume]]
-name = "through"
-origin = "raid"
-pool = "fast"
-[[volume]]
-name = "back"
-origin = "disk"
-pool = "fast"
-mode = "write-back"
-log = ["log0", "log1"]
-[[listen]]
-unix = "$/nbd"
 "#;
 const FILES: [&str; 9] = ["m0", "m1", "m2", "n0", "n1", "disk", "ssd", "log0", "log1"];
 const VOLUMES: [&str; 3] = ["warm", "through", "back"];
