@@ -192,10 +192,7 @@ fn counters(sum: &TransactionsServed, s: f64) -> ResultTable {
             name.to_owned(),
             format!("{:.1}", requests.reads as f64 / s),
             format!("{:.2}", requests.bytes as f64 / f64::from(1 << 20) / s),
-            match requests.taken.0 {
-                0 => "-".to_owned(),
-                _ => format!("{:.2}", requests.mean_ms()),
-            },
+            requests.mean_text(),
             format!("{per:.2}"),
         ]
     };

@@ -126,6 +126,14 @@ impl QueryReads {
     pub fn mean_ms(self) -> f64 {
         self.taken.0 as f64 / 1e6 / self.reads as f64
     }
+
+    /// The mean in milliseconds, for a table; requests that took no time have none.
+    pub(crate) fn mean_text(self) -> String {
+        match self.taken.0 {
+            0 => "-".to_owned(),
+            _ => format!("{:.2}", self.mean_ms()),
+        }
+    }
 }
 
 /// Result of a run of all queries.
