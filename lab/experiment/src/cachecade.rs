@@ -24,6 +24,7 @@ use crate::record::record;
 use crate::replay::ReplayServer;
 use crate::rig::{self, Disks, NodeRig};
 use crate::site::{PAGE_BYTES, SiteFile};
+use crate::topology;
 use crate::verdict::SeedOutcome;
 use crate::visitors::{
     ServedRequest, VisitCurve, VisitTally, VisitedSite, VisitorConnection, VisitorLoad, visit,
@@ -32,6 +33,7 @@ use crate::wire::Team;
 use block::{Boundary, IoResult, Nanos, Sectors};
 use control::config::Config;
 use control::status::NamedCounters;
+use drives::catalogue::Drive;
 use drives::catalogue::link::GIGABIT;
 use ninths::compare;
 use sim::{SimRng, SimWorld};
@@ -46,6 +48,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "web content beside an operating system on RAID 10, cached on up to three flash drives",
     needs: "100 MB; a minute a seed",
     times: 10.0,
+    topology: TOPOLOGY,
     figures,
     check: |settings| set(CachecadeScale::QUICK, &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
@@ -72,7 +75,7 @@ const OS: u64 = 1;
 const FAULTS: u64 = 6;
 
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<CachecadeScale>; 12] = [
+const PARAMETERS: [ModelParameter<CachecadeScale>; 13] = [
     ("part", 1.0..=400.0, |scale, value| {
         *scale = CachecadeScale::part(value as u32);
     }),
@@ -102,6 +105,9 @@ const PARAMETERS: [ModelParameter<CachecadeScale>; 12] = [
     }),
     ("disk_model", NUMBERS, |scale, value| {
         scale.models.disk = models::name(value);
+    }),
+    ("topology", topology::NUMBERS, |scale, value| {
+        scale.models.topology = topology::kept(value);
     }),
     ("flash_model", NUMBERS, |scale, value| {
         scale.models.flash = models::name(value);
@@ -342,6 +348,8 @@ impl load::Load for CachecadeScale {
         }
     }
 
+    const PUBLISHED: &str = TOPOLOGY;
+
     fn topology(&self) -> String {
         topology(both(2), "")
     }
@@ -357,7 +365,7 @@ impl load::Load for CachecadeScale {
 
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
         let drives = config.devices.iter();
-        let drives = drives.filter(|device| device.name.as_str().starts_with("ssd"));
+        let drives = drives.filter(|device| matches!(rig::named(device), Ok(Drive::Ssd(_))));
         let mut below = rig::partitions(seed, config, PARTITION, world)?;
         below.extend(rig::drives(
             drives,

@@ -1,7 +1,7 @@
 //! Two controllers with write-back caches, a stripe of seven drives on each, mirrored by
 //! hotset: the machine of the mail store, of the transactions and of the stress workloads.
 //!
-//! A configuration cannot say that drives share a controller: the machine below does. The source
+//! The machine below has the drives of a configuration's controllers behind one model each. The source
 //! had no cache; where choices are tried, one flash drive caches the volume.
 
 use crate::load::{Load, LoadPlace};
@@ -23,10 +23,8 @@ use sim::{ServiceTime, SimRng, SimWorld};
 pub const TOPOLOGY: &str = include_str!("../topologies/perc.toml");
 /// The topology's volume.
 pub const VOLUME: &str = "data";
-/// The controllers; the name of a drive is its controller's and its number.
-pub const SIDES: [&str; 2] = ["a", "b"];
-/// The drives of each.
-pub const DRIVES: u32 = 7;
+/// The controllers.
+pub const SIDES: usize = 2;
 /// The flash drive of choices.
 const FLASH: &str = "ssd";
 /// Draws where spindles are when time begins.
@@ -135,6 +133,8 @@ impl<S: ControllerLoad> Load for ControllersScale<S> {
         }
     }
 
+    const PUBLISHED: &str = TOPOLOGY;
+
     fn topology(&self) -> String {
         if self.flash == Sectors(0) {
             return TOPOLOGY.into();
@@ -158,11 +158,7 @@ impl<S: ControllerLoad> Load for ControllersScale<S> {
     }
 
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
-        let drive = match rig::drive_of(config, "a0").map_err(to_message)? {
-            Drive::Hdd(drive) => drive,
-            Drive::Ssd(drive) => return Err(format!("{} is no disk; name one", drive.name)),
-        };
-        let mut below = machine(seed, &SIDES, &H710P, (&drive, self.disk_cost), world)?;
+        let mut below = machine(seed, config, &H710P, (|drive| drive, self.disk_cost), world)?;
         let cached = &config.pools[0].devices.value;
         for name in cached {
             let ssd = SsdModel::new(&X25_E, SsdWear::Steady).map_err(to_message)?;
@@ -181,33 +177,52 @@ impl<S: ControllerLoad> Load for ControllersScale<S> {
     }
 }
 
-/// The drives of these controllers in `world`, at so many times their cost; spindles turn independently of each other.
+/// The disks of `config` in `world`, each at so many times the cost of what `fitted` makes of its
+/// model, behind their controllers; spindles turn independently of each other.
 pub fn machine(
     seed: u64,
-    sides: &[&str],
+    config: &Config,
     controller: &ControllerParameters,
-    (drive, cost): (&HddParameters, f64),
+    (fitted, cost): (impl Fn(HddParameters) -> HddParameters, f64),
     world: &mut SimWorld,
 ) -> Result<Disks, String> {
     let mut phases = SimRng::fork(seed, PHASES);
     let mut below = Disks::new();
-    for side in sides {
-        let mut hdd = || {
-            let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
-            Ok(Slowed::new(Hdd::new(drive, phase)?, cost))
-        };
-        let drives: IoResult<Vec<_>> = (0..DRIVES).map(|_| hdd()).collect();
-        let controller = Controller::new(controller, drives.map_err(to_message)?);
-        let model = world.add_model(controller.map_err(to_message)?);
-        for unit in 0..DRIVES {
-            let disk = OwnModel {
-                sectors: drive.capacity(),
-                service: Some(ServiceTime::Model { model, unit }),
+    for side in sides(config) {
+        let of_side = rig::disks(config).filter(|device| device.controller.value == side);
+        let (mut units, mut disks) = (Vec::new(), Vec::new());
+        for (unit, device) in (0..).zip(of_side) {
+            let Drive::Hdd(drive) = rig::named(device).map_err(to_message)? else {
+                return Err(format!(
+                    "{} is no disk; give it a disk's model",
+                    device.name.value
+                ));
             };
-            below.insert(format!("{side}{unit}"), disk);
+            let drive = fitted(drive);
+            let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
+            let disk = Hdd::new(&drive, phase).map_err(to_message)?;
+            units.push((unit, device, drive.capacity()));
+            disks.push(Slowed::new(disk, cost));
+        }
+        let controller = Controller::new(controller, disks);
+        let model = world.add_model(controller.map_err(to_message)?);
+        for (unit, device, sectors) in units {
+            let service = Some(ServiceTime::Model { model, unit });
+            below.insert(device.name.to_string(), OwnModel { sectors, service });
         }
     }
     Ok(below)
+}
+
+/// The controllers of the disks of `config`.
+pub fn sides(config: &Config) -> Vec<String> {
+    let mut sides: Vec<String> = Vec::new();
+    for device in rig::disks(config) {
+        if !sides.contains(&device.controller.value) {
+            sides.push(device.controller.value.clone());
+        }
+    }
+    sides
 }
 
 fn to_message(error: block::IoError) -> String {

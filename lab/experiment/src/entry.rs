@@ -27,6 +27,8 @@ pub struct Experiment {
     pub needs: &'static str,
     /// Seconds of the published run for which a simulated second stands.
     pub times: f64,
+    /// The published machine, as a configuration.
+    pub topology: &'static str,
     /// The published figures.
     pub figures: fn() -> PublishedFigures,
     /// Tests settings.

@@ -46,6 +46,7 @@ mod slowed;
 pub mod spread;
 #[cfg(test)]
 mod tests;
+pub mod topology;
 mod totals;
 mod turnstile;
 pub mod verdict;

@@ -23,6 +23,9 @@ pub trait Load: Copy + 'static {
     /// Place of the observation.
     fn place(&self) -> LoadPlace;
 
+    /// The published machine, as a configuration.
+    const PUBLISHED: &'static str;
+
     /// The configuration with the cache, if there is one.
     fn topology(&self) -> String;
 
@@ -43,9 +46,16 @@ pub trait Load: Copy + 'static {
         text: &str,
         work: impl AsyncFnOnce(NodeRig) -> Result<T, String> + 'static,
     ) -> Result<(T, Nanos), String> {
-        let config = rig::topology(&self.models().put(text))?;
+        let config = rig::topology(&self.models().put(text, Self::PUBLISHED)?)?;
         let mut world = SimWorld::new(seed);
-        let below = self.below(seed, &config, &mut world)?;
+        let mut below = self.below(seed, &config, &mut world)?;
+        if self.models().topology.is_some() {
+            // The part of its capacity that flash has in the load stays.
+            let published = rig::topology(text)?;
+            let scratch = &mut SimWorld::new(seed);
+            let sizes = self.below(seed, &published, scratch)?;
+            rig::share_flash((&published, &sizes), (&config, &mut below))?;
+        }
         rig::run_on(world, config, &below, work)
     }
 

@@ -21,6 +21,7 @@ use crate::record::record;
 use crate::replay::ReplayServer;
 use crate::rig::{self, Disks, NodeRig};
 use crate::site::PAGE_BYTES;
+use crate::topology;
 use crate::totals::totals;
 use crate::verdict::{ResultTable, SeedOutcome};
 use crate::visitors::{VisitCurve, VisitTally, VisitorLoad, visit};
@@ -40,6 +41,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "web sites on RAID 5 of three disks, with and without a flash drive as their cache",
     needs: "300 MB; a minute and a half a seed",
     times: 2.0,
+    topology: TOPOLOGY,
     figures,
     check: |settings| set(MaxiqScale::QUICK, &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
@@ -62,9 +64,10 @@ const FIRST_SITES: u32 = 30;
 /// The most flash drives.
 const FLASH_MAX: u64 = 4;
 const VOLUME: &str = "sites";
+#[cfg(test)]
 const DISKS: [&str; 3] = ["disk0", "disk1", "disk2"];
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<MaxiqScale>; 14] = [
+const PARAMETERS: [ModelParameter<MaxiqScale>; 15] = [
     ("part", 1.0..=100.0, |scale, value| {
         *scale = MaxiqScale::part(value as u32)
     }),
@@ -97,6 +100,9 @@ const PARAMETERS: [ModelParameter<MaxiqScale>; 14] = [
     }),
     ("disk_model", NUMBERS, |scale, value| {
         scale.models.disk = models::name(value);
+    }),
+    ("topology", topology::NUMBERS, |scale, value| {
+        scale.models.topology = topology::kept(value);
     }),
     ("flash_model", NUMBERS, |scale, value| {
         scale.models.flash = models::name(value);
@@ -303,10 +309,11 @@ struct MaxiqRuns {
 fn run_all(seed: u64, scale: MaxiqScale, cached: bool) -> Result<(MaxiqRuns, Nanos), String> {
     let text = topology(cached);
     let (mut runs, mut took) = scale.on_node(seed, &text, async move |mut rig| {
-        let (began, before) = (rig.env.timer.now(), rig.watch().busy_s(&DISKS).await?);
+        let disks = rig.disks();
+        let (began, before) = (rig.env.timer.now(), rig.watch().busy_s(&disks).await?);
         let (long, first) = visited(&mut rig, seed, seed, scale, &|_| ()).await?;
         let mut curves = vec![long];
-        let busy_s = rig.watch().busy_s(&DISKS).await? - before;
+        let busy_s = rig.watch().busy_s(&disks).await? - before;
         let busy = busy_s / seconds(rig.env.timer.now() - began);
         if scale.sweep_follows {
             for (n, users) in (1..).zip(SWEEP) {
@@ -340,6 +347,8 @@ impl load::Load for MaxiqScale {
         }
     }
 
+    const PUBLISHED: &str = TOPOLOGY;
+
     fn topology(&self) -> String {
         TOPOLOGY.into()
     }
@@ -354,10 +363,13 @@ impl load::Load for MaxiqScale {
     }
 
     fn below(self, _: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
-        let disks = config.devices.iter();
-        let disks = disks.filter(|device| DISKS.contains(&device.name.as_str()));
         let mut below = rig::flash(config, self.flash, self.flash_cost, world)?;
-        below.extend(rig::drives(disks, None, self.disk_cost, world)?);
+        below.extend(rig::drives(
+            rig::disks(config),
+            None,
+            self.disk_cost,
+            world,
+        )?);
         Ok(below)
     }
 

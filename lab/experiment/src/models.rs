@@ -1,20 +1,24 @@
-//! Models of drives in place of those of a topology, by the role of the drive.
+//! Models of drives in place of those of a topology, by the role of the drive; or another topology.
 //!
 //! Invariant: sizes that a load gives its drives stay.
 
+use crate::topology;
 use drives::catalogue::{Drive, hdd, ssd};
 use std::ops::RangeInclusive;
 
 /// Numbers of the drives of the catalogue, as values of parameters.
 pub const NUMBERS: RangeInclusive<f64> = 0.0..=(hdd::ALL.len() + ssd::ALL.len() - 1) as f64;
 
-/// Names of the models that disks and flash drives have instead of their own.
+/// The models that disks and flash drives have instead of their own, and the topology in place of
+/// the published one.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct RoleModels {
     /// The model of the disks.
     pub disk: Option<&'static str>,
     /// The model of the flash drives.
     pub flash: Option<&'static str>,
+    /// The topology.
+    pub topology: Option<&'static str>,
 }
 
 impl RoleModels {
@@ -22,10 +26,18 @@ impl RoleModels {
     pub const OWN: RoleModels = RoleModels {
         disk: None,
         flash: None,
+        topology: None,
     };
 
-    /// The configuration `text` with these models.
-    pub fn put(self, text: &str) -> String {
+    /// The configuration `text` on this machine, where `published` is the machine of the load.
+    pub fn put(self, text: &str, published: &str) -> Result<String, String> {
+        Ok(match self.topology {
+            None => self.put_models(text),
+            Some(own) => self.put_models(&topology::exchanged(text, published, own)?),
+        })
+    }
+
+    fn put_models(self, text: &str) -> String {
         let line = |line: &str| {
             let own = line.strip_prefix("model = \"");
             let own = own.and_then(|rest| rest.strip_suffix('"'));
@@ -65,11 +77,13 @@ mod tests {
         let both = RoleModels {
             disk: Some("SAS15K"),
             flash: Some("X25-M G1 160"),
+            topology: None,
         };
-        let text = both.put(TOPOLOGY);
+        let text = both.put(TOPOLOGY, TOPOLOGY).unwrap();
         assert_eq!(text.matches("model = \"SAS15K\"").count(), 3);
         assert_eq!(text.matches("model = \"X25-M G1 160\"").count(), 1);
-        assert_eq!(RoleModels::OWN.put(TOPOLOGY), TOPOLOGY);
+        let own = RoleModels::OWN.put(TOPOLOGY, TOPOLOGY);
+        assert_eq!(own.as_deref(), Ok(TOPOLOGY));
         for drive in Drive::all() {
             let found = number(drive.name()).unwrap();
             assert!(NUMBERS.contains(&found));

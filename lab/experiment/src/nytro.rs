@@ -16,6 +16,7 @@ use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, set};
 use crate::queries::{QueriesMeasured, QueriesShape, QueryReads, run as run_queries};
 use crate::record::record;
 use crate::rig::{self, Disks, NodeRig, OwnModel, Volume};
+use crate::topology;
 use crate::verdict::{ResultTable, SeedOutcome};
 use crate::visitors::VisitCurve;
 use block::{Boundary, Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
@@ -34,6 +35,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "decision support over a storage network, without a cache on flash, while it warms, and warm",
     needs: "100 MB; 15 seconds a seed",
     times: 100.0,
+    topology: TOPOLOGY,
     figures,
     check: |settings| set(NytroScale::QUICK, &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
@@ -53,7 +55,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 pub const TOPOLOGY: &str = include_str!("../topologies/nytro.toml");
 const VOLUME: &str = "database";
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<NytroScale>; 7] = [
+const PARAMETERS: [ModelParameter<NytroScale>; 8] = [
     ("lookups", 0.0..=100.0, |scale, value| {
         scale.shape.lookups = value
     }),
@@ -68,6 +70,9 @@ const PARAMETERS: [ModelParameter<NytroScale>; 7] = [
     }),
     ("disk_model", NUMBERS, |scale, value| {
         scale.models.disk = models::name(value);
+    }),
+    ("topology", topology::NUMBERS, |scale, value| {
+        scale.models.topology = topology::kept(value);
     }),
     ("flash_model", NUMBERS, |scale, value| {
         scale.models.flash = models::name(value);
@@ -170,6 +175,8 @@ impl Load for NytroScale {
         }
     }
 
+    const PUBLISHED: &str = TOPOLOGY;
+
     fn topology(&self) -> String {
         TOPOLOGY.into()
     }
@@ -183,19 +190,24 @@ impl Load for NytroScale {
         self.models
     }
 
-    /// The storage lies behind its way.
+    /// Each disk of the storage lies behind a link.
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {
-        let phase = SimRng::fork(seed, PHASES).below(1 << 20) as f64 / f64::from(1 << 20);
+        let mut phases = SimRng::fork(seed, PHASES);
         let to_message = |error: block::IoError| error.to_string();
-        let drive = rig::drive_of(config, "san").map_err(to_message)?;
-        let heads = drive.model(phase, SsdWear::Steady).map_err(to_message)?;
-        let model = world.add_model(ModelledLink::new(&TEN_GIGABIT, heads).map_err(to_message)?);
-        let san = OwnModel {
-            sectors: drive.capacity(),
-            service: Some(ServiceTime::Model { model, unit: 0 }),
-        };
-        let mut below = rig::flash(config, self.flash, self.flash_cost, world)?;
-        below.insert("san".to_owned(), san);
+        let mut below = Disks::new();
+        for device in rig::disks(config) {
+            let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
+            let drive = rig::named(device).map_err(to_message)?;
+            let heads = drive.model(phase, SsdWear::Steady).map_err(to_message)?;
+            let link = ModelledLink::new(&TEN_GIGABIT, heads).map_err(to_message)?;
+            let model = world.add_model(link);
+            let disk = OwnModel {
+                sectors: drive.capacity(),
+                service: Some(ServiceTime::Model { model, unit: 0 }),
+            };
+            below.insert(device.name.to_string(), disk);
+        }
+        below.extend(rig::flash(config, self.flash, self.flash_cost, world)?);
         Ok(below)
     }
 
@@ -250,7 +262,7 @@ async fn snapshot(
     rig.control(ControlRequest::Quiesce { volume: named() })
         .await?;
     // 3. The storage system takes its snapshot.
-    let san = rig.medium("san")?;
+    let san = rig.medium(&rig.origin(VOLUME)?)?;
     let image = san.save();
     // 4. All goes on, and the cache comes to hold later writes.
     rig.control(ControlRequest::Resume { volume: named() })

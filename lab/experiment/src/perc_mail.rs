@@ -7,7 +7,7 @@
 //! Not here: processor time, and the hour-long tests; rates are those of minutes.
 
 use crate::choices::choose;
-use crate::controllers::{self, ControllerLoad};
+use crate::controllers::{self, ControllerLoad, TOPOLOGY};
 use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::mail::{self, MailServed, MailShape, of_all};
@@ -17,6 +17,7 @@ use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, millis, set};
 use crate::queries::QueryReads;
 use crate::record::record;
 use crate::rig::Volume;
+use crate::topology;
 use crate::verdict::{ResultTable, SeedOutcome};
 use block::{Env, IoResult, Nanos};
 
@@ -29,6 +30,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "a mail store of 500 mailboxes on two mirrored controllers of seven drives, and the most that it answers in time",
     needs: "300 MB; half a minute a seed",
     times: 1.0,
+    topology: TOPOLOGY,
     figures,
     check: |settings| set(Scale::of(SHAPE, true), &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
@@ -52,7 +54,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     }),
 };
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<Scale>; 10] = [
+const PARAMETERS: [ModelParameter<Scale>; 11] = [
     ("threads", 1.0..=16.0, |scale, value| {
         scale.shape.threads = value as u32;
     }),
@@ -79,6 +81,9 @@ const PARAMETERS: [ModelParameter<Scale>; 10] = [
     }),
     ("disk_model", NUMBERS, |scale, value| {
         scale.models.disk = models::name(value);
+    }),
+    ("topology", topology::NUMBERS, |scale, value| {
+        scale.models.topology = topology::kept(value);
     }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];

@@ -3,7 +3,7 @@
 //! Not here: the hypervisor and the processors; the log's own disk lies behind the data's.
 
 use crate::choices::choose;
-use crate::controllers::{self, ControllerLoad};
+use crate::controllers::{self, ControllerLoad, TOPOLOGY};
 use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::measured::{LoadMeasured, Times};
@@ -13,6 +13,7 @@ use crate::parameters::{COSTS, ModelParameter, ModelPart, millis, set};
 use crate::queries::QueryReads;
 use crate::record::record;
 use crate::rig::Volume;
+use crate::topology;
 use crate::verdict::{ResultTable, SeedOutcome};
 use block::{Env, IoResult};
 
@@ -25,6 +26,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "transactions of 250 users of a brokerage on two mirrored controllers of seven drives",
     needs: "100 MB; 10 seconds a seed",
     times: 1.0,
+    topology: TOPOLOGY,
     figures,
     check: |settings| set(Scale::of(SHAPE, true), &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
@@ -49,7 +51,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<Scale>; 9] = [
+const PARAMETERS: [ModelParameter<Scale>; 10] = [
     ("users", 1.0..=1e4, |scale, value| {
         scale.shape.users = value as u32
     }),
@@ -73,6 +75,9 @@ const PARAMETERS: [ModelParameter<Scale>; 9] = [
     }),
     ("disk_model", NUMBERS, |scale, value| {
         scale.models.disk = models::name(value);
+    }),
+    ("topology", topology::NUMBERS, |scale, value| {
+        scale.models.topology = topology::kept(value);
     }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];

@@ -28,7 +28,7 @@ use crate::models::RoleModels;
 use crate::parameters::set;
 use crate::record::record;
 use crate::replay::{ReplayMeasured, ReplayServer, replay};
-use crate::rig::{Disks, NodeRig, OwnModel, drive_of};
+use crate::rig::{self, Disks, NodeRig, OwnModel};
 use crate::site::{PAGE_BYTES, SiteFile, SiteFiles, SiteShape, log_of};
 use crate::slowed::Slowed;
 use crate::turnstile::QueueOrder;
@@ -37,9 +37,10 @@ use crate::visitors::VisitCurve;
 use block::{Boundary, Nanos, Sectors};
 use claims::claims;
 use control::config::Config;
+use drives::catalogue::Drive;
 use drives::catalogue::link::GIGABIT;
 use drives::catalogue::ssd::{X25_E, X25_M};
-use drives::{Figure, SsdModel, SsdParameters, SsdWear};
+use drives::{Figure, SsdParameters, SsdWear};
 use floor::with_lower_floor;
 use futures_util::future::{Either, select, try_join};
 use parts::{PARAMETERS, PARTS};
@@ -57,6 +58,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "an access log replayed on a web server with disks, and with two kinds of flash drives",
     needs: "300 MB; half a minute a seed",
     times: 1.0,
+    topology: TOPOLOGY,
     figures,
     check: |settings| set(RedskinScale::QUICK, &PARAMETERS, settings).map(drop),
     run: |seed, quick, settings, done| {
@@ -255,6 +257,8 @@ impl Load for RedskinScale {
         }
     }
 
+    const PUBLISHED: &str = TOPOLOGY;
+
     fn topology(&self) -> String {
         let moved = "[[volume]]\nname = \"x25-m\"\norigin = \"x25-m\"\npool = \"flash\"\n\
                      mode = \"pass-through\"\n";
@@ -284,33 +288,30 @@ impl Load for RedskinScale {
         let flash = Sectors(flash / drives / 2048 * 2048);
         let mut phases = SimRng::fork(seed, PHASES);
         let mut below = Disks::new();
-        for name in ["disk0", "disk1"] {
-            let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
-            let drive = drive_of(config, name).map_err(to_message)?;
-            let disk = drive.model(phase, SsdWear::Steady).map_err(to_message)?;
-            let model = world.add_model(Slowed::new(disk, self.disk_cost));
-            let disk = OwnModel {
-                sectors: drive.capacity(),
-                service: Some(ServiceTime::Model { model, unit: 0 }),
+        for device in &config.devices {
+            let drive = match rig::named(device).map_err(to_message)? {
+                // A pair is joined to one drive.
+                Drive::Ssd(ssd) if ssd.name == X25_E.name && device.model_disks.value == 2 => {
+                    Drive::Ssd(X25_E_PAIR)
+                }
+                drive => drive,
             };
-            below.insert(name.to_owned(), disk);
-        }
-        let second = cached.iter().skip(1);
-        let second = second.map(|name| (name.as_str(), &X25_M, flash));
-        for (name, drive, sectors) in [
-            ("x25-m", &X25_M, flash),
-            ("x25-e", &X25_E_PAIR, X25_E_PAIR.capacity()),
-        ]
-        .into_iter()
-        .chain(second)
-        {
-            let ssd = SsdModel::new(drive, SsdWear::Steady).map_err(to_message)?;
-            let model = world.add_model(Slowed::new(ssd, self.flash_cost));
-            let ssd = OwnModel {
+            let (phase, cost) = match &drive {
+                Drive::Hdd(_) => (phases.below(1 << 20), self.disk_cost),
+                Drive::Ssd(_) => (0, self.flash_cost),
+            };
+            let sectors = match &drive {
+                Drive::Ssd(ssd) if ssd.name == X25_M.name => flash,
+                drive => drive.capacity(),
+            };
+            let phase = phase as f64 / f64::from(1 << 20);
+            let drive = drive.model(phase, SsdWear::Steady).map_err(to_message)?;
+            let model = world.add_model(Slowed::new(drive, cost));
+            let disk = OwnModel {
                 sectors,
                 service: Some(ServiceTime::Model { model, unit: 0 }),
             };
-            below.insert(name.to_owned(), ssd);
+            below.insert(device.name.to_string(), disk);
         }
         Ok(below)
     }

@@ -75,9 +75,9 @@ impl NodeWatch {
     }
 
     /// Mean seconds in which these devices had a request in flight.
-    pub async fn busy_s(&self, names: &[&str]) -> Result<f64, String> {
+    pub async fn busy_s(&self, names: &[String]) -> Result<f64, String> {
         let devices = self.status().await?.devices.into_iter();
-        let named = devices.filter(|device| names.contains(&device.name.as_str()));
+        let named = devices.filter(|device| names.contains(&device.name));
         let busy: Vec<f64> = named.map(|device| device.busy_s).collect();
         match busy.len() == names.len() {
             true => Ok(busy.iter().sum::<f64>() / names.len() as f64),
@@ -164,6 +164,20 @@ impl NodeRig {
     /// Sends an operator's request to the node.
     pub async fn control(&self, request: ControlRequest) -> Result<(), String> {
         self.node.ask(request).await.map(drop)
+    }
+
+    /// Names of the devices that are not of the only pool.
+    pub fn disks(&self) -> Vec<String> {
+        disks(&self.config)
+            .map(|device| device.name.to_string())
+            .collect()
+    }
+
+    /// Name of the origin of the volume called `name`.
+    pub fn origin(&self, name: &str) -> Result<String, String> {
+        let volume = self.config.volumes.iter().find(|v| v.name.as_str() == name);
+        let volume = volume.ok_or_else(|| format!("there is no volume {name}"))?;
+        Ok(volume.origin.to_string())
     }
 
     /// Looks at the node that runs now.
@@ -270,6 +284,43 @@ pub fn flash(
     drives(pooled, Some(sectors), cost, world)
 }
 
+/// Gives the flash drives of the only pool the part of their models' capacity that those of
+/// another configuration have.
+pub fn share_flash(
+    (other, sizes): (&Config, &Disks),
+    (config, below): (&Config, &mut Disks),
+) -> Result<(), String> {
+    let capacity = |config: &Config, name: &str| {
+        let drive = drive_of(config, name).map_err(to_message)?;
+        Ok::<_, String>(u128::from(drive.capacity().0))
+    };
+    let (mut given, mut full) = (0, 0);
+    for name in &other.pools[0].devices.value {
+        let size = sizes
+            .get(name.as_str())
+            .ok_or("the load gives its flash no size")?;
+        given += u128::from(size.sectors.0);
+        full += capacity(other, name.as_str())?;
+    }
+    for name in &config.pools[0].devices.value {
+        let sectors = given * capacity(config, name.as_str())? / full;
+        let disk = below.get_mut(name.as_str());
+        let disk = disk.ok_or("the load gives its flash no size")?;
+        disk.sectors = Sectors(sectors as u64 / MIB.0 * MIB.0);
+    }
+    Ok(())
+}
+
+/// The devices that are not of the only pool.
+pub fn disks(config: &Config) -> impl Iterator<Item = &Device> {
+    let pooled = &config.pools[0].devices.value;
+    let is_of_pool = |device: &Device| pooled.iter().any(|n| n.as_str() == device.name.as_str());
+    config
+        .devices
+        .iter()
+        .filter(move |device| !is_of_pool(device))
+}
+
 /// These devices, of this size or that of their models, at so many times the cost of their models.
 pub fn drives<'a>(
     devices: impl Iterator<Item = &'a Device>,
@@ -342,7 +393,8 @@ fn path_of(device: &Device) -> String {
     path.map_or(String::new(), |path| path.value.display().to_string())
 }
 
-fn named(device: &Device) -> block::IoResult<Drive> {
+/// The drive of a device's model.
+pub fn named(device: &Device) -> block::IoResult<Drive> {
     Drive::named(device.model.as_ref().map_or("", |model| model.as_str()))
 }
 

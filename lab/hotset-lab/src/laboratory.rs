@@ -34,7 +34,7 @@ use ablate::Ablate;
 use choices::ChoicesCommand;
 use drill::SimulatedDrill;
 use live::LiveCommand;
-use run::{RunCommand, RunReport};
+use run::{ExperimentList, RunCommand, RunReport};
 use sim::SimCommand;
 use storm::Storm;
 use timeline::TimelineCommand;
@@ -120,7 +120,7 @@ pub enum Laboratory {
     #[command(subcommand)]
     Live(LiveCommand),
     /// List the published evaluations that can be run again
-    List,
+    List(ExperimentList),
     /// Run published evaluations again in virtual time, and compare
     ///
     /// On models of the drives, controllers and links that were evaluated. Prints the published
@@ -280,7 +280,7 @@ pub fn run(command: Laboratory) -> Result<(), CommandFailure> {
         Laboratory::Storm(command) => storm::run(&command),
         Laboratory::Timeline(command) => timeline::run(&command),
         Laboratory::Live(command) => live::run(&command),
-        Laboratory::List => run::list(),
+        Laboratory::List(command) => run::list(&command),
         Laboratory::Run(command) => run::run(&command),
         Laboratory::Choices(command) => choices::run(&command),
         Laboratory::Ablate(command) => ablate::run(&command),

@@ -3,9 +3,10 @@
 use super::scale::RedskinScale;
 use crate::models::{self, NUMBERS};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros};
+use crate::topology;
 
 /// The parameters that can be set.
-pub const PARAMETERS: [ModelParameter<RedskinScale>; 14] = [
+pub const PARAMETERS: [ModelParameter<RedskinScale>; 15] = [
     ("files", 1e4..=1e7, |scale, value| {
         scale.files = value as u32
     }),
@@ -38,6 +39,9 @@ pub const PARAMETERS: [ModelParameter<RedskinScale>; 14] = [
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
     ("disk_model", NUMBERS, |scale, value| {
         scale.models.disk = models::name(value);
+    }),
+    ("topology", topology::NUMBERS, |scale, value| {
+        scale.models.topology = topology::kept(value);
     }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];

@@ -14,6 +14,7 @@ use command::table::TextTable;
 use experiment::finished::{FORMAT, Finished};
 use experiment::models;
 use experiment::registry::{ALL, Experiment};
+use experiment::topology;
 use experiment::verdict::{SEEDS, SeedOutcome, rows};
 use measurements::ownership::PriceList;
 use measurements::perc::EXPERIMENT as PERC;
@@ -56,6 +57,10 @@ pub struct RunCommand {
     /// Give the disks or the flash drives another model of the catalogue: disk=SAS15K, flash=X25-E
     #[arg(long = "model", value_name = "ROLE=DRIVE", value_parser = role_model)]
     models: Vec<(String, f64)>,
+    /// Run on the machine of this configuration instead of the published one, with the published
+    /// names of volumes: `hotset-lab list --topology NAME` prints the published one
+    #[arg(long, value_name = "FILE", value_parser = topology_file)]
+    topology: Option<(String, f64)>,
     /// Run a PART-th of the published size instead of the model's own part; 1 is the whole
     #[arg(long, value_name = "PART")]
     part: Option<u32>,
@@ -64,10 +69,10 @@ pub struct RunCommand {
     #[arg(long, conflicts_with = "quick")]
     sensitivity: bool,
     /// perc alone: the sweep by fio through a daemon on files here, 2 GB, overwritten
-    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["out", "seed", "seeds", "settings", "models", "part", "sensitivity", "device"])]
+    #[arg(long, value_name = "DIRECTORY", conflicts_with_all = ["out", "seed", "seeds", "settings", "models", "topology", "part", "sensitivity", "device"])]
     real: Option<PathBuf>,
     /// perc alone: the sweep's reads by fio on this device or file, which is never written
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "seed", "seeds", "settings", "models", "part", "sensitivity"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["out", "seed", "seeds", "settings", "models", "topology", "part", "sensitivity"])]
     device: Option<PathBuf>,
 }
 
@@ -98,6 +103,12 @@ fn role_model(text: &str) -> Result<(String, f64), String> {
     }
 }
 
+/// Reads a topology and its number, as a setting has it.
+fn topology_file(path: &str) -> Result<(String, f64), String> {
+    let text = fs::read_to_string(path).map_err(|cause| cause.to_string())?;
+    Ok((path.to_owned(), topology::number(&text)))
+}
+
 /// A setting as it is asked for.
 fn asked((name, value): (&str, f64)) -> String {
     let role = name.strip_suffix("_model");
@@ -111,9 +122,13 @@ impl RunCommand {
     fn settings(&self) -> Vec<(&str, f64)> {
         let settings = self.settings.iter().chain(&self.models);
         let settings = settings.map(|(name, value)| (name.as_str(), *value));
+        let topology = self
+            .topology
+            .as_ref()
+            .map(|(_, number)| ("topology", *number));
         // A part sets the whole size: the others are set on it.
         let part = self.part.map(|part| ("part", f64::from(part)));
-        part.into_iter().chain(settings).collect()
+        part.into_iter().chain(topology).chain(settings).collect()
     }
 
     /// The settings as they are kept.
@@ -139,8 +154,19 @@ fn every() -> impl Iterator<Item = &'static Experiment> {
     [&PERC].into_iter().chain(&ALL)
 }
 
-/// Prints every experiment.
-pub fn list() -> Result<(), CommandFailure> {
+#[derive(Args)]
+pub struct ExperimentList {
+    /// Print the published machine of one, as a configuration
+    #[arg(long, value_name = "NAME")]
+    topology: Option<String>,
+}
+
+/// Prints every experiment, or the machine of one.
+pub fn list(command: &ExperimentList) -> Result<(), CommandFailure> {
+    if let Some(name) = &command.topology {
+        let machines = which(std::slice::from_ref(name))?;
+        return command::print(machines[0].topology);
+    }
     let mut table = TextTable::new(&["name", "printed in", "needs"]).text(&[1, 2]);
     for experiment in every() {
         table.row([
@@ -171,6 +197,15 @@ pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
     for experiment in &chosen {
         let sound = (experiment.check)(&command.settings());
         sound.map_err(|what| CommandFailure::Usage(format!("{}: {what}", experiment.name)))?;
+        if let Some((path, number)) = &command.topology {
+            let own = topology::kept(*number).unwrap_or_default();
+            topology::check(experiment.topology, own).map_err(|what| {
+                CommandFailure::Usage(format!(
+                    "{path}: no machine for {name} ({what}); see `hotset-lab list --topology {name}`",
+                    name = experiment.name
+                ))
+            })?;
+        }
     }
     if command.real.is_some() || command.device.is_some() {
         if chosen.len() != 1 || chosen[0].name != PERC.name {
@@ -294,8 +329,14 @@ fn run_one(command: &RunCommand, asked: &RunRequest, n: u64) -> Result<(), Comma
 fn again(name: &str, command: &RunCommand) -> String {
     let quick = if command.quick { " --quick" } else { "" };
     let (seed, seeds) = (command.seed, command.seeds);
-    let settings: String = command.settings().into_iter().map(asked).collect();
-    format!("hotset-lab run {name}{quick} --seed {seed} --seeds {seeds}{settings}")
+    let settings = command.settings().into_iter();
+    let settings: String = settings
+        .filter(|(name, _)| *name != "topology")
+        .map(asked)
+        .collect();
+    let topology = command.topology.as_ref();
+    let topology = topology.map_or_else(String::new, |(path, _)| format!(" --topology '{path}'"));
+    format!("hotset-lab run {name}{quick} --seed {seed} --seeds {seeds}{topology}{settings}")
 }
 
 /// Keeps the results of an experiment where that was asked for.

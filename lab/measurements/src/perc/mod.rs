@@ -25,7 +25,7 @@ pub use scale::{ThreadWorkload, WORKLOADS};
 pub use sweep::SweepPoint;
 
 use drill::{DrillRow, DrillSetup};
-use experiment::controllers::SIDES;
+use experiment::controllers::{SIDES, TOPOLOGY};
 use experiment::figures::PublishedFigures;
 use experiment::parameters::set;
 use experiment::registry::Experiment;
@@ -41,8 +41,12 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "two mirrored controllers of seven drives against one, and the loss of a drive",
     needs: "600 MB; two minutes a seed",
     times: 1.0,
+    topology: TOPOLOGY,
     figures,
-    check: |settings| set(PercScale::QUICK, &PARAMETERS, settings).map(drop),
+    check: |settings| {
+        let scale = set(PercScale::QUICK, &PARAMETERS, settings)?;
+        rig::configuration(scale.setup(0, 1)).map(drop)
+    },
     run: |seed, quick, settings, done| {
         run(
             seed,
@@ -63,7 +67,7 @@ pub fn figures() -> PublishedFigures {
 fn run(seed: u64, scale: PercScale, done: &dyn Fn(&str)) -> Result<SeedOutcome, String> {
     let mut points = Vec::new();
     for workload in WORKLOADS {
-        for controllers in 1..=SIDES.len() {
+        for controllers in 1..=SIDES {
             points.extend(sweep::curve(seed, scale, controllers, workload)?);
             let many = if controllers == 1 { "" } else { "s" };
             done(&format!(

@@ -9,7 +9,6 @@ use super::scale::{ThreadWorkload, WORKLOADS};
 use super::sweep::SweepPoint;
 use crate::bench::fio::{self, FioLoad, FioMeasured};
 use crate::bench::server;
-use experiment::controllers::{DRIVES, SIDES};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,6 +16,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use testbed::server::ServerProcess;
 
+/// The controllers; the name of a drive is its controller's and its number.
+const SIDES: [&str; 2] = ["a", "b"];
+/// The drives of each.
+const DRIVES: u32 = 7;
 /// The size of a file that stands for a drive.
 const DRIVE_MIB: u64 = 128;
 /// Space that an array keeps of a drive for itself, and more.

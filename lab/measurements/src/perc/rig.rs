@@ -1,19 +1,18 @@
 //! The evaluated machine in virtual time: a whole node, on one controller, or on two with mirrored
 //! stripes.
 //!
-//! One controller is the same configuration without the parts of the other.
+//! One controller is the same configuration without the parts of the others.
 
 use super::scale::DRIVE;
 use block::Env;
+use control::config::{Config, Name};
 use control::status::MemberStatus;
 use drives::catalogue::controller::H710P;
-use drives::{ControllerParameters, Figure};
-use experiment::controllers::{SIDES, TOPOLOGY, VOLUME, machine};
+use drives::{ControllerParameters, Figure, HddParameters};
+use experiment::controllers::{SIDES, TOPOLOGY, VOLUME, machine, sides};
+use experiment::models::RoleModels;
 use experiment::rig::{NodeRig as Node, Volume, run_on, topology};
 use sim::SimWorld;
-
-/// The array over both controllers.
-const MIRROR: &str = "mirror";
 
 /// Machine to build.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +25,8 @@ pub struct PercSetup {
     pub cache_mb: f64,
     /// Cost of the disks, as a factor.
     pub disk_cost: f64,
+    /// The machine, if not the published one.
+    pub models: RoleModels,
 }
 
 /// The machine, running.
@@ -33,23 +34,28 @@ pub struct PercRig {
     pub env: Env,
     /// The volume of the requests: the stripe, or the mirror.
     pub volume: Volume,
+    /// The array below the volume.
+    origin: String,
+    /// Names of the drives, each with the number of its controller.
+    drives: Vec<(usize, String)>,
     node: Node,
 }
 
 impl PercRig {
     /// Pulls the drive of this number of a controller.
     pub fn pull(&self, side: usize, number: usize) -> Result<(), String> {
-        let name = format!("{}{number}", SIDES[side]);
-        let plug = self.node.plug(&name);
-        plug.ok_or_else(|| format!("there is no drive {name}"))?
-            .pull();
+        let mut drives = self.drives.iter().filter(|drive| drive.0 == side);
+        let drive = drives.nth(number).map(|(_, name)| name);
+        let plug = drive.and_then(|name| self.node.plug(name));
+        let plug = plug.ok_or_else(|| format!("a controller has no drive of number {number}"))?;
+        plug.pull();
         Ok(())
     }
 
     /// The legs of the mirror, as `hotset status` has them.
     pub async fn legs(&self) -> Result<Vec<MemberStatus>, String> {
         let arrays = self.node.watch().status().await?.arrays.into_iter();
-        let mut mirrors = arrays.filter(|array| array.name == MIRROR);
+        let mut mirrors = arrays.filter(|array| array.name == self.origin);
         let mirror = mirrors.next().ok_or("one controller has no other")?;
         Ok(mirror.members)
     }
@@ -68,19 +74,27 @@ pub fn run<T: 'static>(
         },
         ..H710P
     };
-    let sides = &SIDES[..setup.sides];
-    let below = machine(
-        setup.seed,
-        sides,
-        &controller,
-        (&DRIVE, setup.disk_cost),
-        &mut world,
-    )?;
-    let config = topology(&configuration(sides))?;
+    let config = configuration(setup)?;
+    let fitted = |drive: HddParameters| match drive.name == DRIVE.name {
+        true => DRIVE,
+        false => drive,
+    };
+    let cost = setup.disk_cost;
+    let below = machine(setup.seed, &config, &controller, (fitted, cost), &mut world)?;
+    let sides = sides(&config);
+    let drives = config.devices.iter().filter_map(|device| {
+        let side = sides
+            .iter()
+            .position(|side| *side == device.controller.value)?;
+        Some((side, device.name.to_string()))
+    });
+    let drives = drives.collect();
     let run = run_on(world, config, &below, async move |mut node: Node| {
         let rig = PercRig {
             env: node.env.clone(),
             volume: node.volume(VOLUME)?,
+            origin: node.origin(VOLUME)?,
+            drives,
             node,
         };
         test(rig).await
@@ -88,20 +102,42 @@ pub fn run<T: 'static>(
     run.map(|(came, _)| came)
 }
 
-/// The configuration with these controllers.
-fn configuration(sides: &[&str]) -> String {
-    let [one] = sides else {
-        return TOPOLOGY.into();
+/// The configuration with all controllers, or with the first alone.
+pub fn configuration(setup: PercSetup) -> Result<Config, String> {
+    let mut config = topology(&setup.models.put(TOPOLOGY, TOPOLOGY)?)?;
+    let sides = sides(&config);
+    if sides.len() != SIDES {
+        return Err(format!(
+            "give {SIDES} controllers, not {}: `controller` of each device",
+            sides.len()
+        ));
+    }
+    if setup.sides == SIDES {
+        return Ok(config);
+    }
+    let legs = "give the volume an array of two legs, each an array on a controller of its own";
+    let origin = config.volumes[0].origin.value.clone();
+    let members = |config: &Config, array: &Name| {
+        let mut arrays = config.arrays.iter();
+        let array = arrays.find(|a| a.name.value == *array);
+        array
+            .map(|array| array.members.value.clone())
+            .unwrap_or_default()
     };
-    let of = |side: &str| format!("stripe-{side}");
-    let others = SIDES.iter().filter(|side| *side != one);
-    let gone: Vec<_> = others
-        .flat_map(|side| [format!("controller = \"{side}\""), of(side)])
-        .collect();
-    let sections = TOPOLOGY.split("\n\n");
-    let kept = sections.filter(|section| !gone.iter().any(|gone| section.contains(gone)));
-    let kept: Vec<_> = kept.collect();
-    let mirrored = format!("origin = \"{MIRROR}\"");
-    kept.join("\n\n")
-        .replace(&mirrored, &format!("origin = \"{}\"", of(one)))
+    let leg = members(&config, &origin).first().ok_or(legs)?.clone();
+    let kept = members(&config, &leg);
+    config.arrays.retain(|array| array.name.value == leg);
+    config
+        .devices
+        .retain(|device| kept.contains(&device.name.value));
+    config.volumes[0].origin.value = leg;
+    match config
+        .devices
+        .iter()
+        .all(|d| d.controller.value == sides[0])
+        && !kept.is_empty()
+    {
+        true => Ok(config),
+        false => Err(legs.into()),
+    }
 }

@@ -1,9 +1,12 @@
 //! The evaluated drives, and the length and size of each part.
 
+use super::rig::PercSetup;
 use drives::Figure;
 use drives::HddParameters;
 use drives::catalogue::hdd::SAS10K_300;
+use experiment::models::{self, NUMBERS, RoleModels};
 use experiment::parameters::{COSTS, ModelParameter};
+use experiment::topology;
 
 /// The one parameter that was fitted: see `figures.toml`.
 pub(super) const RATE_OUTER_MB_S: f64 = 157.0;
@@ -30,10 +33,12 @@ pub struct PercScale {
     pub(super) loss_s: usize,
     /// Cost of the disks, as a factor.
     pub(super) disk_cost: f64,
+    /// The machine, if not the published one.
+    pub(super) models: RoleModels,
 }
 
 /// The parameters that can be set.
-pub(super) const PARAMETERS: [ModelParameter<PercScale>; 4] = [
+pub(super) const PARAMETERS: [ModelParameter<PercScale>; 6] = [
     ("reads", 100.0..=1e7, |scale, value| {
         scale.reads = value as u64
     }),
@@ -41,6 +46,12 @@ pub(super) const PARAMETERS: [ModelParameter<PercScale>; 4] = [
         scale.writes = value as u64
     }),
     ("cache_mb", 0.0..=1e5, |scale, value| scale.cache_mb = value),
+    ("disk_model", NUMBERS, |scale, value| {
+        scale.models.disk = models::name(value);
+    }),
+    ("topology", topology::NUMBERS, |scale, value| {
+        scale.models.topology = topology::kept(value);
+    }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];
 
@@ -62,6 +73,7 @@ impl PercScale {
         cache_mb: 1024.0,
         loss_s: 120,
         disk_cost: 1.0,
+        models: RoleModels::OWN,
     };
     /// A hundredth of the published size, with caches to match, at the printed numbers of threads.
     pub const QUICK: PercScale = PercScale {
@@ -71,7 +83,19 @@ impl PercScale {
         cache_mb: 8.0,
         loss_s: 20,
         disk_cost: 1.0,
+        models: RoleModels::OWN,
     };
+
+    /// The machine with so many controllers.
+    pub(super) fn setup(&self, seed: u64, sides: usize) -> PercSetup {
+        PercSetup {
+            seed,
+            sides,
+            cache_mb: self.cache_mb,
+            disk_cost: self.disk_cost,
+            models: self.models,
+        }
+    }
 
     pub(super) fn operations(&self, workload: ThreadWorkload) -> u64 {
         if workload.write {

@@ -5,7 +5,7 @@
 //! Random threads have blocks of their own, so that no two writes of one block are ever in flight
 //! together.
 
-use super::rig::{self, PercRig, PercSetup};
+use super::rig::{self, PercRig};
 use super::scale::{PercScale, ThreadWorkload, to_message};
 use block::{Boundary, Fua, Nanos, SharedBuf};
 use futures_util::future::try_join_all;
@@ -53,13 +53,7 @@ pub fn curve(
     controllers: usize,
     workload: ThreadWorkload,
 ) -> Result<Vec<SweepPoint>, String> {
-    let setup = PercSetup {
-        seed,
-        sides: controllers,
-        cache_mb: scale.cache_mb,
-        disk_cost: scale.disk_cost,
-    };
-    rig::run(setup, async move |rig| {
+    rig::run(scale.setup(seed, controllers), async move |rig| {
         if workload.write {
             // The writes that first fit into the cache do not show the speed of the drives.
             let fill = 2 * (scale.cache_mb * 1e6) as u64 / workload.bytes;
