@@ -38,6 +38,7 @@ pub mod protocol;
 mod read;
 pub mod recording;
 pub mod recovery;
+pub mod replace;
 mod schema;
 pub mod secrets;
 pub mod section;

@@ -4,7 +4,7 @@
 //!
 //! Not here: a change between two reports that is undone before the second.
 
-use crate::replace::replace;
+use control::replace::{PRIVATE, replace};
 use control::status::Status;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -123,7 +123,7 @@ impl EventHistory {
             self.lines = self.kept.len();
             let text: String = self.kept.iter().map(line).collect();
             // A full disk costs the record of events, not the service.
-            let replaced = replace(&self.path, text);
+            let replaced = replace(&self.path, PRIVATE, text);
             self.is_torn &= replaced.is_err();
         }
         let mut text: String = fresh.iter().map(line).collect();

@@ -33,7 +33,6 @@ mod metrics;
 mod notify;
 mod page;
 mod problem;
-mod replace;
 mod report;
 mod routes;
 #[cfg(test)]

@@ -15,8 +15,8 @@ mod webhook;
 pub use mail::Mail;
 pub use webhook::Webhook;
 
-use crate::replace::replace;
 use control::plain;
+use control::replace::{PRIVATE, replace};
 use control::status::Status;
 use control::trouble::Trouble;
 use serde::{Deserialize, Serialize};
@@ -258,7 +258,7 @@ impl Announced {
         };
         let all: Vec<&TroubleAbout> = self.troubles.values().collect();
         let text = serde_json::to_vec(&all).expect("plain data");
-        let _ = replace(&self.path, text);
+        let _ = replace(&self.path, PRIVATE, text);
     }
 }
 

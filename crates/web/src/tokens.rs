@@ -2,7 +2,7 @@
 //!
 //! A token has 256 random bits, so that a plain hash cannot be searched.
 
-use crate::replace::replace;
+use control::replace::{PRIVATE, replace};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder};
@@ -127,7 +127,7 @@ impl Tokens {
         }
         let line = |(role, hash): &(TokenRole, Hash)| format!("{} {}\n", role.name(), hex(hash));
         let lines: String = self.0.iter().map(line).collect();
-        replace(path, lines)
+        replace(path, PRIVATE, lines)
     }
 
     /// The role of a client with this token.

@@ -7,6 +7,7 @@
 use super::claim::{OPEN_MAX, once_left};
 use super::ublk::stack::refuse_own;
 use block::{Deadline, IoError, IoErrorKind, IoResult, TargetId, Timer};
+use control::replace::{SHARED, replace_with};
 use layout::{
     BLOCK_BYTES, LOG_WITNESS_BYTES, LogSuperblock, PlannedArea, PoolSuperblock, SUPERBLOCK_BLOCKS,
     SuperblockError, WITNESS_BLOCKS, witness_superblock,
@@ -102,20 +103,11 @@ fn make(state: &Path, path: &Path, whole: u64, is_ours: fn(&[u8]) -> bool) -> Io
         .iter()
         .rposition(|byte| *byte != 0)
         .map_or(0, |last| last + 1);
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let fill = || {
-        let mut file = File::create(&beside)?;
+    let made = replace_with(path, SHARED, |file| {
         file.write_all(&bytes[..used])?;
-        allocate(&file, whole)?;
-        file.sync_all()?;
-        fs::rename(&beside, path)?;
-        File::open(state)?.sync_all()
-    };
-    fill().map_err(|cause| {
-        let _ = fs::remove_file(&beside);
-        cannot(path, cause)
-    })
+        allocate(file, whole)
+    });
+    made.map_err(|cause| cannot(path, cause))
 }
 
 /// Gives a file so many bytes, which its file system has room for from then on.

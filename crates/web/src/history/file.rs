@@ -10,7 +10,7 @@
 //! Not here: durability. A power cut may cost the last samples.
 
 use super::sample::{FIGURES, Sample};
-use crate::replace::replace_with;
+use control::replace::{PRIVATE, replace_with};
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -252,7 +252,7 @@ fn set_aside(path: &Path, why: &str) -> io::Result<String> {
 
 /// Makes an empty file, whole or not at all.
 fn make(path: &Path) -> io::Result<()> {
-    replace_with(path, |file| {
+    replace_with(path, PRIVATE, |file| {
         file.write_all_at(MAGIC, 0)?;
         file.set_len(file_bytes(1))
     })

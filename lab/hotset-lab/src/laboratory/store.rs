@@ -5,11 +5,12 @@
 use super::live::report::LiveReport;
 use crate::CommandFailure;
 use advise::page::standalone;
+use control::replace::{SHARED, replace as replace_file};
 use experiment::finished::Finished;
 use measurements::ablation::Ablated;
 use measurements::choices::Tried;
-use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::fs;
+use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -196,16 +197,7 @@ fn write(directory: &Path, stem: &str, what: &impl serde::Serialize) -> Result<(
 
 /// Puts a file with these bytes at `path`, or leaves the old one there.
 pub fn replace(path: &Path, bytes: &[u8]) -> Result<(), CommandFailure> {
-    let part = path.with_extension("part");
-    let write = || {
-        let mut file = File::create(&part)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&part, path)
-    };
-    write().map_err(|cause| {
-        // A partial file is not left behind.
-        let _ = fs::remove_file(&part);
+    replace_file(path, SHARED, bytes).map_err(|cause| {
         CommandFailure::Runtime(format!(
             "{}: {cause}; make room, or choose another directory",
             path.display()

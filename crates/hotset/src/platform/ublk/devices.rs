@@ -4,9 +4,10 @@
 
 use super::mounts;
 use block::{IoError, IoErrorKind, IoResult};
+use control::replace::{SHARED, replace};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use ublk::uapi::block_device;
 use ublk::{DeviceInfo, Found, UblkCommand, UblkControl, UblkState, is_marked, mark_of_name};
 use uring::ublk_control;
@@ -20,8 +21,6 @@ const NAME: &str = "HOTSET_NAME=";
 const REMOVED: &str = "HOTSET_REMOVED=";
 /// The line of a device without a search for partitions so far.
 const UNREAD: &str = "HOTSET_UNREAD=1\n";
-/// The record that is being written. No device has this name.
-const BESIDE: &str = ".new";
 /// The name of a device without a recorded volume.
 const NAMELESS: &str = "?";
 
@@ -82,7 +81,7 @@ pub fn record(id: u32, name: &str, unread: bool) -> IoResult {
     let file = file(id);
     let note = if unread { UNREAD } else { "" };
     let text = format!("{NAME}{name}\n{note}");
-    let written = fs::create_dir_all(NAMES).and_then(|()| replace(&file, &text));
+    let written = fs::create_dir_all(NAMES).and_then(|()| replace(&file, SHARED, &text));
     written.map_err(|cause| {
         let what = "the name of a device cannot be recorded; let this user write there";
         let error = IoError::new(IoErrorKind::Denied, what).on(file.display().to_string());
@@ -119,10 +118,8 @@ pub fn record_removal(id: u32) {
     let numbers: Vec<_> = numbers.map(|number| number.trim().to_owned()).collect();
     if let Ok(text) = fs::read_to_string(file(id)) {
         // Without the note the list lacks the device.
-        let _ = replace(
-            &file(id),
-            &format!("{text}{REMOVED}{}\n", numbers.join(" ")),
-        );
+        let text = format!("{text}{REMOVED}{}\n", numbers.join(" "));
+        let _ = replace(&file(id), SHARED, text);
     }
 }
 
@@ -188,37 +185,9 @@ fn file(id: u32) -> PathBuf {
     PathBuf::from(NAMES).join(block_device(id))
 }
 
-/// Replaces a record at once: a file that is written in place is empty for a moment.
-fn replace(file: &Path, text: &str) -> io::Result<()> {
-    let beside = file.with_file_name(BESIDE);
-    fs::write(&beside, text)?;
-    fs::rename(&beside, file)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{NAME, NAMES, replace};
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    #[test]
-    fn a_record_that_is_replaced_is_whole_at_any_moment() {
-        let dir = tempfile::tempdir().unwrap();
-        let (file, over) = (dir.path().join("ublkb0"), AtomicBool::new(false));
-        let texts = ["HOTSET_NAME=data\nHOTSET_UNREAD=1\n", "HOTSET_NAME=data\n"];
-        replace(&file, texts[0]).unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for text in texts.iter().cycle().take(1000) {
-                    replace(&file, text).unwrap();
-                }
-                over.store(true, Ordering::SeqCst);
-            });
-            while !over.load(Ordering::SeqCst) {
-                let found = std::fs::read_to_string(&file).unwrap();
-                assert!(texts.contains(&found.as_str()), "{found:?}");
-            }
-        });
-    }
+    use super::{NAME, NAMES};
 
     /// udev compares properties before the import of the same rule, which then never matches.
     #[test]
