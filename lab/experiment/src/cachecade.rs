@@ -17,14 +17,13 @@ use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::host::{PageCacheHost, page_of};
 use crate::load::{self, Load as _, LoadPlace};
-use crate::models::{self, NUMBERS, RoleModels};
+use crate::models::{OnMachine, RoleModels};
 use crate::pages::Front;
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, millis, set};
 use crate::record::record;
 use crate::replay::ReplayServer;
 use crate::rig::{self, Disks, NodeRig};
 use crate::site::{PAGE_BYTES, SiteFile};
-use crate::topology;
 use crate::verdict::SeedOutcome;
 use crate::visitors::{
     ServedRequest, VisitCurve, VisitTally, VisitedSite, VisitorConnection, VisitorLoad, visit,
@@ -75,7 +74,7 @@ const OS: u64 = 1;
 const FAULTS: u64 = 6;
 
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<CachecadeScale>; 13] = [
+const PARAMETERS: [ModelParameter<CachecadeScale>; 10] = [
     ("part", 1.0..=400.0, |scale, value| {
         *scale = CachecadeScale::part(value as u32);
     }),
@@ -102,15 +101,6 @@ const PARAMETERS: [ModelParameter<CachecadeScale>; 13] = [
     }),
     ("span_s", 90.0..=1e5, |scale, value| {
         scale.span = millis(value * 1e3)
-    }),
-    ("disk_model", NUMBERS, |scale, value| {
-        scale.models.disk = models::name(value);
-    }),
-    ("topology", topology::NUMBERS, |scale, value| {
-        scale.models.topology = topology::kept(value);
-    }),
-    ("flash_model", NUMBERS, |scale, value| {
-        scale.models.flash = models::name(value);
     }),
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
 ];
@@ -199,6 +189,14 @@ pub struct CachecadeScale {
     pub flash_cost: f64,
     /// Lines of the pool's section of the configuration, beside its defaults.
     pub pool: &'static str,
+}
+
+impl OnMachine for CachecadeScale {
+    const HAS_FLASH: bool = true;
+
+    fn machine(&mut self) -> &mut RoleModels {
+        &mut self.models
+    }
 }
 
 impl CachecadeScale {
@@ -357,10 +355,6 @@ impl load::Load for CachecadeScale {
     fn with_flash(self, percent: u64) -> CachecadeScale {
         let flash = Sectors(self.flash.0 * percent / 100);
         CachecadeScale { flash, ..self }
-    }
-
-    fn models(&self) -> RoleModels {
-        self.models
     }
 
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {

@@ -6,7 +6,7 @@
 
 use crate::load::{Load, LoadPlace};
 use crate::measured::{LoadMeasured, Times, curve};
-use crate::models::RoleModels;
+use crate::models::{OnMachine, RoleModels};
 use crate::queries::QueryReads;
 use crate::rig::{self, Disks, NodeRig, OwnModel, Volume};
 use crate::slowed::Slowed;
@@ -62,6 +62,14 @@ pub struct ControllersScale<S> {
     pub models: RoleModels,
     /// Cost of the disks, as a factor.
     pub disk_cost: f64,
+}
+
+impl<S> OnMachine for ControllersScale<S> {
+    const HAS_FLASH: bool = false;
+
+    fn machine(&mut self) -> &mut RoleModels {
+        &mut self.models
+    }
 }
 
 impl<S> ControllersScale<S> {
@@ -151,10 +159,6 @@ impl<S: ControllerLoad> Load for ControllersScale<S> {
     fn with_flash(self, percent: u64) -> ControllersScale<S> {
         let flash = Sectors(self.flash.0 * percent / 100);
         ControllersScale { flash, ..self }
-    }
-
-    fn models(&self) -> RoleModels {
-        self.models
     }
 
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {

@@ -1,7 +1,7 @@
 //! A load and its node, for two uses: another choice is tried on them ([`crate::choices`]), or the
 //! clients' requests are recorded ([`crate::record`]).
 
-use crate::models::RoleModels;
+use crate::models::OnMachine;
 use crate::rig::{self, Disks, NodeRig};
 use crate::visitors::VisitCurve;
 use block::Nanos;
@@ -19,7 +19,7 @@ pub struct LoadPlace {
 
 /// Requests to volumes, and the disks of the volumes.
 #[allow(async_fn_in_trait, reason = "shard-local: no future here is Send")]
-pub trait Load: Copy + 'static {
+pub trait Load: OnMachine + Copy + 'static {
     /// Place of the observation.
     fn place(&self) -> LoadPlace;
 
@@ -32,24 +32,21 @@ pub trait Load: Copy + 'static {
     /// The same with so much of its flash.
     fn with_flash(self, percent: u64) -> Self;
 
-    /// Models in place of the topology's own.
-    fn models(&self) -> RoleModels;
-
     /// The disks that differ from the `model` of their device, with their service times in `world`.
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String>;
 
     /// Runs `work` on a node with the configuration `text`; returns the result, and the simulated
     /// time.
     fn on_node<T: 'static>(
-        self,
+        mut self,
         seed: u64,
         text: &str,
         work: impl AsyncFnOnce(NodeRig) -> Result<T, String> + 'static,
     ) -> Result<(T, Nanos), String> {
-        let config = rig::topology(&self.models().put(text, Self::PUBLISHED)?)?;
+        let config = rig::topology(&self.machine().put(text, Self::PUBLISHED)?)?;
         let mut world = SimWorld::new(seed);
         let mut below = self.below(seed, &config, &mut world)?;
-        if self.models().topology.is_some() {
+        if self.machine().topology.is_some() {
             // The part of its capacity that flash has in the load stays.
             let published = rig::topology(text)?;
             let scratch = &mut SimWorld::new(seed);

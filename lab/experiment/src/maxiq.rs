@@ -14,14 +14,13 @@ use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::host::PageCacheHost;
 use crate::load::{self, Load as _, LoadPlace};
-use crate::models::{self, NUMBERS, RoleModels};
+use crate::models::{OnMachine, RoleModels};
 use crate::pages::{Front, PageFileSet, PageServer, PagesShape};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, millis, set};
 use crate::record::record;
 use crate::replay::ReplayServer;
 use crate::rig::{self, Disks, NodeRig};
 use crate::site::PAGE_BYTES;
-use crate::topology;
 use crate::totals::totals;
 use crate::verdict::{ResultTable, SeedOutcome};
 use crate::visitors::{VisitCurve, VisitTally, VisitorLoad, visit};
@@ -67,7 +66,7 @@ const VOLUME: &str = "sites";
 #[cfg(test)]
 const DISKS: [&str; 3] = ["disk0", "disk1", "disk2"];
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<MaxiqScale>; 15] = [
+const PARAMETERS: [ModelParameter<MaxiqScale>; 12] = [
     ("part", 1.0..=100.0, |scale, value| {
         *scale = MaxiqScale::part(value as u32)
     }),
@@ -97,15 +96,6 @@ const PARAMETERS: [ModelParameter<MaxiqScale>; 15] = [
     }),
     ("sweep_follows", 0.0..=1.0, |scale, value| {
         scale.sweep_follows = value != 0.0;
-    }),
-    ("disk_model", NUMBERS, |scale, value| {
-        scale.models.disk = models::name(value);
-    }),
-    ("topology", topology::NUMBERS, |scale, value| {
-        scale.models.topology = topology::kept(value);
-    }),
-    ("flash_model", NUMBERS, |scale, value| {
-        scale.models.flash = models::name(value);
     }),
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
@@ -165,6 +155,14 @@ pub struct MaxiqScale {
     pub processor: Nanos,
     /// Users of the sweep are divided by this.
     pub divisor: u32,
+}
+
+impl OnMachine for MaxiqScale {
+    const HAS_FLASH: bool = true;
+
+    fn machine(&mut self) -> &mut RoleModels {
+        &mut self.models
+    }
 }
 
 impl MaxiqScale {
@@ -356,10 +354,6 @@ impl load::Load for MaxiqScale {
     fn with_flash(self, percent: u64) -> MaxiqScale {
         let flash = Sectors(self.flash.0 * percent / 100);
         MaxiqScale { flash, ..self }
-    }
-
-    fn models(&self) -> RoleModels {
-        self.models
     }
 
     fn below(self, _: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {

@@ -11,12 +11,11 @@ use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::load::{Load, LoadPlace};
 use crate::measured::curve;
-use crate::models::{self, NUMBERS, RoleModels};
+use crate::models::{OnMachine, RoleModels};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, set};
 use crate::queries::{QueriesMeasured, QueriesShape, QueryReads, run as run_queries};
 use crate::record::record;
 use crate::rig::{self, Disks, NodeRig, OwnModel, Volume};
-use crate::topology;
 use crate::verdict::{ResultTable, SeedOutcome};
 use crate::visitors::VisitCurve;
 use block::{Boundary, Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
@@ -55,7 +54,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 pub const TOPOLOGY: &str = include_str!("../topologies/nytro.toml");
 const VOLUME: &str = "database";
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<NytroScale>; 8] = [
+const PARAMETERS: [ModelParameter<NytroScale>; 5] = [
     ("lookups", 0.0..=100.0, |scale, value| {
         scale.shape.lookups = value
     }),
@@ -67,15 +66,6 @@ const PARAMETERS: [ModelParameter<NytroScale>; 8] = [
     }),
     ("promotes_scans", 0.0..=1.0, |scale, value| {
         scale.promotes_scans = value != 0.0;
-    }),
-    ("disk_model", NUMBERS, |scale, value| {
-        scale.models.disk = models::name(value);
-    }),
-    ("topology", topology::NUMBERS, |scale, value| {
-        scale.models.topology = topology::kept(value);
-    }),
-    ("flash_model", NUMBERS, |scale, value| {
-        scale.models.flash = models::name(value);
     }),
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
 ];
@@ -108,6 +98,14 @@ pub struct NytroScale {
     pub interval: Nanos,
     /// True to keep the topology's own `sequential`, which promotes scans.
     pub promotes_scans: bool,
+}
+
+impl OnMachine for NytroScale {
+    const HAS_FLASH: bool = true;
+
+    fn machine(&mut self) -> &mut RoleModels {
+        &mut self.models
+    }
 }
 
 impl NytroScale {
@@ -184,10 +182,6 @@ impl Load for NytroScale {
     fn with_flash(self, percent: u64) -> NytroScale {
         let flash = Sectors(self.flash.0 * percent / 100);
         NytroScale { flash, ..self }
-    }
-
-    fn models(&self) -> RoleModels {
-        self.models
     }
 
     /// Each disk of the storage lies behind a link.

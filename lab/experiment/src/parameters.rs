@@ -3,6 +3,7 @@
 //!
 //! Invariant: all else stays the same, and no parameter is fitted again.
 
+use crate::models::{self, OnMachine};
 use block::Nanos;
 use std::ops::RangeInclusive;
 
@@ -55,7 +56,20 @@ fn in_its_unit<'a>(
 
 /// Returns the model with these settings, each in the unit of its parameter or in another of that
 /// kind; the error lists the parameters that there are.
-pub fn set<S>(
+pub fn set<S: OnMachine>(
+    model: S,
+    parameters: &[ModelParameter<S>],
+    settings: &Settings<'_>,
+) -> Result<S, String> {
+    let all: Vec<_> = parameters
+        .iter()
+        .cloned()
+        .chain(models::parameters())
+        .collect();
+    set_of(model, &all, settings)
+}
+
+fn set_of<S>(
     mut model: S,
     parameters: &[ModelParameter<S>],
     settings: &Settings<'_>,
@@ -96,7 +110,7 @@ mod tests {
             ("think_ms", 0.0..=10.0, |model, value| model.0 = value),
             ("users", 1.0..=50.0, |model, value| model.1 = value as u32),
         ];
-        let set = |settings: &Settings<'_>| set((1.5, 7), &parameters, settings);
+        let set = |settings: &Settings<'_>| set_of((1.5, 7), &parameters, settings);
         assert_eq!(set(&[("users", 9.0)]), Ok((1.5, 9)));
         assert_eq!(set(&[("users", 9.0), ("think_ms", 0.0)]), Ok((0.0, 9)));
         assert_eq!(set(&[("think_us", 2_500.0)]), Ok((2.5, 7)));

@@ -12,12 +12,10 @@ use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::mail::{self, MailServed, MailShape, of_all};
 use crate::measured::{LoadMeasured, Times};
-use crate::models::{self, NUMBERS};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros, millis, set};
 use crate::queries::QueryReads;
 use crate::record::record;
 use crate::rig::Volume;
-use crate::topology;
 use crate::verdict::{ResultTable, SeedOutcome};
 use block::{Env, IoResult, Nanos};
 
@@ -54,7 +52,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     }),
 };
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<Scale>; 11] = [
+const PARAMETERS: [ModelParameter<Scale>; 9] = [
     ("threads", 1.0..=16.0, |scale, value| {
         scale.shape.threads = value as u32;
     }),
@@ -78,12 +76,6 @@ const PARAMETERS: [ModelParameter<Scale>; 11] = [
     }),
     ("span_s", 5.0..=1e4, |scale, value| {
         scale.times.span = millis(value * 1e3);
-    }),
-    ("disk_model", NUMBERS, |scale, value| {
-        scale.models.disk = models::name(value);
-    }),
-    ("topology", topology::NUMBERS, |scale, value| {
-        scale.models.topology = topology::kept(value);
     }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];

@@ -7,13 +7,11 @@ use crate::controllers::{self, ControllerLoad, TOPOLOGY};
 use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::measured::{LoadMeasured, Times};
-use crate::models::{self, NUMBERS};
 use crate::oltp::{self, KINDS, OltpShape, TransactionsServed};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, millis, set};
 use crate::queries::QueryReads;
 use crate::record::record;
 use crate::rig::Volume;
-use crate::topology;
 use crate::verdict::{ResultTable, SeedOutcome};
 use block::{Env, IoResult};
 
@@ -51,7 +49,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The parameters that can be set.
-const PARAMETERS: [ModelParameter<Scale>; 10] = [
+const PARAMETERS: [ModelParameter<Scale>; 8] = [
     ("users", 1.0..=1e4, |scale, value| {
         scale.shape.users = value as u32
     }),
@@ -72,12 +70,6 @@ const PARAMETERS: [ModelParameter<Scale>; 10] = [
     }),
     ("span_s", 5.0..=1e4, |scale, value| {
         scale.times.span = millis(value * 1e3);
-    }),
-    ("disk_model", NUMBERS, |scale, value| {
-        scale.models.disk = models::name(value);
-    }),
-    ("topology", topology::NUMBERS, |scale, value| {
-        scale.models.topology = topology::kept(value);
     }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];

@@ -24,7 +24,6 @@ use crate::entry::{Experiment, LoadUses};
 use crate::figures::PublishedFigures;
 use crate::host::{PageCacheHost, PageCount};
 use crate::load::{Load, LoadPlace};
-use crate::models::RoleModels;
 use crate::parameters::set;
 use crate::record::record;
 use crate::replay::{ReplayMeasured, ReplayServer, replay};
@@ -275,10 +274,6 @@ impl Load for RedskinScale {
             flash_percent,
             ..self
         }
-    }
-
-    fn models(&self) -> RoleModels {
-        self.models
     }
 
     fn below(self, seed: u64, config: &Config, world: &mut SimWorld) -> Result<Disks, String> {

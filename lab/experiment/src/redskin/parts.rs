@@ -1,12 +1,10 @@
 //! The parameters of the model, and its parts.
 
 use super::scale::RedskinScale;
-use crate::models::{self, NUMBERS};
 use crate::parameters::{COSTS, ModelParameter, ModelPart, micros};
-use crate::topology;
 
 /// The parameters that can be set.
-pub const PARAMETERS: [ModelParameter<RedskinScale>; 15] = [
+pub const PARAMETERS: [ModelParameter<RedskinScale>; 13] = [
     ("files", 1e4..=1e7, |scale, value| {
         scale.files = value as u32
     }),
@@ -37,12 +35,6 @@ pub const PARAMETERS: [ModelParameter<RedskinScale>; 15] = [
     }),
     ("sent", 0.01..=1.0, |scale, value| scale.sent = value),
     ("flash_cost", COSTS, |scale, value| scale.flash_cost = value),
-    ("disk_model", NUMBERS, |scale, value| {
-        scale.models.disk = models::name(value);
-    }),
-    ("topology", topology::NUMBERS, |scale, value| {
-        scale.models.topology = topology::kept(value);
-    }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];
 

@@ -1,6 +1,6 @@
 //! Size and parameters of a run: the unpublished parameters of the server, and of the client.
 
-use crate::models::RoleModels;
+use crate::models::{OnMachine, RoleModels};
 use crate::replay::ReplayClient;
 use block::Nanos;
 
@@ -50,6 +50,14 @@ pub struct RedskinScale {
     pub sent: f64,
     /// Requests of each list are divided by this.
     pub divisor: u32,
+}
+
+impl OnMachine for RedskinScale {
+    const HAS_FLASH: bool = false;
+
+    fn machine(&mut self) -> &mut RoleModels {
+        &mut self.models
+    }
 }
 
 impl RedskinScale {

@@ -141,3 +141,41 @@ pub fn configuration(setup: PercSetup) -> Result<Config, String> {
         false => Err(legs.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::scale::PercScale;
+    use super::*;
+    use experiment::topology;
+
+    fn of(sides: usize, own: &str) -> Result<Config, String> {
+        let models = RoleModels {
+            topology: topology::kept(topology::number(own)),
+            ..RoleModels::OWN
+        };
+        let scale = PercScale {
+            models,
+            ..PercScale::QUICK
+        };
+        configuration(scale.setup(1, sides))
+    }
+
+    #[test]
+    fn one_controller_is_the_first_leg_alone_and_others_than_two_are_refused() {
+        let one = of(1, TOPOLOGY).unwrap();
+        assert_eq!((one.devices.len(), one.arrays.len()), (7, 1));
+        assert_eq!(one.volumes[0].origin.value.as_str(), "stripe-a");
+        let five = TOPOLOGY
+            .replace(", \"a5\", \"a6\"]", "]")
+            .replace(", \"b5\", \"b6\"]", "]");
+        assert_eq!(of(1, &five).unwrap().devices.len(), 5);
+        let both = of(2, &five).unwrap();
+        assert_eq!(sides(&both), ["a", "b"]);
+        let joined = TOPOLOGY.replace("controller = \"b\"", "controller = \"a\"");
+        let refused = of(1, &joined).unwrap_err();
+        assert!(refused.contains("give 2 controllers, not 1"), "{refused}");
+        let flat = TOPOLOGY.replace("origin = \"mirror\"", "origin = \"stripe-a\"");
+        let refused = of(1, &flat).unwrap_err();
+        assert!(refused.contains("an array of two legs"), "{refused}");
+    }
+}

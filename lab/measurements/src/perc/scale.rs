@@ -4,9 +4,8 @@ use super::rig::PercSetup;
 use drives::Figure;
 use drives::HddParameters;
 use drives::catalogue::hdd::SAS10K_300;
-use experiment::models::{self, NUMBERS, RoleModels};
+use experiment::models::{OnMachine, RoleModels};
 use experiment::parameters::{COSTS, ModelParameter};
-use experiment::topology;
 
 /// The one parameter that was fitted: see `figures.toml`.
 pub(super) const RATE_OUTER_MB_S: f64 = 157.0;
@@ -38,7 +37,7 @@ pub struct PercScale {
 }
 
 /// The parameters that can be set.
-pub(super) const PARAMETERS: [ModelParameter<PercScale>; 6] = [
+pub(super) const PARAMETERS: [ModelParameter<PercScale>; 4] = [
     ("reads", 100.0..=1e7, |scale, value| {
         scale.reads = value as u64
     }),
@@ -46,14 +45,16 @@ pub(super) const PARAMETERS: [ModelParameter<PercScale>; 6] = [
         scale.writes = value as u64
     }),
     ("cache_mb", 0.0..=1e5, |scale, value| scale.cache_mb = value),
-    ("disk_model", NUMBERS, |scale, value| {
-        scale.models.disk = models::name(value);
-    }),
-    ("topology", topology::NUMBERS, |scale, value| {
-        scale.models.topology = topology::kept(value);
-    }),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
 ];
+
+impl OnMachine for PercScale {
+    const HAS_FLASH: bool = false;
+
+    fn machine(&mut self) -> &mut RoleModels {
+        &mut self.models
+    }
+}
 
 impl PercScale {
     /// The whole, or its quick form.
