@@ -1,6 +1,7 @@
 # make demo    see a slow volume become fast, in about two minutes
 # make test    everything that must hold, in about 20 minutes on two cores
 # make bench   measurements beside peers, into target/bench.json
+# make live    loads of the evaluations on a real volume of modelled disks, off, cold and warm, in 45 minutes
 # make soak    the long sweeps: simulation seeds by the hundred thousand
 # make fuzz    every parser under the fuzzer, a minute each; needs nightly Rust
 # make mutants faults put into the cache engine, the log and the arrays, which tests must find
@@ -24,10 +25,11 @@ SHELL := bash
 PACKAGES_TEST := fio nginx-light apache2-bin libnbd-bin mandoc zsh fish bsdutils nbdkit qemu-utils e2fsprogs fuse3 mount openssl shellcheck util-linux xfsprogs btrfs-progs lvm2 prometheus tmux chromium chromium-driver
 PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
+PACKAGES_LIVE := fio nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux postgresql python3
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
-SHELL_SCRIPTS := tools/install tools/deb tools/release tools/image tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test packaging/test-image tools/time-write-back vm/prepare vm/run vm/test vm/with-ceph vm/with-forwards vm/database-files vm/database.sh vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top packaging/initramfs/local-block $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
+SHELL_SCRIPTS := tools/install tools/live tools/deb tools/release tools/image tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test packaging/test-image tools/time-write-back vm/prepare vm/run vm/test vm/with-ceph vm/with-forwards vm/database-files vm/database.sh vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top packaging/initramfs/local-block $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
-.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench soak fuzz mutants models page page-pictures page-audit deps-test quick deb deb-arm64 release test-image test-arm64 test-deb test-ceph notices book
+.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench live soak fuzz mutants models page page-pictures page-audit deps-test quick deb deb-arm64 release test-image test-arm64 test-deb test-ceph notices book
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -82,6 +84,11 @@ bench:
 	tools/install $(PACKAGES_BENCH)
 	cargo build --release --quiet -p hotset -p measurements --bin hotset --example bench --example nop --example hits --example arrays --example memory --example policy_cost
 	target/release/examples/bench
+
+live:
+	tools/install $(PACKAGES_LIVE)
+	cargo build --profile demo --quiet -p hotset -p hotset-lab
+	tools/live var/live
 
 soak:
 	cargo build --release --quiet -p hotset
