@@ -210,7 +210,9 @@ deb-arm64: deb
 	tools/install $(PACKAGES_ARM)
 	rustup target add $(ARM)
 	$(ARM_CARGO) build --profile $(PROFILE) --target $(ARM) --quiet -p hotset -p hotset-lab
+	$(ARM_CARGO) run --profile $(PROFILE) --target $(ARM) --quiet -p hotset -- --version
 	tools/deb $(PROFILE) $(ARM)
+	lintian --fail-on error target/debian/*_arm64.deb
 	ls -l target/debian
 
 test-arm64:
