@@ -11,6 +11,7 @@
 # make quick   lints and tests of the parts that touch no device: the first check of a patch
 # make deb     Debian packages, into target/debian; PROFILE=demo builds in less time
 # make test-deb  the package of PROFILE in a booted Debian 12, in two minutes: install, reboot, upgrade, purge
+# make test-rpm  the RPM of PROFILE in a booted Debian 12 with rpm: install, upgrade, remove
 # make deb-arm64  the packages for 64-bit ARM too, by a cross compiler; untested on such a machine
 # make test-arm64  tests of the crates without system calls, on 64-bit ARM in emulation
 # make release  all files of a release, in target/release-VERSION; make test-image runs its container image
@@ -27,9 +28,9 @@ PACKAGES_STACK := postgresql libnbd-bin e2fsprogs fuse3 mount util-linux
 PACKAGES_BENCH := fio valgrind nbdkit qemu-utils jq
 PACKAGES_LIVE := fio nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux postgresql python3
 PACKAGES_DEMO := nginx-light libnbd-bin e2fsprogs fuse3 mount util-linux util-linux-extra
-SHELL_SCRIPTS := tools/install tools/live tools/deb tools/release tools/image tools/book tools/page-notices packaging/postinst packaging/postrm packaging/test packaging/test-image tools/time-write-back vm/prepare vm/run vm/test vm/with-ceph vm/with-forwards vm/database-files vm/database.sh vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top packaging/initramfs/local-block $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
+SHELL_SCRIPTS := tools/install tools/live tools/deb tools/rpm tools/release tools/image tools/book tools/page-notices packaging/postinst packaging/postrm packaging/rpm-post packaging/rpm-postun packaging/test packaging/test-rpm packaging/guest.sh packaging/test-image tools/time-write-back vm/prepare vm/run vm/test vm/with-ceph vm/with-forwards vm/database-files vm/database.sh vm/san.sh vm/guest/init vm/guest/judge-root packaging/initramfs/hook packaging/initramfs/local-top packaging/initramfs/local-block $(filter-out %.jq,$(wildcard vm/tests/* vm/soak/* vm/bench/*))
 
-.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench live soak fuzz mutants models page page-pictures page-audit deps-test quick deb deb-arm64 release test-image test-arm64 test-deb test-ceph notices book
+.PHONY: demo test lint clippy shellcheck unit unit-parts unit-commands guest bench live soak fuzz mutants models page page-pictures page-audit deps-test quick deb deb-arm64 release test-image test-arm64 test-deb test-rpm test-ceph notices book
 
 demo:
 	tools/install $(PACKAGES_DEMO)
@@ -170,6 +171,7 @@ models:
 PROFILE := release
 PACKAGES_DEB := lintian dpkg-dev file
 PACKAGES_TEST_DEB := mmdebstrap systemd-container
+PACKAGES_TEST_RPM := $(PACKAGES_TEST_DEB) rpm
 
 notices:
 	cargo about --version >/dev/null 2>&1 || cargo install --locked cargo-about --features cli
@@ -215,7 +217,9 @@ deb-arm64: deb
 	tools/install $(PACKAGES_ARM)
 	rustup target add $(ARM)
 	$(ARM_CARGO) build --profile $(PROFILE) --target $(ARM) --quiet -p hotset -p hotset-lab
+	$(ARM_CARGO) run --profile $(PROFILE) --target $(ARM) --quiet -p hotset -- --version
 	tools/deb $(PROFILE) $(ARM)
+	lintian --fail-on error target/debian/*_arm64.deb
 	ls -l target/debian
 
 test-arm64:
@@ -226,6 +230,11 @@ test-arm64:
 test-deb: deb
 	tools/install $(PACKAGES_TEST_DEB)
 	packaging/test
+
+test-rpm: deb
+	tools/install $(PACKAGES_TEST_RPM)
+	cargo generate-rpm --version >/dev/null 2>&1 || cargo install --locked cargo-generate-rpm
+	packaging/test-rpm $(PROFILE)
 
 test-ceph:
 	vm/soak/hotset-rbd

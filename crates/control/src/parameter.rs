@@ -5,6 +5,7 @@ use crate::section::quoted;
 use cache::{CacheMode, NAME_BYTES_MAX};
 use policy::registry::POLICIES;
 use raid::Level;
+use serde::Serialize;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,7 +31,7 @@ fn text<'a>(value: &'a DeValue<'_>) -> Result<&'a str, Option<String>> {
 
 /// The name of a device, pool or volume: letters, digits and `._-`, as many as a
 /// pool's metadata has room for.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 pub struct Name(String);
 
 impl Name {
@@ -203,7 +204,7 @@ impl Parameter for ShardCount {
 }
 
 /// A number of bytes: an integer, or text with a binary unit.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 pub struct ByteCount(pub u64);
 
 const UNITS: [(&str, u32); 5] = [("B", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)];

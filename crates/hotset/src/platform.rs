@@ -429,7 +429,7 @@ impl Platform for UringPlatform {
     }
 
     fn event(&self, event: NodeEvent) {
-        crate::log::line(event.priority(), &event.to_string());
+        crate::log::event(&event);
     }
 }
 

@@ -174,8 +174,8 @@ async fn run(
     }
     let node = Node::start(&first, platform.clone(), frontends).await?;
     let devices = attached.settled().await;
-    for what in attached.left(&config) {
-        platform.event(node::NodeEvent::Frontend { what });
+    for event in attached.left(&config) {
+        platform.event(event);
     }
     // Flags of the command line are for this start alone.
     node.devices.adopt(config);

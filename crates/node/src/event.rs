@@ -1,5 +1,7 @@
 //! Events of a node that its operator should know, a line each.
 //!
+//! Invariant: an event in serialised form has its kind in kebab case, and the names in its line.
+//!
 //! Not here: the destination of the lines (`Platform::event`).
 
 use crate::seconds;
@@ -7,10 +9,11 @@ use block::{Nanos, Peer};
 use cache::DeviceFault;
 use control::config::{ByteCount, Name};
 use derive_more::Display;
-use std::sync::Arc;
+use serde::Serialize;
 
 /// An event of a node.
-#[derive(Clone, Debug, Display)]
+#[derive(Clone, Debug, Display, Serialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "the line of each says what it is")]
 pub enum NodeEvent {
     #[display(
@@ -33,13 +36,14 @@ pub enum NodeEvent {
     #[display("{}", ejected(pool, device, *fault))]
     PoolDeviceEjected {
         pool: Name,
-        device: Arc<str>,
+        device: String,
+        #[serde(skip)]
         fault: DeviceFault,
     },
     #[display("{device} answers in time again, and pool {pool} has it back with {lines} lines")]
     PoolDeviceReturned {
         pool: Name,
-        device: Arc<str>,
+        device: String,
         lines: u64,
     },
     #[display(
@@ -58,7 +62,11 @@ pub enum NodeEvent {
          `state`, does not answer; the next start does without what it could not keep",
         seconds(*limit)
     )]
-    PoolNotClosed { pool: Name, limit: Nanos },
+    PoolNotClosed {
+        pool: Name,
+        #[serde(skip)]
+        limit: Nanos,
+    },
     #[display(
         "volume {volume} was quiesced when hotset ended, and its origin may have been \
          changed since: what pool {pool} had of it is dropped"
@@ -179,16 +187,33 @@ pub enum NodeEvent {
     JobCancelled { job: String },
     /// A step of a changed configuration.
     #[display("reloaded: {what}")]
-    Reloaded { what: String },
+    Reloaded {
+        #[serde(skip)]
+        what: String,
+    },
     /// A change of the node, and its client.
     #[display("{what}{}", asked_by(peer.as_ref()))]
-    Changed { what: String, peer: Option<Peer> },
+    Changed {
+        volume: Option<String>,
+        #[serde(skip)]
+        what: String,
+        #[serde(skip)]
+        peer: Option<Peer>,
+    },
     /// An event of an array.
     #[display("array {what}")]
-    Array { what: String },
+    Array {
+        array: Name,
+        #[serde(skip)]
+        what: String,
+    },
     /// An event of a frontend.
     #[display("{what}")]
-    Frontend { what: String },
+    Frontend {
+        volume: Option<String>,
+        #[serde(skip)]
+        what: String,
+    },
 }
 
 /// Priority of a line of the log, by the numbers of syslog (RFC 5424).

@@ -17,6 +17,7 @@ pub(crate) enum WorldCommand {
     Break(TargetId),
     Forget(TargetId),
     Grow(TargetId, Sectors),
+    Reserve(TargetId, bool),
     Pause(Nanos),
 }
 
@@ -74,6 +75,12 @@ impl WorldControl {
     /// Gives a disk `sectors` from now on. Its present users have the former size.
     pub fn grow(&self, disk: TargetId, sectors: Sectors) {
         self.send(WorldCommand::Grow(disk, sectors));
+    }
+
+    /// Has a disk refuse changes by this target, as one does that another host has reserved, or lets
+    /// it take them again. Operations in flight are carried out.
+    pub fn reserve(&self, disk: TargetId, elsewhere: bool) {
+        self.send(WorldCommand::Reserve(disk, elsewhere));
     }
 
     /// Stops all shards for `span`, while the clock runs: a signal, a freezer or a suspended

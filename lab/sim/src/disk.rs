@@ -81,6 +81,8 @@ pub(crate) struct SimDisk {
     pub stuck: Vec<FlightId>,
     /// Every operation waits for a release.
     pub hung: bool,
+    /// Another host has the disk: changes by this target are refused.
+    pub reserved_elsewhere: bool,
     /// The next flush fails, for writes were lost.
     pub lost_writes: bool,
     /// Count of writes submitted while another over the same sectors was in flight.
@@ -131,6 +133,7 @@ impl SimDisk {
             writing: Vec::new(),
             stuck: Vec::new(),
             hung: false,
+            reserved_elsewhere: false,
             lost_writes: false,
             overlaps: 0,
         }
@@ -145,6 +148,13 @@ impl SimDisk {
     #[inline]
     pub fn check(&self, op: &DriverOp) -> IoResult<Extent> {
         let geometry = &self.geometry;
+        let is_change = matches!(
+            op,
+            DriverOp::Write(..) | DriverOp::Zero(_) | DriverOp::Discard(_)
+        );
+        if is_change && self.reserved_elsewhere {
+            return Err(geometry.error(IoErrorKind::Reserved, "is reserved by another host"));
+        }
         let checked = |extent: Extent| geometry.check(extent).map(|()| extent);
         match op {
             DriverOp::Read(at, buf) => geometry.transfer(*at, buf.len()),

@@ -25,6 +25,7 @@ impl SimWorld {
                 WorldCommand::Break(target) => self.break_stream(target),
                 WorldCommand::Forget(disk) => self.forget(disk),
                 WorldCommand::Grow(disk, sectors) => self.grow(disk, sectors),
+                WorldCommand::Reserve(disk, elsewhere) => self.reserve(disk, elsewhere),
                 WorldCommand::Pause(span) => self.pause(span),
             }
         }
@@ -127,6 +128,12 @@ impl SimWorld {
         if let Some(unit) = self.disk_index(target) {
             let block = self.disks[unit].geometry.block;
             self.disks[unit].reshape(sectors, block);
+        }
+    }
+
+    fn reserve(&mut self, target: TargetId, elsewhere: bool) {
+        if let Some(unit) = self.disk_index(target) {
+            self.disks[unit].reserved_elsewhere = elsewhere;
         }
     }
 

@@ -46,6 +46,9 @@ struct SimPlace {
     /// The node's key is registered, and has the reservation.
     registered: Cell<bool>,
     reserved: Cell<bool>,
+    /// Another host has the reservation, and the node's key is removed.
+    elsewhere: Cell<bool>,
+    medium: Option<Medium>,
 }
 
 impl SimPlace {
@@ -100,6 +103,8 @@ impl SimMachine {
                 sectors,
                 registered: Cell::new(false),
                 reserved: Cell::new(false),
+                elsewhere: Cell::new(false),
+                medium: world.medium(first),
             };
             places.insert(path.value.display().to_string(), place);
         }
@@ -261,6 +266,24 @@ impl SimMachine {
         self.place(path).reserved.get()
     }
 
+    /// Another host takes the disk behind `path` over, or releases it.
+    pub fn reserve_elsewhere(&self, path: &str, elsewhere: bool) {
+        let place = self.place(path);
+        place.elsewhere.set(elsewhere);
+        if elsewhere {
+            place.registered.set(false);
+            place.reserved.set(false);
+        }
+        let turns = place.turns.iter();
+        turns.for_each(|turn| self.control.reserve(*turn, elsewhere));
+    }
+
+    /// The bytes of the disk behind `path`, as another host has them.
+    pub fn medium(&self, path: &str) -> &Medium {
+        let medium = self.place(path).medium.as_ref();
+        medium.expect("it keeps its bytes")
+    }
+
     /// True if the disk is unplugged.
     pub fn is_away(&self, path: &str) -> bool {
         self.place(path).away.get()
@@ -359,10 +382,18 @@ impl Platform for SimPlatform {
         Err(IoError::new(IoErrorKind::Unsupported, what).on(file.display().to_string()))
     }
 
-    /// The reservation of a disk that no other host asks for.
+    /// The reservation of a disk, of which a test decides when another host takes it.
     async fn reservation(&self, path: &str, _: &Name, step: ReservationStep) -> IoResult<bool> {
         self.local.env().timer.sleep(OPENING).await;
         let place = self.machine.place(path);
+        if place.elsewhere.get() && !matches!(step, ReservationStep::TakeOver) {
+            return Err(
+                IoError::new(IoErrorKind::Reserved, "is another host's").on(path.to_owned())
+            );
+        }
+        if place.elsewhere.get() {
+            self.machine.reserve_elsewhere(path, false);
+        }
         let lasted = place.registered.get();
         let (registered, reserved) = match step {
             ReservationStep::Resume | ReservationStep::Check => (lasted, lasted),

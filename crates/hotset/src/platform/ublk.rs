@@ -123,9 +123,8 @@ impl UblkFrontend {
         states.values().filter_map(path).collect()
     }
 
-    /// The devices that wait for a daemon, and that `config` attaches no volume for, in a line
-    /// each.
-    pub fn left(&self, config: &Config) -> Vec<String> {
+    /// An event for each device that waits for a daemon, and that `config` attaches no volume for.
+    pub fn left(&self, config: &Config) -> Vec<NodeEvent> {
         let states = self.0.states.borrow();
         let live = states.values().filter_map(|entry| match &*entry.borrow() {
             AttachState::Live(id, _) => Some(*id),
@@ -140,12 +139,14 @@ impl UblkFrontend {
             waits && !live.contains(&info.id) && !attaches(name)
         });
         left.map(|(name, info)| {
-            format!(
+            let what = format!(
                 "/dev/{} is left of volume {name}, which this configuration does not attach, and what \
                  uses it waits; attach that volume again to unmount the device, or give up what \
                  waits in it by `hotset detach {name} --force`",
                 block_device(info.id)
-            )
+            );
+            let volume = Some(name);
+            NodeEvent::Frontend { volume, what }
         })
         .collect()
     }
@@ -164,8 +165,10 @@ impl UblkShared {
                 }
                 Err(why) => {
                     if why != said {
-                        let what = why.clone();
-                        self.platform.event(NodeEvent::Frontend { what });
+                        self.platform.event(NodeEvent::Frontend {
+                            volume: Some(plan.name.clone()),
+                            what: why.clone(),
+                        });
                         said.clone_from(&why);
                     }
                     *entry.borrow_mut() = AttachState::Failed(why);
@@ -287,7 +290,8 @@ impl UblkShared {
             let what = format!(
                 "/dev/{device} was of volume {former} and is of volume {name}, which has its origin now"
             );
-            self.platform.event(NodeEvent::Frontend { what });
+            let volume = Some(name.to_owned());
+            self.platform.event(NodeEvent::Frontend { volume, what });
         }
         Ok(())
     }
@@ -316,7 +320,8 @@ impl UblkShared {
         if self.is_current(name, entry) {
             self.states.borrow_mut().remove(name);
             let what = format!("/dev/{} of volume {name} was removed", block_device(id));
-            self.platform.event(NodeEvent::Frontend { what });
+            let volume = Some(name.to_owned());
+            self.platform.event(NodeEvent::Frontend { volume, what });
         }
     }
 

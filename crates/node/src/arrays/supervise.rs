@@ -449,6 +449,7 @@ impl RunningArray {
         let new = count.saturating_sub(self.reported.replace(count)) as usize;
         for event in &events[events.len().saturating_sub(new)..] {
             platform.event(NodeEvent::Array {
+                array: self.config.name.value.clone(),
                 what: event.what.clone(),
             });
         }

@@ -153,7 +153,7 @@ impl<R: Driver> NbdFrontend<R> {
         let events = platform.clone();
         let log: Log = Rc::new(move |line: &str| {
             let what = line.to_owned();
-            events.event(NodeEvent::Frontend { what });
+            events.event(NodeEvent::Frontend { volume: None, what });
         });
         local.put(Rc::new(HomeLog(log.clone())));
         let gates = Rc::new(GateTable::default());

@@ -73,7 +73,8 @@ impl<P: Platform> RequestHandler for Controlled<P> {
 
     fn cannot_accept(&self, error: &IoError) {
         let what = format!("control connections wait: {error}");
-        self.0.platform.event(NodeEvent::Frontend { what });
+        let event = NodeEvent::Frontend { volume: None, what };
+        self.0.platform.event(event);
     }
 }
 
@@ -95,7 +96,7 @@ impl<P: Platform> Node<P> {
         };
         let made = |()| Reply::Made(self.made(request, false, &self.devices.config().files));
         let reply = done.map_or_else(Reply::Error, made);
-        self.log_change(&reply, peer);
+        self.log_change(&reply, request.volume(), peer);
         Some(reply)
     }
 

@@ -75,7 +75,7 @@ impl<P: Platform> Node<P> {
                 if !before.contains(&key) {
                     self.platform.event(NodeEvent::PoolDeviceEjected {
                         pool: pool_name.clone(),
-                        device: report.name.clone(),
+                        device: report.name.to_string(),
                         fault,
                     });
                 }

@@ -83,9 +83,9 @@ impl<P: Platform> Node<P> {
         if superblocks.any(|log| log.volume == name.as_str() && log.may_be_dirty) {
             self.reservations.elsewhere.borrow_mut().remove(name);
             return Err(format!(
-                "{place} {why}; dirty data of volume {name} would overwrite that: see `hotset pool \
-                 recover {name}`: `--write-back` overwrites it with the dirty data, and \
-                 `--discard` discards that"
+                "{place} {why}; the log of volume {name} may have dirty data, which would overwrite \
+                 that: see `hotset pool recover {name}`: `--write-back` overwrites it with the \
+                 dirty data, and `--discard` discards that"
             ));
         }
         let pool = self.pool(volume.pool.as_str())?;
@@ -203,16 +203,18 @@ impl<P: Platform> Node<P> {
             origin: served.origin.clone(),
         });
         let log = served.volume.log();
-        let closing = async {
-            let cached = served.volume.cached().close();
-            match &log {
-                Some(log) => {
-                    join(cached, log.engine().close()).await;
-                }
-                None => cached.await,
-            }
-        };
         let timer = self.env().timer;
+        let ending = async {
+            let Some(engine) = log.as_ref().map(|log| log.engine()) else {
+                return;
+            };
+            // No later opening is refused for data that the origin has.
+            if engine.is_drained() {
+                let _ = timer.timeout(PERIOD, engine.rest()).await;
+            }
+            engine.close().await;
+        };
+        let closing = join(served.volume.cached().close(), ending);
         let _ = timer.timeout(self.grace.get(), closing).await;
         // The clients are cut off, whatever a frontend says.
         let _ = self.withdraw(name, self.frontends.len()).await;

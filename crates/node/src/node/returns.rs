@@ -47,7 +47,7 @@ impl<P: Platform> Node<P> {
         let lines = pool.cache.readmit(report.id).await.map_err(refusal)?;
         self.platform.event(NodeEvent::PoolDeviceReturned {
             pool: pool.name.clone(),
-            device: report.name.clone(),
+            device: report.name.to_string(),
             lines,
         });
         Ok(())

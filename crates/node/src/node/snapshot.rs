@@ -59,7 +59,8 @@ impl<P: Platform> Node<P> {
                 let what = format!(
                     "volume {volume} does not go on after its snapshot yet, and it is tried again: {why}"
                 );
-                self.platform.event(NodeEvent::Frontend { what });
+                let volume = Some(volume.clone());
+                self.platform.event(NodeEvent::Frontend { volume, what });
             }
             self.env().timer.sleep(AGAIN).await;
         }

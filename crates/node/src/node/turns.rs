@@ -62,6 +62,7 @@ impl<P: Platform> Node<P> {
         };
         let node = self.clone();
         self.env().spawn.spawn(async move {
+            let volume = next.request.volume().map(str::to_owned);
             let reply = match node.stopped.get() {
                 true => Reply::Error("the daemon is stopping; try again once it is back".into()),
                 false => {
@@ -69,17 +70,20 @@ impl<P: Platform> Node<P> {
                     made.unwrap_or_else(Reply::Error)
                 }
             };
-            node.log_change(&reply, next.peer);
+            node.log_change(&reply, volume.as_deref(), next.peer);
             node.queue.end(next.name, reply);
             node.begin_next();
         });
     }
 
     /// Logs a change that was made.
-    pub(super) fn log_change(&self, reply: &Reply, peer: Option<Peer>) {
+    pub(super) fn log_change(&self, reply: &Reply, volume: Option<&str>, peer: Option<Peer>) {
         if let Reply::Made(what) = reply {
-            let what = what.clone();
-            self.platform.event(NodeEvent::Changed { what, peer });
+            self.platform.event(NodeEvent::Changed {
+                volume: volume.map(str::to_owned),
+                what: what.clone(),
+                peer,
+            });
         }
     }
 

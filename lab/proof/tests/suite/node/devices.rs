@@ -1,14 +1,16 @@
-//! Pool devices that are late, origins that fail or grow, and memory that does not suffice, on a node
-//! in virtual time.
+//! Pool devices that are late, origins that fail, grow or are taken over, and memory that does not
+//! suffice, on a node in virtual time.
 
-use block::{Boundary, Env, Geometry, IoErrorKind, IoResult, Nanos, Sectors};
+use block::{Boundary, Env, Geometry, IoErrorKind, IoResult, Lba, Nanos, Sectors};
+use control::config::Config;
 use control::protocol::{ControlRequest, NamedOrNew, Reply};
 use control::trouble::TroubleKind;
 use futures_util::future::join;
-use node::{DeviceSource, NodeEvent, OpenDevices, RawRole};
+use node::{DeviceSource, NodeEvent, OpenDevices, Platform as _, RawRole, RecoverAction};
 use shard::Local;
 use sim::{DiskSpec, RunOutcome, SimDriver, SimHost, SimWorld};
 use simnode::{Direct, DirectClient, RunningNode, SimMachine, SimPlatform, run_alone};
+use std::cell::Cell;
 use std::rc::Rc;
 
 const CONFIG: &str = r#"
@@ -246,6 +248,120 @@ fn a_log_that_takes_long_to_open_again_delays_no_other() {
             assert_eq!(bench.said("volume data: its log was opened again"), 1);
         });
     }
+}
+
+/// Blocks of 4 KiB that a client writes, and one that another host does.
+const WRITTEN: u64 = 16;
+const THEIRS: u64 = 20;
+/// Moments of a takeover.
+const MOMENTS: u64 = 60;
+
+impl Bench {
+    /// The blocks of the client at the origin, as another host has them.
+    fn blocks_there(&self) -> Vec<u8> {
+        let mut bytes = vec![0; WRITTEN as usize * 4096];
+        let medium = self.machine.medium("/data-disk");
+        medium.latest(Lba(0), &mut bytes);
+        bytes.chunks(4096).map(|block| block[0]).collect()
+    }
+
+    /// Writes the client's blocks in turn until `end`, or until a write is refused. Returns the
+    /// acknowledged bytes.
+    async fn write_until(&self, end: Nanos) -> Vec<u8> {
+        let mut acknowledged = vec![0; WRITTEN as usize];
+        for number in 0.. {
+            let (at, byte) = (number % WRITTEN, (number % 251) as u8 + 1);
+            let mut buf = self.env.pool.get(4096).await;
+            buf.fill(byte);
+            let gate = self.client.gate();
+            let written = gate.write(at * 4096, buf.share(), block::Fua::No).await;
+            if written.is_err() {
+                break;
+            }
+            acknowledged[at as usize] = byte;
+            if self.env.timer.now() >= end {
+                break;
+            }
+            self.env.timer.sleep(Nanos::from_millis(7)).await;
+        }
+        acknowledged
+    }
+
+    /// The node does not serve the volume, for its log may be dirty, and ends.
+    async fn refuses(&self, node: &RunningNode, direct: &Direct) {
+        assert!(direct.client("data").is_none());
+        let volume = "data".to_owned();
+        let refused = node.ask(ControlRequest::TakeOver { volume }).await;
+        let refused = refused.expect_err("its dirty data is older");
+        let why = "may have dirty data, which would overwrite that: see `hotset pool recover data`";
+        assert!(refused.contains(why), "{refused}");
+        node.stop().await.expect("it ends in order");
+    }
+
+    async fn start(&self, config: &Config) -> (RunningNode, Rc<Direct>) {
+        let platform = SimPlatform::new(self.machine.clone(), self.local.clone());
+        let direct = Direct::new(self.env.clone());
+        let node = RunningNode::start(config, platform, direct.clone()).await;
+        (node.expect("it starts"), direct)
+    }
+
+    /// Writes the dirty data back without a node.
+    async fn recover(&self, config: &Config) {
+        let platform = SimPlatform::new(self.machine.clone(), self.local.clone());
+        let devices = OpenDevices::new(config, platform.clone());
+        let logs = platform.logs().await.expect("sound witnesses");
+        let (volume, action) = (&config.volumes[0], RecoverAction::WriteBack);
+        let done = node::recover(&devices, &platform, volume, &logs, action, None);
+        done.await.expect("the log is sound");
+    }
+}
+
+/// Another host takes the origin, at any moment of a burst of writes and after it, and has it for a
+/// while. The origin has all, or the operator decides on the dirty data.
+#[test]
+fn a_takeover_of_a_write_back_volume_costs_no_acknowledged_write() {
+    let reserving = logged("data").replace("mode =", "reserve = true\nmode =");
+    let text = format!("{POOL}{reserving}max_lag = \"10s\"\n");
+    let refusals = Rc::new(Cell::new(0));
+    for moment in 0..MOMENTS {
+        let config = control::config::parse(&text, &mut Vec::new());
+        let refusals = refusals.clone();
+        run_on(&text, &[], async move |bench: &Bench| {
+            assert_eq!(bench.get(THEIRS * 4096).await, 0);
+            let span = Nanos::from_millis(moment * 97);
+            let taking = async {
+                bench.env.timer.sleep(span).await;
+                bench.machine.reserve_elsewhere("/data-disk", true);
+            };
+            let end = bench.env.timer.now() + Nanos::from_secs(2);
+            let (acknowledged, ()) = join(bench.write_until(end), taking).await;
+            // The other host reads and writes no earlier.
+            bench.sleep(3).await;
+            assert!(bench.client.is_withdrawn());
+            let there = bench.blocks_there();
+            let medium = bench.machine.medium("/data-disk");
+            medium.write(Lba(THEIRS * 8), &[9; 4096]);
+            bench.sleep(30).await;
+            assert!(bench.direct.client("data").is_none());
+            bench.machine.reserve_elsewhere("/data-disk", false);
+            bench.sleep(30).await;
+            assert_eq!(bench.blocks_there(), there, "written without a choice");
+            if bench.direct.client("data").is_some() {
+                assert_eq!(bench.get(THEIRS * 4096).await, 9, "stale");
+            } else {
+                refusals.set(refusals.get() + 1);
+                bench.refuses(&bench.node, &bench.direct).await;
+                let (node, direct) = bench.start(&config).await;
+                bench.refuses(&node, &direct).await;
+                assert_eq!(bench.blocks_there(), there, "written by a start");
+                bench.recover(&config).await;
+                let (_node, direct) = bench.start(&config).await;
+                assert!(direct.client("data").is_some(), "refused for ever");
+            }
+            assert_eq!(bench.blocks_there(), acknowledged, "{moment}");
+        });
+    }
+    assert!((1..MOMENTS).contains(&refusals.get()), "{refusals:?}");
 }
 
 /// Size of a grown origin, and the place of a line that only that has.
