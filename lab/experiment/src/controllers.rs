@@ -6,7 +6,8 @@
 
 use crate::load::{Load, LoadPlace};
 use crate::measured::{LoadMeasured, Times, curve};
-use crate::models::{OnMachine, RoleModels};
+use crate::models::RoleModels;
+use crate::parameters::OnMachine;
 use crate::queries::QueryReads;
 use crate::rig::{self, Disks, NodeRig, OwnModel, Volume};
 use crate::slowed::Slowed;
@@ -181,8 +182,8 @@ impl<S: ControllerLoad> Load for ControllersScale<S> {
     }
 }
 
-/// The disks of `config` in `world`, each at so many times the cost of what `fitted` makes of its
-/// model, behind their controllers; spindles turn independently of each other.
+/// The disks of `config` in `world`, behind their controllers: each of its model once `fitted`, at so
+/// many times the cost. Spindles turn independently of each other.
 pub fn machine(
     seed: u64,
     config: &Config,

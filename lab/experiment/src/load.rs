@@ -1,7 +1,7 @@
 //! A load and its node, for two uses: another choice is tried on them ([`crate::choices`]), or the
 //! clients' requests are recorded ([`crate::record`]).
 
-use crate::models::OnMachine;
+use crate::parameters::OnMachine;
 use crate::rig::{self, Disks, NodeRig};
 use crate::visitors::VisitCurve;
 use block::Nanos;

@@ -2,13 +2,12 @@
 //!
 //! Invariant: sizes that a load gives its drives stay.
 
-use crate::parameters::ModelParameter;
 use crate::topology;
 use drives::catalogue::{Drive, hdd, ssd};
 use std::ops::RangeInclusive;
 
 /// Numbers of the drives of the catalogue, as values of parameters.
-const NUMBERS: RangeInclusive<f64> = 0.0..=(hdd::ALL.len() + ssd::ALL.len() - 1) as f64;
+pub const NUMBERS: RangeInclusive<f64> = 0.0..=(hdd::ALL.len() + ssd::ALL.len() - 1) as f64;
 
 /// The models that disks and flash drives have instead of their own, and the topology in place of
 /// the published one.
@@ -20,31 +19,6 @@ pub struct RoleModels {
     pub flash: Option<&'static str>,
     /// The topology.
     pub topology: Option<&'static str>,
-}
-
-/// A model of a load on a machine.
-pub trait OnMachine {
-    /// True if the flash drives have one model, which may be another.
-    const HAS_FLASH: bool;
-
-    /// The machine.
-    fn machine(&mut self) -> &mut RoleModels;
-}
-
-/// The parameters of every machine.
-pub fn parameters<S: OnMachine>() -> impl Iterator<Item = ModelParameter<S>> {
-    let all: [ModelParameter<S>; 3] = [
-        ("disk_model", NUMBERS, |model, value| {
-            model.machine().disk = name(value);
-        }),
-        ("topology", topology::NUMBERS, |model, value| {
-            model.machine().topology = topology::kept(value);
-        }),
-        ("flash_model", NUMBERS, |model, value| {
-            model.machine().flash = name(value);
-        }),
-    ];
-    all.into_iter().take(2 + usize::from(S::HAS_FLASH))
 }
 
 impl RoleModels {

@@ -3,7 +3,8 @@
 //!
 //! Invariant: all else stays the same, and no parameter is fitted again.
 
-use crate::models::{self, OnMachine};
+use crate::models::{self, RoleModels};
+use crate::topology;
 use block::Nanos;
 use std::ops::RangeInclusive;
 
@@ -12,6 +13,31 @@ pub type ModelParameter<S> = (&'static str, RangeInclusive<f64>, fn(&mut S, f64)
 
 /// Parameters by name, with the values in place of the model's own.
 pub type Settings<'a> = [(&'a str, f64)];
+
+/// A model of a load on a machine.
+pub trait OnMachine {
+    /// True if the flash drives have one model, which may be another.
+    const HAS_FLASH: bool;
+
+    /// The machine.
+    fn machine(&mut self) -> &mut RoleModels;
+}
+
+/// The parameters of every machine.
+fn of_machine<S: OnMachine>() -> impl Iterator<Item = ModelParameter<S>> {
+    let all: [ModelParameter<S>; 3] = [
+        ("disk_model", models::NUMBERS, |model, value| {
+            model.machine().disk = models::name(value);
+        }),
+        ("topology", topology::NUMBERS, |model, value| {
+            model.machine().topology = topology::kept(value);
+        }),
+        ("flash_model", models::NUMBERS, |model, value| {
+            model.machine().flash = models::name(value);
+        }),
+    ];
+    all.into_iter().take(2 + usize::from(S::HAS_FLASH))
+}
 
 /// A part of a model, and the settings that leave it out.
 pub type ModelPart = (&'static str, &'static Settings<'static>);
@@ -61,11 +87,7 @@ pub fn set<S: OnMachine>(
     parameters: &[ModelParameter<S>],
     settings: &Settings<'_>,
 ) -> Result<S, String> {
-    let all: Vec<_> = parameters
-        .iter()
-        .cloned()
-        .chain(models::parameters())
-        .collect();
+    let all: Vec<_> = parameters.iter().cloned().chain(of_machine()).collect();
     set_of(model, &all, settings)
 }
 

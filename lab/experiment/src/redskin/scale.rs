@@ -1,6 +1,7 @@
 //! Size and parameters of a run: the unpublished parameters of the server, and of the client.
 
-use crate::models::{OnMachine, RoleModels};
+use crate::models::RoleModels;
+use crate::parameters::OnMachine;
 use crate::replay::ReplayClient;
 use block::Nanos;
 

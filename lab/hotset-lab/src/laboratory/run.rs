@@ -192,9 +192,9 @@ fn which(names: &[String]) -> Result<Vec<&'static Experiment>, CommandFailure> {
     }
 }
 
-pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
-    let chosen = which(&command.names)?;
-    for experiment in &chosen {
+/// Tests settings and machine for these experiments.
+fn check(command: &RunCommand, chosen: &[&Experiment]) -> Result<(), CommandFailure> {
+    for experiment in chosen {
         let sound = (experiment.check)(&command.settings());
         sound.map_err(|what| CommandFailure::Usage(format!("{}: {what}", experiment.name)))?;
         if let Some((path, number)) = &command.topology {
@@ -207,6 +207,12 @@ pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
             })?;
         }
     }
+    Ok(())
+}
+
+pub fn run(command: &RunCommand) -> Result<(), CommandFailure> {
+    let chosen = which(&command.names)?;
+    check(command, &chosen)?;
     if command.real.is_some() || command.device.is_some() {
         if chosen.len() != 1 || chosen[0].name != PERC.name {
             let what = "--real and --device are of perc alone: name it alone";

@@ -1,7 +1,7 @@
 //! The loss of a drive under a load that does not wait for answers: half reads,
 //! half writes, 4 KiB, at random moments and places.
 
-use super::rig::{self, PercRig};
+use super::rig::{self, PercRig, PercSetup};
 use super::scale::PercScale;
 use block::{Boundary, Fua, Nanos};
 use experiment::controllers::SIDES;
@@ -55,7 +55,7 @@ pub struct ControllerLoss {
 
 /// Runs the load on the mirror, and pulls a drive in the middle.
 pub fn run(seed: u64, scale: PercScale) -> Result<ControllerLoss, String> {
-    rig::run(scale.setup(seed, SIDES), async move |rig| {
+    rig::run(PercSetup::of(&scale, seed, SIDES), async move |rig| {
         let half = scale.loss_s / 2;
         let load = LossLoad::start(&rig, seed, Nanos::from_secs(scale.loss_s as u64));
         let mut counted = vec![counts(&rig).await?];

@@ -45,7 +45,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     figures,
     check: |settings| {
         let scale = set(PercScale::QUICK, &PARAMETERS, settings)?;
-        rig::configuration(scale.setup(0, 1)).map(drop)
+        rig::configuration(rig::PercSetup::of(&scale, 0, 1)).map(drop)
     },
     run: |seed, quick, settings, done| {
         run(

@@ -3,7 +3,7 @@
 //!
 //! One controller is the same configuration without the parts of the others.
 
-use super::scale::DRIVE;
+use super::scale::{DRIVE, PercScale};
 use block::Env;
 use control::config::{Config, Name};
 use control::status::MemberStatus;
@@ -27,6 +27,19 @@ pub struct PercSetup {
     pub disk_cost: f64,
     /// The machine, if not the published one.
     pub models: RoleModels,
+}
+
+impl PercSetup {
+    /// The machine of `scale` with so many controllers.
+    pub fn of(scale: &PercScale, seed: u64, sides: usize) -> PercSetup {
+        PercSetup {
+            seed,
+            sides,
+            cache_mb: scale.cache_mb,
+            disk_cost: scale.disk_cost,
+            models: scale.models,
+        }
+    }
 }
 
 /// The machine, running.
@@ -144,7 +157,6 @@ pub fn configuration(setup: PercSetup) -> Result<Config, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scale::PercScale;
     use super::*;
     use experiment::topology;
 
@@ -157,7 +169,7 @@ mod tests {
             models,
             ..PercScale::QUICK
         };
-        configuration(scale.setup(1, sides))
+        configuration(PercSetup::of(&scale, 1, sides))
     }
 
     #[test]
@@ -174,7 +186,10 @@ mod tests {
         let joined = TOPOLOGY.replace("controller = \"b\"", "controller = \"a\"");
         let refused = of(1, &joined).unwrap_err();
         assert!(refused.contains("give 2 controllers, not 1"), "{refused}");
-        let flat = TOPOLOGY.replace("origin = \"mirror\"", "origin = \"stripe-a\"");
+        let mirror = "[[array]]\nname = \"mirror\"\nlevel = \"raid1\"\nmembers = [\"stripe-a\", \"stripe-b\"]\n";
+        let flat = TOPOLOGY
+            .replace(mirror, "")
+            .replace("\"mirror\"", "\"stripe-a\"");
         let refused = of(1, &flat).unwrap_err();
         assert!(refused.contains("an array of two legs"), "{refused}");
     }

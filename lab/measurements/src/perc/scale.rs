@@ -1,11 +1,10 @@
 //! The evaluated drives, and the length and size of each part.
 
-use super::rig::PercSetup;
 use drives::Figure;
 use drives::HddParameters;
 use drives::catalogue::hdd::SAS10K_300;
-use experiment::models::{OnMachine, RoleModels};
-use experiment::parameters::{COSTS, ModelParameter};
+use experiment::models::RoleModels;
+use experiment::parameters::{COSTS, ModelParameter, OnMachine};
 
 /// The one parameter that was fitted: see `figures.toml`.
 pub(super) const RATE_OUTER_MB_S: f64 = 157.0;
@@ -86,17 +85,6 @@ impl PercScale {
         disk_cost: 1.0,
         models: RoleModels::OWN,
     };
-
-    /// The machine with so many controllers.
-    pub(super) fn setup(&self, seed: u64, sides: usize) -> PercSetup {
-        PercSetup {
-            seed,
-            sides,
-            cache_mb: self.cache_mb,
-            disk_cost: self.disk_cost,
-            models: self.models,
-        }
-    }
 
     pub(super) fn operations(&self, workload: ThreadWorkload) -> u64 {
         if workload.write {

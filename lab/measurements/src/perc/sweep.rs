@@ -5,7 +5,7 @@
 //! Random threads have blocks of their own, so that no two writes of one block are ever in flight
 //! together.
 
-use super::rig::{self, PercRig};
+use super::rig::{self, PercRig, PercSetup};
 use super::scale::{PercScale, ThreadWorkload, to_message};
 use block::{Boundary, Fua, Nanos, SharedBuf};
 use futures_util::future::try_join_all;
@@ -53,7 +53,7 @@ pub fn curve(
     controllers: usize,
     workload: ThreadWorkload,
 ) -> Result<Vec<SweepPoint>, String> {
-    rig::run(scale.setup(seed, controllers), async move |rig| {
+    rig::run(PercSetup::of(&scale, seed, controllers), async move |rig| {
         if workload.write {
             // The writes that first fit into the cache do not show the speed of the drives.
             let fill = 2 * (scale.cache_mb * 1e6) as u64 / workload.bytes;
