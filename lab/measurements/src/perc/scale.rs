@@ -21,8 +21,10 @@ pub(super) const DRIVE: HddParameters = HddParameters {
 pub struct PercScale {
     /// Reads of a point.
     pub(super) reads: u64,
-    /// Writes of a point.
+    /// Random writes of a point.
     pub(super) writes: u64,
+    /// Sequential writes of a point, which are 64 times as long.
+    pub(super) sequential_writes: u64,
     /// Threads of a point by those of the one before.
     pub(super) step: u64,
     /// The write-back cache of a controller, in MB.
@@ -36,12 +38,15 @@ pub struct PercScale {
 }
 
 /// The parameters that can be set.
-pub(super) const PARAMETERS: [ModelParameter<PercScale>; 4] = [
+pub(super) const PARAMETERS: [ModelParameter<PercScale>; 5] = [
     ("reads", 100.0..=1e7, |scale, value| {
         scale.reads = value as u64
     }),
     ("writes", 100.0..=1e7, |scale, value| {
         scale.writes = value as u64
+    }),
+    ("sequential_writes", 100.0..=1e7, |scale, value| {
+        scale.sequential_writes = value as u64
     }),
     ("cache_mb", 0.0..=1e5, |scale, value| scale.cache_mb = value),
     ("disk_cost", COSTS, |scale, value| scale.disk_cost = value),
@@ -69,6 +74,7 @@ impl PercScale {
     pub const FULL: PercScale = PercScale {
         reads: 50_000,
         writes: 300_000,
+        sequential_writes: 75_000,
         step: 2,
         cache_mb: 1024.0,
         loss_s: 120,
@@ -79,6 +85,7 @@ impl PercScale {
     pub const QUICK: PercScale = PercScale {
         reads: 2_000,
         writes: 3_000,
+        sequential_writes: 3_000,
         step: 4,
         cache_mb: 8.0,
         loss_s: 20,
@@ -87,10 +94,10 @@ impl PercScale {
     };
 
     pub(super) fn operations(&self, workload: ThreadWorkload) -> u64 {
-        if workload.write {
-            self.writes
-        } else {
-            self.reads
+        match (workload.write, workload.random) {
+            (false, _) => self.reads,
+            (true, true) => self.writes,
+            (true, false) => self.sequential_writes,
         }
     }
 
