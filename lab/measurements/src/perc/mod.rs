@@ -39,7 +39,7 @@ const FIGURES: &str = include_str!("figures.toml");
 pub const EXPERIMENT: Experiment = Experiment {
     name: NAME,
     title: "two mirrored controllers of seven drives against one, and the loss of a drive",
-    needs: "600 MB; two minutes a seed",
+    needs: "330 MB; a minute and a half a seed",
     times: 1.0,
     topology: TOPOLOGY,
     figures,
