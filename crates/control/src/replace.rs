@@ -80,7 +80,7 @@ mod tests {
         replace(&file, SHARED, texts[0]).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                for text in texts.iter().cycle().take(300) {
+                for text in texts.iter().cycle().take(1000) {
                     replace(&file, SHARED, text).unwrap();
                 }
                 over.store(true, Ordering::SeqCst);

@@ -204,7 +204,7 @@ pub fn machine(
                 ));
             };
             let drive = fitted(drive);
-            let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
+            let phase = rig::phase(&mut phases);
             let disk = Hdd::new(&drive, phase).map_err(to_message)?;
             units.push((unit, device, drive.capacity()));
             disks.push(Slowed::new(disk, cost));

@@ -63,8 +63,6 @@ const FIRST_SITES: u32 = 30;
 /// The most flash drives.
 const FLASH_MAX: u64 = 4;
 const VOLUME: &str = "sites";
-#[cfg(test)]
-const DISKS: [&str; 3] = ["disk0", "disk1", "disk2"];
 /// The parameters that can be set.
 const PARAMETERS: [ModelParameter<MaxiqScale>; 12] = [
     ("part", 1.0..=100.0, |scale, value| {
@@ -599,6 +597,8 @@ fn seconds(span: Nanos) -> f64 {
 mod tests {
     use super::*;
     use crate::verdict::rows;
+
+    const DISKS: [&str; 3] = ["disk0", "disk1", "disk2"];
 
     #[test]
     fn the_short_form_measures_every_printed_figure() {

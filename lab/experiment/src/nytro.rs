@@ -190,7 +190,7 @@ impl Load for NytroScale {
         let to_message = |error: block::IoError| error.to_string();
         let mut below = Disks::new();
         for device in rig::disks(config) {
-            let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
+            let phase = rig::phase(&mut phases);
             let drive = rig::named(device).map_err(to_message)?;
             let heads = drive.model(phase, SsdWear::Steady).map_err(to_message)?;
             let link = ModelledLink::new(&TEN_GIGABIT, heads).map_err(to_message)?;

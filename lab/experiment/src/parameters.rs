@@ -36,7 +36,8 @@ fn of_machine<S: OnMachine>() -> impl Iterator<Item = ModelParameter<S>> {
             model.machine().flash = models::name(value);
         }),
     ];
-    all.into_iter().take(2 + usize::from(S::HAS_FLASH))
+    let has = |name: &str| S::HAS_FLASH || name != "flash_model";
+    all.into_iter().filter(move |(name, ..)| has(name))
 }
 
 /// A part of a model, and the settings that leave it out.

@@ -292,14 +292,13 @@ impl Load for RedskinScale {
                 drive => drive,
             };
             let (phase, cost) = match &drive {
-                Drive::Hdd(_) => (phases.below(1 << 20), self.disk_cost),
-                Drive::Ssd(_) => (0, self.flash_cost),
+                Drive::Hdd(_) => (rig::phase(&mut phases), self.disk_cost),
+                Drive::Ssd(_) => (0.0, self.flash_cost),
             };
             let sectors = match &drive {
                 Drive::Ssd(ssd) if ssd.name == X25_M.name => flash,
                 drive => drive.capacity(),
             };
-            let phase = phase as f64 / f64::from(1 << 20);
             let drive = drive.model(phase, SsdWear::Steady).map_err(to_message)?;
             let model = world.add_model(Slowed::new(drive, cost));
             let disk = OwnModel {

@@ -254,7 +254,7 @@ pub fn partitions(
         let model = match drives.get(drive) {
             Some(model) => *model,
             None => {
-                let phase = phases.below(1 << 20) as f64 / f64::from(1 << 20);
+                let phase = phase(&mut phases);
                 let heads = named(device).and_then(|drive| drive.model(phase, SsdWear::Steady));
                 let model = world.add_model(Parted::new(heads.map_err(to_message)?, partition));
                 drives.insert(drive.to_owned(), model);
@@ -277,11 +277,8 @@ pub fn flash(
     cost: f64,
     world: &mut SimWorld,
 ) -> Result<Disks, String> {
-    let names = &config.pools[0].devices.value;
-    let sectors = Sectors(size.0 / names.len().max(1) as u64);
-    let is_of_pool = |device: &&Device| names.iter().any(|n| n.as_str() == device.name.as_str());
-    let pooled = config.devices.iter().filter(is_of_pool);
-    drives(pooled, Some(sectors), cost, world)
+    let number = config.pools[0].devices.value.len().max(1) as u64;
+    drives(pooled(config), Some(Sectors(size.0 / number)), cost, world)
 }
 
 /// Gives the flash drives of the only pool the part of their models' capacity that those of
@@ -290,35 +287,45 @@ pub fn share_flash(
     (other, sizes): (&Config, &Disks),
     (config, below): (&Config, &mut Disks),
 ) -> Result<(), String> {
-    let capacity = |config: &Config, name: &str| {
-        let drive = drive_of(config, name).map_err(to_message)?;
+    let capacity = |device: &Device| {
+        let drive = named(device).map_err(to_message)?;
         Ok::<_, String>(u128::from(drive.capacity().0))
     };
+    let unsized_flash = "the load gives its flash no size";
     let (mut given, mut full) = (0, 0);
-    for name in &other.pools[0].devices.value {
-        let size = sizes
-            .get(name.as_str())
-            .ok_or("the load gives its flash no size")?;
+    for device in pooled(other) {
+        let size = sizes.get(device.name.as_str()).ok_or(unsized_flash)?;
         given += u128::from(size.sectors.0);
-        full += capacity(other, name.as_str())?;
+        full += capacity(device)?;
     }
-    for name in &config.pools[0].devices.value {
-        let sectors = given * capacity(config, name.as_str())? / full;
-        let disk = below.get_mut(name.as_str());
-        let disk = disk.ok_or("the load gives its flash no size")?;
+    for device in pooled(config) {
+        let sectors = given * capacity(device)? / full;
+        let disk = below.get_mut(device.name.as_str()).ok_or(unsized_flash)?;
         disk.sectors = Sectors(sectors as u64 / MIB.0 * MIB.0);
     }
     Ok(())
 }
 
+fn is_of_pool(config: &Config, device: &Device) -> bool {
+    let mut names = config.pools[0].devices.value.iter();
+    names.any(|name| name.as_str() == device.name.as_str())
+}
+
+/// The devices of the only pool.
+fn pooled(config: &Config) -> impl Iterator<Item = &Device> {
+    let devices = config.devices.iter();
+    devices.filter(|device| is_of_pool(config, device))
+}
+
 /// The devices that are not of the only pool.
 pub fn disks(config: &Config) -> impl Iterator<Item = &Device> {
-    let pooled = &config.pools[0].devices.value;
-    let is_of_pool = |device: &Device| pooled.iter().any(|n| n.as_str() == device.name.as_str());
-    config
-        .devices
-        .iter()
-        .filter(move |device| !is_of_pool(device))
+    let devices = config.devices.iter();
+    devices.filter(|device| !is_of_pool(config, device))
+}
+
+/// Draws the phase of a spindle.
+pub fn phase(phases: &mut SimRng) -> f64 {
+    phases.below(1 << 20) as f64 / f64::from(1 << 20)
 }
 
 /// These devices, of this size or that of their models, at so many times the cost of their models.
@@ -396,13 +403,6 @@ fn path_of(device: &Device) -> String {
 /// The drive of a device's model.
 pub fn named(device: &Device) -> block::IoResult<Drive> {
     Drive::named(device.model.as_ref().map_or("", |model| model.as_str()))
-}
-
-/// The drive of the model of the device called `name`.
-pub fn drive_of(config: &Config, name: &str) -> block::IoResult<Drive> {
-    let mut devices = config.devices.iter();
-    let device = devices.find(|device| device.name.as_str() == name);
-    named(device.expect("the topology has the device"))
 }
 
 /// Whole stripes of a device, which are at most 1 MiB long.
