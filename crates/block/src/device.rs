@@ -2,6 +2,7 @@
 
 use crate::buf::{Buf, SharedBuf};
 use crate::error::{IoError, IoErrorKind, IoResult};
+use crate::located::{Generations, LocatedEnd, LocatedRead};
 use crate::units::{Extent, Fua, Lba, Sectors};
 use std::future::Future;
 use std::pin::Pin;
@@ -158,6 +159,23 @@ pub trait Device: 'static {
     fn announce(&self, extent: Extent) {
         let _ = extent;
     }
+
+    /// Looks up a read of `extent` for another shard, which reads the disk itself; `None` if the
+    /// device has to be asked for the bytes. Nothing is counted then.
+    fn locate(&self, extent: Extent) -> Option<LocatedRead> {
+        let _ = extent;
+        None
+    }
+
+    /// The generations of located reads; `None` if no read is located.
+    fn generations(&self) -> Option<Arc<Generations>> {
+        None
+    }
+
+    /// Counts a located read that has succeeded.
+    fn located(&self, end: &LocatedEnd) {
+        let _ = end;
+    }
 }
 
 /// A device of a type unknown here, shared; for topologies built at run time. Costs a boxed future
@@ -275,5 +293,14 @@ impl<D: Device> Device for Rc<D> {
     }
     fn announce(&self, extent: Extent) {
         D::announce(self, extent);
+    }
+    fn locate(&self, extent: Extent) -> Option<LocatedRead> {
+        D::locate(self, extent)
+    }
+    fn generations(&self) -> Option<Arc<Generations>> {
+        D::generations(self)
+    }
+    fn located(&self, end: &LocatedEnd) {
+        D::located(self, end);
     }
 }

@@ -22,6 +22,7 @@ use crate::device::{Content, Device, Geometry};
 use crate::env::{Env, Persist};
 use crate::error::{IoError, IoErrorKind, IoResult};
 use crate::flush_errors::FlushErrors;
+use crate::located::{Generations, LocatedEnd, LocatedRead};
 use crate::pool::BUF_BYTES_MAX;
 use crate::range_lock::{Access, Acquire, Guard, RangeLock};
 use crate::units::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
@@ -68,6 +69,23 @@ pub trait Boundary: 'static {
 
     /// A transfer of `len` bytes at `offset` follows in pieces, as of [`Device::announce`].
     async fn announce(&self, offset: u64, len: u64);
+
+    /// Looks up a read for another shard, as [`Device::locate`] does. No range is held: the read
+    /// runs at the look-up, before a change that is in flight or comes.
+    fn locate(&self, offset: u64, len: usize) -> Option<LocatedRead> {
+        let _ = (offset, len);
+        None
+    }
+
+    /// The generations of located reads, as of [`Device::generations`].
+    fn generations(&self) -> Option<Arc<Generations>> {
+        None
+    }
+
+    /// Counts a located read that has succeeded.
+    fn located(&self, end: &LocatedEnd) {
+        let _ = end;
+    }
 }
 
 /// A device from its clients' view; clones are the same boundary.
@@ -196,6 +214,24 @@ impl<D: Device> Boundary for Gate<D> {
         if self.0.bounds(offset, len).is_ok() {
             self.0.device.announce(self.0.outer_blocks(offset, len));
         }
+    }
+
+    #[inline]
+    fn locate(&self, offset: u64, len: usize) -> Option<LocatedRead> {
+        let cover = self.0.cover(offset, len).ok()?;
+        let read = self.0.device.locate(cover.blocks)?;
+        Some(LocatedRead {
+            skip: read.skip + cover.inside.start as u32,
+            ..read
+        })
+    }
+
+    fn generations(&self) -> Option<Arc<Generations>> {
+        self.0.device.generations()
+    }
+
+    fn located(&self, end: &LocatedEnd) {
+        self.0.device.located(end);
     }
 }
 

@@ -22,6 +22,7 @@ mod gate;
 mod in_flight;
 mod intent;
 mod layer;
+mod located;
 mod log_limiter;
 mod mutex;
 mod plain;
@@ -52,6 +53,9 @@ pub use gate::{Boundary, Gate};
 pub use in_flight::{Entered, InFlight};
 pub use intent::Intent;
 pub use layer::Layer;
+pub use located::{
+    Generation, Generations, LOCATED_BLOCK_BYTES, LOCATED_BLOCKS_MAX, LocatedEnd, LocatedRead,
+};
 pub use log_limiter::LogLimiter;
 pub use mutex::Mutex;
 pub use plain::plain;

@@ -13,9 +13,12 @@ use crate::counters::Counter;
 use crate::fill;
 use crate::hit::{HitBlocks, LostHit};
 use crate::inner::CacheShared;
-use crate::lines::{BlockRun, bytes_of, covering, extent_of, inside};
+use crate::lines::{BLOCK_BYTES, BlockRun, bytes_of, covering, extent_of, inside};
 use crate::state::LinePlace;
-use block::{BUF_BYTES_MAX, Buf, Device, Extent, IoResult, Lba};
+use block::{
+    BUF_BYTES_MAX, Buf, Device, Extent, IoResult, LOCATED_BLOCK_BYTES, LOCATED_BLOCKS_MAX, Lba,
+    LocatedRead,
+};
 use futures_util::future::join_all;
 use policy::{PolicyOp, PolicyRequest};
 use std::future::poll_fn;
@@ -65,6 +68,53 @@ pub(crate) async fn read<P: Device>(
         None => (whole, result),
         Some(buf) => (cut(extent, &whole, buf), result),
     }
+}
+
+const _: () = assert!(BLOCK_BYTES == LOCATED_BLOCK_BYTES);
+
+/// Looks up a read for another shard. The read is located if the whole of it is a hit in one slot,
+/// on a disk of the driver, and then counts as a hit.
+pub(crate) fn locate<P: Device>(volume: &CacheShared<P>, extent: Extent) -> Option<LocatedRead> {
+    let (core, counters) = (&volume.core, &volume.counters);
+    let blocks = covering(extent);
+    let count = blocks.end - blocks.start;
+    if volume.check(extent).is_err()
+        || !volume.mode.get().caches_reads()
+        || extent.end() > volume.cacheable_end
+        || count > LOCATED_BLOCKS_MAX as u64
+    {
+        return None;
+    }
+    let part = core.shape.parts(volume.id(), blocks.clone()).next()?;
+    let run = part.run;
+    if u64::from(run.count) < count {
+        return None;
+    }
+    let state = &mut *core.state.borrow_mut();
+    let slot = state.policy.peek(part.key)?;
+    if state.contents.leading(slot, run) != (true, run.count) {
+        return None;
+    }
+    let member = state.devices.of(slot)?;
+    let at = Extent::new(member.at(slot, run.first), extent_of(&blocks).len);
+    let mut located = member.device.locate(at)?;
+    located.member = member.id.0;
+    volume.sequential.borrow_mut().observe(&blocks);
+    let touches = PolicyRequest {
+        op: PolicyOp::Read,
+        len_bytes: bytes_of(&blocks) as u32,
+        parts: core.shape.touched(run),
+    };
+    state.look_up(part.key, &touches, Ok(()), counters)?;
+    counters.count(Counter::ReadsHit);
+    counters.add(Counter::BlocksHit, count);
+    located.blocks = run.count;
+    located.skip = (extent.start - extent_of(&blocks).start).bytes() as u32;
+    for (block, checksum) in (run.first..).zip(&mut located.checksums[..run.count as usize]) {
+        *checksum = state.contents.crc(slot, block);
+    }
+    located.generation = Some(state.busy.generations.of(slot.0));
+    Some(located)
 }
 
 /// Cuts the requested part out of the blocks around `extent`.

@@ -3,6 +3,7 @@
 use crate::cache::Cache;
 use crate::core::CacheCore;
 use crate::counters::{CacheCounters, Counter, CounterSnapshot};
+use crate::devices::DeviceId;
 use crate::flights::OriginOpsInFlight;
 use crate::freeze::Freeze;
 use crate::inner::CacheShared;
@@ -13,8 +14,8 @@ use crate::sequential::Sequential;
 use crate::writes::OriginDurability;
 use crate::{read, write};
 use block::{
-    BoxDevice, Buf, Content, Device, Extent, Fua, Geometry, IoErrorKind, IoResult, Lba, Sectors,
-    SharedBuf,
+    BoxDevice, Buf, Content, Device, Extent, Fua, Generations, Geometry, IoErrorKind, IoResult,
+    Lba, LocatedEnd, LocatedRead, Sectors, SharedBuf,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -253,5 +254,23 @@ impl<P: Device> Device for Volume<P> {
     fn announce(&self, extent: Extent) {
         let mut sequential = self.0.sequential.borrow_mut();
         sequential.announce(covering(extent));
+    }
+
+    fn locate(&self, extent: Extent) -> Option<LocatedRead> {
+        read::locate(&self.0, extent)
+    }
+
+    fn generations(&self) -> Option<Arc<Generations>> {
+        let state = self.0.core.state.borrow();
+        Some(state.busy.generations.clone())
+    }
+
+    fn located(&self, end: &LocatedEnd) {
+        let member = self.0.core.state.borrow().devices.get(DeviceId(end.member));
+        // A device that was removed meanwhile is counted no more.
+        if let Some(member) = member {
+            member.health.operation();
+            member.device.located(end);
+        }
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::access::{AccessVerb, RawAccess};
 use crate::watch::{Ending, RequestObserver};
-use block::Nanos;
+use block::{LocatedEnd, Nanos, Sectors};
 use std::cell::RefCell;
 
 /// Latency counts of reads and writes.
@@ -78,12 +78,23 @@ impl RequestObserver for Latencies {
                 return;
             }
         };
-        let took = now.since(began);
-        latency.requests += 1;
-        latency.sectors += access.extent.len.0;
-        latency.time += took;
+        latency.done(bounds_us, access.extent.len, now.since(began));
+    }
+
+    fn located(&self, end: &LocatedEnd) {
+        let mut inner = self.0.borrow_mut();
+        let bounds_us = inner.bounds_us;
+        inner.reads.done(bounds_us, end.sectors, end.time);
+    }
+}
+
+impl VerbLatency {
+    fn done(&mut self, bounds_us: &[u64], sectors: Sectors, took: Nanos) {
+        self.requests += 1;
+        self.sectors += sectors.0;
+        self.time += took;
         let bucket = bounds_us.partition_point(|us| us * 1000 < took.0);
-        if let Some(count) = latency.counts.get_mut(bucket) {
+        if let Some(count) = self.counts.get_mut(bucket) {
             *count += 1;
         }
     }

@@ -5,13 +5,16 @@
 //!     busy     = time with q > 0
 //!     weighted = integral of q, so weighted / time = mean queue depth
 //!
+//! A read that another shard carried out counts when that shard reports the read, and not as busy
+//! time.
+//!
 //! Latency is kept to two significant digits, up to [`LATENCY_MAX`], in a histogram that grows with
 //! the longest. A snapshot shares unchanged counters with the meter. An idle device thus costs next
 //! to nothing, and so does an idle interval.
 
 use crate::access::{AccessVerb, RawAccess};
 use crate::watch::{Ending, ObservedDevice, RequestObserver};
-use block::{IoError, Nanos, Timer};
+use block::{IoError, LocatedEnd, Nanos, Sectors, Timer};
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -95,15 +98,17 @@ impl RequestObserver for VerbMeter {
         // Copied only if a snapshot was taken since.
         let tally = Rc::make_mut(&mut snapshot.tallies[access.verb as usize]);
         match ending {
-            Ending::Done => {
-                tally.requests += 1;
-                tally.sectors += access.extent.len.0;
-                let took = (now - began).0.min(LATENCY_MAX.0);
-                tally.latency.record(took).expect("it grows as far as that");
-            }
+            Ending::Done => tally.done(access.extent.len, now - began),
             Ending::Failed(_) => tally.errors += 1,
             Ending::Abandoned => tally.abandoned += 1,
         }
+    }
+
+    fn located(&self, end: &LocatedEnd) {
+        let mut snapshot = self.0.borrow_mut();
+        snapshot.weighted += end.disk_time;
+        let tally = Rc::make_mut(&mut snapshot.tallies[AccessVerb::Read as usize]);
+        tally.done(end.disk_sectors, end.disk_time);
     }
 }
 
@@ -132,6 +137,13 @@ impl VerbTally {
             sectors: 0,
             latency: latency.expect("so few digits can be kept"),
         }
+    }
+
+    fn done(&mut self, sectors: Sectors, took: Nanos) {
+        self.requests += 1;
+        self.sectors += sectors.0;
+        let took = took.0.min(LATENCY_MAX.0);
+        self.latency.record(took).expect("it grows as far as that");
     }
 
     fn since(&self, earlier: &VerbTally) -> VerbTally {

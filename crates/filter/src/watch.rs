@@ -5,8 +5,8 @@
 
 use crate::access::{AccessVerb, RawAccess};
 use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba, Nanos,
-    SharedBuf, Timer,
+    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba, LocatedEnd,
+    LocatedRead, Nanos, SharedBuf, Timer,
 };
 
 /// End of a request.
@@ -29,6 +29,8 @@ pub trait RequestObserver: 'static {
     fn end(&self, _now: Nanos, _: &RawAccess, _began: Nanos, _: Ending) {}
     /// Takes the error of a request that is about to end with it.
     fn failed(&self, _: &IoError) {}
+    /// Takes a read that another shard has carried out, and that has succeeded.
+    fn located(&self, _: &LocatedEnd) {}
 }
 
 /// The device `D`, watched by `W`.
@@ -153,5 +155,14 @@ impl<D: Device, W: RequestObserver> Device for ObservedDevice<D, W> {
         let result = self.inner.extents(extent, out).await;
         span.end(&result);
         result
+    }
+
+    #[inline]
+    fn locate(&self, extent: Extent) -> Option<LocatedRead> {
+        self.inner.locate(extent)
+    }
+
+    fn located(&self, end: &LocatedEnd) {
+        self.watch.located(end);
     }
 }

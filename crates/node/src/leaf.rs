@@ -1,7 +1,8 @@
 //! An open device with a meter, below all layers.
 
 use block::{
-    BoxDevice, Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, SharedBuf, Timer,
+    BoxDevice, Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, LocatedEnd,
+    LocatedRead, SharedBuf, Timer,
 };
 use filter::{Metered, VerbMeter};
 use shard::ShardDisk;
@@ -91,6 +92,20 @@ impl<D: Driver> Device for Leaf<D> {
         match self {
             Leaf::Disk(device) => device.extents(extent, out).await,
             Leaf::Other(device) => device.extents(extent, out).await,
+        }
+    }
+
+    #[inline]
+    fn locate(&self, extent: Extent) -> Option<LocatedRead> {
+        match self {
+            Leaf::Disk(device) => device.locate(extent),
+            Leaf::Other(_) => None,
+        }
+    }
+
+    fn located(&self, end: &LocatedEnd) {
+        if let Leaf::Disk(device) = self {
+            device.located(end);
         }
     }
 }

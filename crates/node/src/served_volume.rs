@@ -16,8 +16,8 @@ use crate::leaf::Leaf;
 use crate::log::{OpenLog, RestingLog};
 use crate::sink::Sink;
 use block::{
-    Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, Nanos, SharedBuf, Signal,
-    Timer,
+    Buf, Content, Device, Driver, Extent, Fua, Generations, Geometry, IoResult, Lba, LocatedEnd,
+    LocatedRead, Nanos, SharedBuf, Signal, Timer,
 };
 use control::config::{Name, VolumeMode};
 use control::status::LATENCY_BOUNDS_US;
@@ -26,6 +26,7 @@ use filter::{
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use writelog::{WriteBackStatus, logged};
 
 /// A volume with all layers in front of its origin; clones are the same.
@@ -303,5 +304,26 @@ impl<D: Driver> Device for ServedVolume<D> {
 
     fn announce(&self, extent: Extent) {
         self.0.cached.announce(extent);
+    }
+
+    fn locate(&self, extent: Extent) -> Option<LocatedRead> {
+        let log = self.0.log.borrow();
+        let log = log.as_ref();
+        if log.is_some_and(|log| log.engine().is_dirty(extent)) {
+            return None;
+        }
+        let read = self.0.cached.locate(extent)?;
+        let access = RawAccess::of(AccessVerb::Read, extent);
+        self.0.observers.begin(self.0.timer.now(), &access);
+        Some(read)
+    }
+
+    fn generations(&self) -> Option<Arc<Generations>> {
+        self.0.cached.generations()
+    }
+
+    fn located(&self, end: &LocatedEnd) {
+        self.0.observers.latencies.located(end);
+        self.0.cached.located(end);
     }
 }

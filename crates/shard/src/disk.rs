@@ -3,8 +3,8 @@
 use crate::executor::ShardCore;
 use crate::perform::Perform;
 use block::{
-    Buf, Content, Device, Driver, DriverOp, Extent, Fua, Geometry, IoError, IoResult, Lba, Payload,
-    SharedBuf, TargetId,
+    Buf, Content, Device, Driver, DriverOp, Extent, Fua, Geometry, IoError, IoResult, Lba,
+    LocatedRead, Payload, SharedBuf, TargetId,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -75,6 +75,11 @@ impl<D: Driver> Device for ShardDisk<D> {
         self.geometry.check(extent)?;
         out.push((extent, Content::Data));
         Ok(())
+    }
+
+    #[inline]
+    fn locate(&self, extent: Extent) -> Option<LocatedRead> {
+        Some(LocatedRead::on(self.target, extent.start))
     }
 }
 

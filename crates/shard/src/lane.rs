@@ -209,6 +209,14 @@ impl<Q, A> LaneAsker<Q, A> {
         self.0.end.0.server.wake();
         poll_fn(|cx| asked.poll(cx.waker())).await
     }
+
+    /// Sends `request`; nobody waits for the answer.
+    pub fn send(&self, request: Q) {
+        let place = self.0.take_place();
+        self.0.places.borrow_mut()[place as usize] = LanePlace::Abandoned;
+        self.0.end.0.requests.push((place, request));
+        self.0.end.0.server.wake();
+    }
 }
 
 /// The tasks that carry out requests: as many as were ever in flight.
@@ -262,9 +270,13 @@ impl<Q> LaneWorkers<Q> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> LaneServer<Q, A> {
-    /// Answers each request by `carry_out`, until nobody asks any more.
-    pub async fn serve<F>(self, env: Env, carry_out: impl Fn(Q) -> F + 'static)
-    where
+    /// Answers each request by `at_once`, or else by `carry_out`, until nobody asks any more.
+    pub async fn serve<F>(
+        self,
+        env: Env,
+        at_once: impl Fn(&Q) -> Option<A>,
+        carry_out: impl Fn(Q) -> F + 'static,
+    ) where
         F: Future<Output = A> + 'static,
     {
         let carry_out = Rc::new(carry_out);
@@ -275,6 +287,11 @@ impl<Q: Send + 'static, A: Send + 'static> LaneServer<Q, A> {
         poll_fn(|cx| {
             self.0.server.register(cx.waker());
             while let Some(request) = self.0.requests.pop() {
+                if let Some(answer) = at_once(&request.1) {
+                    self.0.answers.push((request.0, answer));
+                    self.0.asker.wake();
+                    continue;
+                }
                 let idle = workers.idle.borrow_mut().pop();
                 if let Some(worker) = idle {
                     worker.hand(request);

@@ -13,6 +13,7 @@ mod disk;
 mod executor;
 mod lane;
 mod local;
+mod located;
 mod mesh;
 mod ops;
 mod perform;

@@ -2,39 +2,56 @@
 //!
 //! ```text
 //! a frontend ─> RemoteGate ─(lane)─> GateTable ─> Gate ─> device
-//! └────── any shard ─────┘           └──── the shard of the device ───┘
+//!                    └─> disk                 └── the shard of the device ───┘
 //! ```
+//!
+//! A read that the device's shard locates is carried out here (`located`); all else is carried out
+//! there.
 //!
 //! Invariants:
 //!     ranges are locked, and failed flushes recorded, by the gate alone
 //!     a gate was taken out of the table ⟹ no request enters the gate by a lane
 //!
-//! A read's bytes are memory of the device's shard, and a write's are memory of the frontend's. Either
-//! goes back to its pool when it is dropped.
+//! The bytes of a read are memory of the shard that read them, and a write's are memory of the
+//! frontend's. Either goes back to its pool when it is dropped.
 
 use crate::lane::{LaneAsker, LaneEnd, LaneServer};
+use crate::local::Local;
+use crate::located::{CountedEnd, LocatedReader};
 use block::{
-    Boundary, Content, Env, Extent, FlushErrors, Fua, Geometry, IoError, IoErrorKind, IoResult,
-    SharedBuf,
+    Boundary, Content, Driver, Env, Extent, FlushErrors, Fua, Generations, Geometry, IoError,
+    IoErrorKind, IoResult, LocatedRead, SharedBuf,
 };
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// A request for a gate.
-pub struct GateRequest {
-    gate: u32,
-    verb: GateVerb,
+pub enum GateRequest {
+    /// For the gate of this number.
+    To(u32, GateVerb),
+    /// The successes of located reads, each with the number of its gate.
+    Located(Vec<CountedEnd>),
 }
 
-enum GateVerb {
+/// A request for one gate.
+pub enum GateVerb {
+    /// A read that may be located.
+    Locate(u64, usize),
+    /// A read that is answered with its bytes.
     Read(u64, usize),
+    /// [`Boundary::write`].
     Write(u64, SharedBuf, Fua),
+    /// [`Boundary::zero`].
     Zero(u64, u64),
+    /// [`Boundary::discard`].
     Discard(u64, u64),
+    /// [`Boundary::flush`].
     Flush,
+    /// [`Boundary::extents`].
     Extents(u64, u64),
+    /// [`Boundary::announce`].
     Announce(u64, u64),
 }
 
@@ -42,6 +59,8 @@ enum GateVerb {
 pub enum GateSuccess {
     /// The bytes that were read.
     Bytes(SharedBuf),
+    /// The place of the bytes.
+    Located(LocatedRead),
     /// Contents of a range.
     Contents(Vec<(Extent, Content)>),
     /// The end of a change or of a flush.
@@ -54,12 +73,10 @@ pub type GateAnswer = IoResult<GateSuccess>;
 pub type GateLane = LaneServer<GateRequest, GateAnswer>;
 /// The end of a lane that asks gates, on its way to the frontend's shard.
 pub type GateEnd = LaneEnd<GateRequest, GateAnswer>;
-/// A frontend's way to the gates of another shard; clones are the same.
-pub type GateAsker = LaneAsker<GateRequest, GateAnswer>;
 
 /// The gates of a shard that others ask.
 pub struct GateTable<G> {
-    gates: RefCell<HashMap<u32, G>>,
+    gates: RefCell<BTreeMap<u32, G>>,
     next: Cell<u32>,
 }
 
@@ -78,6 +95,7 @@ pub struct GatePass {
     gate: u32,
     geometry: Geometry,
     flush_errors: Arc<FlushErrors>,
+    generations: Option<Arc<Generations>>,
 }
 
 impl<G: Boundary + Clone> GateTable<G> {
@@ -87,6 +105,7 @@ impl<G: Boundary + Clone> GateTable<G> {
             gate: self.next.replace(self.next.get() + 1),
             geometry: gate.geometry().clone(),
             flush_errors: gate.flush_errors().clone(),
+            generations: gate.generations(),
         };
         self.gates.borrow_mut().insert(pass.gate, gate);
         pass
@@ -100,11 +119,37 @@ impl<G: Boundary + Clone> GateTable<G> {
 
     /// Serves a lane until its other end is gone.
     pub async fn serve(self: Rc<Self>, lane: GateLane, env: Env) {
+        let table = self.clone();
+        let at_once = move |request: &GateRequest| table.answer_at_once(request);
         let carry_out = move |request: GateRequest| {
-            let gate = self.gates.borrow().get(&request.gate).cloned();
-            async move { carry_out(gate, request.verb).await }
+            let (gate, verb) = match request {
+                GateRequest::To(gate, verb) => (gate, verb),
+                GateRequest::Located(_) => unreachable!("answered at once"),
+            };
+            let gate = self.gates.borrow().get(&gate).cloned();
+            async move { carry_out(gate, verb).await }
         };
-        lane.serve(env, carry_out).await;
+        lane.serve(env, at_once, carry_out).await;
+    }
+
+    fn answer_at_once(&self, request: &GateRequest) -> Option<GateAnswer> {
+        let gates = self.gates.borrow();
+        match request {
+            GateRequest::To(gate, GateVerb::Locate(offset, len)) => {
+                let read = gates.get(gate)?.locate(*offset, *len)?;
+                Some(Ok(GateSuccess::Located(read)))
+            }
+            GateRequest::To(..) => None,
+            GateRequest::Located(ends) => {
+                for counted in ends {
+                    // A gate that was removed meanwhile is counted no more.
+                    if let Some(gate) = gates.get(&counted.gate) {
+                        gate.located(&counted.end);
+                    }
+                }
+                Some(Ok(GateSuccess::Done))
+            }
+        }
     }
 }
 
@@ -112,7 +157,7 @@ async fn carry_out<G: Boundary>(gate: Option<G>, verb: GateVerb) -> GateAnswer {
     let gone = || IoError::new(IoErrorKind::Gone, "the volume is withdrawn");
     let gate = gate.ok_or_else(gone)?;
     match verb {
-        GateVerb::Read(offset, len) => {
+        GateVerb::Locate(offset, len) | GateVerb::Read(offset, len) => {
             return gate.read(offset, len).await.map(GateSuccess::Bytes);
         }
         GateVerb::Extents(offset, len) => {
@@ -129,28 +174,68 @@ async fn carry_out<G: Boundary>(gate: Option<G>, verb: GateVerb) -> GateAnswer {
     Ok(GateSuccess::Done)
 }
 
+/// A frontend's way to the gates of another shard; clones are the same.
+pub struct GateAsker<D: Driver> {
+    lane: LaneAsker<GateRequest, GateAnswer>,
+    reader: Rc<LocatedReader<D>>,
+}
+
+impl<D: Driver> Clone for GateAsker<D> {
+    fn clone(&self) -> GateAsker<D> {
+        GateAsker {
+            lane: self.lane.clone(),
+            reader: self.reader.clone(),
+        }
+    }
+}
+
+impl<D: Driver> GateAsker<D> {
+    /// Begins to ask by `end`, from the shard of `local`.
+    pub fn begin(end: GateEnd, local: &Local<D>) -> GateAsker<D> {
+        let lane = end.begin(&local.env());
+        let send = lane.clone();
+        let report = move |ends| send.send(GateRequest::Located(ends));
+        GateAsker {
+            reader: LocatedReader::begin(local, report),
+            lane,
+        }
+    }
+}
+
 /// A gate of another shard.
-#[derive(Clone)]
-pub struct RemoteGate {
-    asker: GateAsker,
+pub struct RemoteGate<D: Driver> {
+    asker: GateAsker<D>,
     pass: GatePass,
 }
 
-impl RemoteGate {
+impl<D: Driver> Clone for RemoteGate<D> {
+    fn clone(&self) -> RemoteGate<D> {
+        RemoteGate::new(self.asker.clone(), self.pass.clone())
+    }
+}
+
+impl<D: Driver> RemoteGate<D> {
     /// The gate that `pass` names, on the shard that `asker` asks.
-    pub fn new(asker: GateAsker, pass: GatePass) -> RemoteGate {
+    pub fn new(asker: GateAsker<D>, pass: GatePass) -> RemoteGate<D> {
         RemoteGate { asker, pass }
     }
 
     async fn ask(&self, verb: GateVerb) -> GateAnswer {
-        let gate = self.pass.gate;
-        let answer = self.asker.ask(GateRequest { gate, verb }).await;
+        let request = GateRequest::To(self.pass.gate, verb);
+        let answer = self.asker.lane.ask(request).await;
         let ended = || IoError::new(IoErrorKind::Gone, "the shard of the volume has ended");
         answer.unwrap_or_else(|| Err(ended()))
     }
+
+    async fn read_there(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
+        match self.ask(GateVerb::Read(offset, len)).await? {
+            GateSuccess::Bytes(bytes) => Ok(bytes),
+            _ => unreachable!("a read has bytes"),
+        }
+    }
 }
 
-impl Boundary for RemoteGate {
+impl<D: Driver> Boundary for RemoteGate<D> {
     fn geometry(&self) -> &Geometry {
         &self.pass.geometry
     }
@@ -160,8 +245,20 @@ impl Boundary for RemoteGate {
     }
 
     async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
-        match self.ask(GateVerb::Read(offset, len)).await? {
+        let Some(generations) = &self.pass.generations else {
+            return self.read_there(offset, len).await;
+        };
+        let (reader, gate) = (&self.asker.reader, self.pass.gate);
+        let begun = reader.now();
+        match self.ask(GateVerb::Locate(offset, len)).await? {
             GateSuccess::Bytes(bytes) => Ok(bytes),
+            GateSuccess::Located(read) => {
+                match reader.read(&read, len, generations, (gate, begun)).await {
+                    Some(bytes) => Ok(bytes),
+                    // The device's shard meets the fault, if there is one, and deals with it.
+                    None => self.read_there(offset, len).await,
+                }
+            }
             _ => unreachable!("a read has bytes"),
         }
     }

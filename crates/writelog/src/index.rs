@@ -204,6 +204,12 @@ impl LogIndex {
         pieces
     }
 
+    /// True if a block of `blocks` differs from the origin's.
+    pub(super) fn has(&self, blocks: Range<u64>) -> bool {
+        let end = blocks.end;
+        !matches!(self.piece(blocks.start, end), IndexPiece::Origin(run) if run.end == end)
+    }
+
     fn piece(&self, from: u64, end: u64) -> IndexPiece {
         if let Some((_, run)) = self.last_zeroes_before(from + 1)
             && run.end > from

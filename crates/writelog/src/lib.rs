@@ -71,7 +71,6 @@ use block::{
     Lba, Nanos, Sectors, SharedBuf, Signal,
 };
 use copies::LogCopies;
-use index::IndexPiece;
 use layout::{BLOCK_BYTES, BLOCK_SECTORS, Became, Uuid};
 use pace::CleanerPace;
 use scan::Scan;
@@ -306,10 +305,7 @@ impl<P: Device> WriteBack<P> {
     /// True if a part of `extent` is dirty.
     pub fn is_dirty(&self, extent: Extent) -> bool {
         let blocks = extent.start.0 / BLOCK_SECTORS..extent.end().0.div_ceil(BLOCK_SECTORS);
-        let pieces = self.0.state.borrow().index.pieces(blocks);
-        pieces
-            .iter()
-            .any(|piece| !matches!(piece, IndexPiece::Origin(_)))
+        self.0.state.borrow().index.has(blocks)
     }
 
     /// Refuses changes until [`WriteBack::go_on`]. For a log that has not begun, and has no dirty

@@ -8,7 +8,8 @@ use block::{
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportClients, ExportOptions, NbdServer, ServerLimits};
 use shard::{
-    Config, GateEnd, GatePass, GateTable, Local, Mesh, RemoteGate, Shard, ShardDisk, lane,
+    Config, GateAsker, GateEnd, GatePass, GateTable, Local, Mesh, RemoteGate, Shard, ShardDisk,
+    lane,
 };
 use sim::{DiskSpec, LinkSpec, RunOutcome, SimDriver, SimHost, SimWorld};
 use std::cell::{Cell, RefCell};
@@ -107,7 +108,7 @@ struct Further {
 async fn further(local: Local<SimDriver>, listener: TargetId) {
     let its = local.get::<Further>().unwrap();
     let (end, pass, clients) = its.signal.until_some(|| its.way.take()).await;
-    let gate = RemoteGate::new(end.begin(&local.env()), pass);
+    let gate = RemoteGate::new(GateAsker::begin(end, &local), pass);
     let server = serve(&local, gate, Some(clients), listener);
     its.signal.until(|| its.is_over.get()).await;
     server.shut_down(Nanos::from_secs(1)).await;

@@ -58,9 +58,9 @@ struct FurtherShard {
 }
 
 /// The state of a further shard, on that shard.
-struct FrontShard {
-    server: Rc<NbdServer<RemoteGate>>,
-    asker: GateAsker,
+struct FrontShard<R: Driver> {
+    server: Rc<NbdServer<RemoteGate<R>>>,
+    asker: GateAsker<R>,
     /// The listeners of the home shard, by number.
     sources: RefCell<HashMap<u64, ConnectionSource>>,
 }
@@ -216,22 +216,32 @@ impl<R: Driver> NbdFrontend<R> {
     }
 
     /// Runs `work` on a further shard, after all that was posted before.
-    fn post(&self, shard: &FurtherShard, work: impl FnOnce(&FrontShard) + Send + 'static) {
+    fn post(&self, shard: &FurtherShard, work: impl FnOnce(&FrontShard<R>) + Send + 'static) {
         self.local.mesh().post(shard.id, move |local| {
-            work(&local.get::<FrontShard>().expect("begun with the frontend"));
+            work(
+                &local
+                    .get::<FrontShard<R>>()
+                    .expect("begun with the frontend"),
+            );
         });
     }
 
     /// Calls `work` on every further shard, in order with posted work; returns when the futures have
     /// ended.
-    async fn on_further<F>(&self, work: impl FnOnce(Rc<FrontShard>) -> F + Clone + Send + 'static)
-    where
+    async fn on_further<F>(
+        &self,
+        work: impl FnOnce(Rc<FrontShard<R>>) -> F + Clone + Send + 'static,
+    ) where
         F: Future<Output = ()> + 'static,
     {
         let calls = self.further.iter().map(|shard| {
             let work = work.clone();
             self.local.call(shard.id, move |local| {
-                work(local.get::<FrontShard>().expect("begun with the frontend"))
+                work(
+                    local
+                        .get::<FrontShard<R>>()
+                        .expect("begun with the frontend"),
+                )
             })
         });
         // A shard that has ended serves nothing.
@@ -267,7 +277,7 @@ fn begin_further<R: Driver>(
         let server = NbdServer::counted(env.clone(), limits, None, log, counted);
         front.put(Rc::new(FrontShard {
             server: server.expect("the limits hold on the home shard, in as much memory"),
-            asker: end.begin(&env),
+            asker: GateAsker::begin(end, front),
             sources: RefCell::default(),
         }));
     });
@@ -291,14 +301,8 @@ impl FurtherShard {
     }
 }
 
-impl FrontShard {
-    fn admit<R: Driver>(
-        &self,
-        local: &Local<R>,
-        target: TargetId,
-        listener: u64,
-        tls: Option<Tls>,
-    ) {
+impl<R: Driver> FrontShard<R> {
+    fn admit(&self, local: &Local<R>, target: TargetId, listener: u64, tls: Option<Tls>) {
         let mut sources = self.sources.borrow_mut();
         let source = sources.entry(listener);
         let source = source.or_insert_with(|| self.server.source());
@@ -342,7 +346,9 @@ impl<R: Driver, L: Listener<Stream = ShardSocket<R>>> Listener for DealtListener
             let target = stream.release();
             shard.dealt.set(shard.dealt.get() + 1);
             self.local.mesh().post(shard.id, move |local| {
-                let front = local.get::<FrontShard>().expect("begun with the frontend");
+                let front = local
+                    .get::<FrontShard<R>>()
+                    .expect("begun with the frontend");
                 front.admit(local, target, number, tls);
             });
         }

@@ -4,7 +4,7 @@ use crate::common::{Loop, directory, file, host};
 use block::conformance;
 use block::{Address, Gate, Host, Sectors, ShardId};
 use futures_channel::oneshot;
-use shard::{Config, GateTable, Local, Mesh, RemoteGate, Shard, lane, run_alone};
+use shard::{Config, GateAsker, GateTable, Local, Mesh, RemoteGate, Shard, lane, run_alone};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Mutex;
@@ -79,7 +79,7 @@ fn a_gate_of_another_shard() {
                 assert!(show.send(pass).is_ok());
                 is_done.await.unwrap();
             } else if let Some((end, shown, done)) = other_parts {
-                let gate = RemoteGate::new(end.begin(&env), shown.await.unwrap());
+                let gate = RemoteGate::new(GateAsker::begin(end, &local), shown.await.unwrap());
                 conformance::boundary(&gate, 512, &env, 5).await;
                 done.send(()).unwrap();
             }

@@ -15,7 +15,7 @@ use futures_channel::oneshot;
 use nbd::protocol::request::WireRequest;
 use nbd::protocol::wire::{CHUNK_BYTES, IHAVEOPT, REQUEST_BYTES, cmd, handshake_flag, option};
 use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
-use shard::{GateTable, Local, RemoteGate, lane};
+use shard::{GateAsker, GateTable, Local, RemoteGate, lane};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -183,7 +183,7 @@ pub fn crossed(ops: u64, depth: u64) {
     let further = move |local: Local<Nop>| async move {
         let env = local.env();
         let pass = offered.await.expect("the home shard lasts");
-        let gate = RemoteGate::new(end.begin(&env), pass);
+        let gate = RemoteGate::new(GateAsker::begin(end, &local), pass);
         let server = serve(&env, gate);
         server.admit(HitsClient::new(ops, depth, env.pool.clone(), done));
         std::future::pending().await

@@ -15,7 +15,9 @@ use block::{
 };
 use futures_channel::oneshot;
 use futures_util::future::join_all;
-use shard::{Config, GateEnd, GatePass, GateTable, Local, Mesh, RemoteGate, Shard, lane};
+use shard::{
+    Config, GateAsker, GateEnd, GatePass, GateTable, Local, Mesh, RemoteGate, Shard, lane,
+};
 use std::cell::Cell;
 use std::ops::Range;
 use std::rc::Rc;
@@ -220,7 +222,7 @@ async fn drive<D: Driver>(
         return Ok(());
     };
     let device = SeamDevice {
-        gate: RemoteGate::new(end.begin(&local.env()), pass),
+        gate: RemoteGate::new(GateAsker::begin(end, local), pass),
         shard: BACK,
         sabotage: scenario.sabotage,
     };

@@ -78,9 +78,8 @@ pub(crate) struct SeamExport<D: Driver> {
 }
 
 /// The device, as the shard of the connections reaches it.
-#[derive(Clone)]
-pub(crate) struct SeamDevice {
-    pub(crate) gate: RemoteGate,
+pub(crate) struct SeamDevice<D: Driver> {
+    pub(crate) gate: RemoteGate<D>,
     pub(crate) shard: ShardId,
     pub(crate) sabotage: Sabotage,
 }
@@ -89,8 +88,9 @@ pub(crate) struct SeamDevice {
 pub(crate) async fn serve<D: Driver>(
     local: Local<D>,
     listener: impl Listener<Stream = ShardSocket<D>>,
-    device: SeamDevice,
+    device: SeamDevice<D>,
 ) {
+    let device = Rc::new(device);
     while let Ok(stream) = listener.accept().await {
         let connection = Rc::new(SeamConnection {
             stream,
@@ -110,7 +110,7 @@ struct SeamConnection<D: Driver> {
     stream: ShardSocket<D>,
     sending: Mutex,
     local: Local<D>,
-    device: SeamDevice,
+    device: Rc<SeamDevice<D>>,
 }
 
 impl<D: Driver> SeamConnection<D> {

@@ -1,0 +1,142 @@
+//! Reads of a cached device that another shard carries out, on a disk of the driver.
+//!
+//! ```text
+//! the asking shard ─(look-up)─> the device's shard
+//!        └─ read ─> disk
+//! ```
+//!
+//! The device's shard looks a read up and answers with the disk and the checksums. The asking shard
+//! reads the disk and accepts the bytes, or asks for the bytes themselves.
+//!
+//! Invariants:
+//!     a located block of the disk is about to be written ⟹ its generation has changed before
+//!     bytes are accepted ⟹ they are the device's at the look-up
+//!
+//! So accepted bytes are those of a read that ran at the look-up: a later change of the device is
+//! acknowledged after the read began.
+//!
+//! Not here: the checksum's computation, and the choice of reads to locate.
+
+use crate::driver::TargetId;
+use crate::units::{Lba, Nanos, Sectors};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+/// Most blocks of a located read: a line of 64 KiB.
+pub const LOCATED_BLOCKS_MAX: usize = 16;
+/// Bytes of a block, which has one checksum.
+pub const LOCATED_BLOCK_BYTES: usize = 4096;
+/// Generations of a device. Slots that are equal modulo this number share one: a write to one
+/// refuses reads of the others in flight, which costs another look-up and nothing else.
+const GENERATIONS: usize = 4096;
+
+/// The generations of the slots of a cache, shared by all shards.
+pub struct Generations {
+    numbers: Box<[AtomicU32]>,
+    /// Time limit of a located read.
+    limit: Nanos,
+}
+
+/// A slot's generation at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Generation {
+    index: u32,
+    number: u32,
+}
+
+impl Generations {
+    /// Generations of a cache that waits for a disk as long as `limit`.
+    pub fn new(limit: Nanos) -> Generations {
+        Generations {
+            numbers: (0..GENERATIONS).map(|_| AtomicU32::new(0)).collect(),
+            limit,
+        }
+    }
+
+    /// Time limit of a located read.
+    pub fn limit(&self) -> Nanos {
+        self.limit
+    }
+
+    /// The generation of `slot` now.
+    #[inline]
+    pub fn of(&self, slot: u32) -> Generation {
+        let index = slot as usize % GENERATIONS;
+        Generation {
+            index: index as u32,
+            number: self.numbers[index].load(SeqCst),
+        }
+    }
+
+    /// Refuses the located reads of `slot` in flight. Called before the slot is written.
+    #[inline]
+    pub fn change(&self, slot: u32) {
+        self.numbers[slot as usize % GENERATIONS].fetch_add(1, SeqCst);
+    }
+
+    /// Refuses all located reads in flight. Called before a disk is closed.
+    pub fn change_all(&self) {
+        for number in &self.numbers {
+            number.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// True if the slot of `seen` was not about to be written since.
+    #[inline]
+    pub fn is_present(&self, seen: Generation) -> bool {
+        self.numbers[seen.index as usize].load(SeqCst) == seen.number
+    }
+}
+
+/// A read of whole blocks that are together on one disk.
+#[derive(Clone, Debug)]
+pub struct LocatedRead {
+    /// The disk.
+    pub target: TargetId,
+    /// The first block on the disk.
+    pub at: Lba,
+    /// Number of blocks.
+    pub blocks: u32,
+    /// Bytes of the blocks before the first that was asked for.
+    pub skip: u32,
+    /// CRC32C of each block.
+    pub checksums: [u32; LOCATED_BLOCKS_MAX],
+    /// Generation of the slot at the look-up.
+    pub generation: Option<Generation>,
+    /// The disk's number in its cache.
+    pub member: u32,
+}
+
+impl LocatedRead {
+    /// A read on a disk of the driver; its cache adds the rest.
+    pub fn on(target: TargetId, at: Lba) -> LocatedRead {
+        LocatedRead {
+            target,
+            at,
+            blocks: 0,
+            skip: 0,
+            checksums: [0; LOCATED_BLOCKS_MAX],
+            generation: None,
+            member: 0,
+        }
+    }
+
+    /// Bytes of the blocks.
+    pub fn bytes(&self) -> usize {
+        self.blocks as usize * LOCATED_BLOCK_BYTES
+    }
+}
+
+/// The success of a located read, for the counters of the device's shard.
+#[derive(Clone, Copy, Debug)]
+pub struct LocatedEnd {
+    /// The disk's number in its cache.
+    pub member: u32,
+    /// Sectors read of the disk.
+    pub disk_sectors: Sectors,
+    /// Time of the disk.
+    pub disk_time: Nanos,
+    /// Sectors of the client's request.
+    pub sectors: Sectors,
+    /// Time of the client's request.
+    pub time: Nanos,
+}
