@@ -172,7 +172,7 @@ pub trait Device: 'static {
         None
     }
 
-    /// Counts a located read that has succeeded.
+    /// Counts a located read that has ended.
     fn located(&self, end: &LocatedEnd) {
         let _ = end;
     }

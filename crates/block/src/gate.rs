@@ -82,7 +82,7 @@ pub trait Boundary: 'static {
         None
     }
 
-    /// Counts a located read that has succeeded.
+    /// Counts a located read that has ended.
     fn located(&self, end: &LocatedEnd) {
         let _ = end;
     }

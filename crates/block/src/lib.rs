@@ -54,7 +54,8 @@ pub use in_flight::{Entered, InFlight};
 pub use intent::Intent;
 pub use layer::Layer;
 pub use located::{
-    Generation, Generations, LOCATED_BLOCK_BYTES, LOCATED_BLOCKS_MAX, LocatedEnd, LocatedRead,
+    Checksums, Generation, Generations, LOCATED_BLOCK_BYTES, LOCATED_BLOCKS_MAX, LocatedEnd,
+    LocatedRead,
 };
 pub use log_limiter::LogLimiter;
 pub use mutex::Mutex;

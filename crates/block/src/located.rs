@@ -87,6 +87,29 @@ impl Generations {
     }
 }
 
+/// The checksums of the blocks of a read.
+#[derive(Clone, Debug)]
+pub enum Checksums {
+    /// Of the only block.
+    One(u32),
+    /// Of each block, in order.
+    Each(Box<[u32]>),
+}
+
+impl Checksums {
+    /// True if `checksum` gives the same for each of `blocks`.
+    #[inline]
+    pub fn are_of(&self, blocks: &[u8], checksum: impl Fn(&[u8]) -> u32) -> bool {
+        match self {
+            Checksums::One(one) => checksum(blocks) == *one,
+            Checksums::Each(each) => blocks
+                .chunks_exact(LOCATED_BLOCK_BYTES)
+                .zip(each)
+                .all(|(block, expected)| checksum(block) == *expected),
+        }
+    }
+}
+
 /// A read of whole blocks that are together on one disk.
 #[derive(Clone, Debug)]
 pub struct LocatedRead {
@@ -99,7 +122,7 @@ pub struct LocatedRead {
     /// Bytes of the blocks before the first that was asked for.
     pub skip: u32,
     /// CRC32C of each block.
-    pub checksums: [u32; LOCATED_BLOCKS_MAX],
+    pub checksums: Checksums,
     /// Generation of the slot at the look-up.
     pub generation: Option<Generation>,
     /// The disk's number in its cache.
@@ -114,7 +137,7 @@ impl LocatedRead {
             at,
             blocks: 0,
             skip: 0,
-            checksums: [0; LOCATED_BLOCKS_MAX],
+            checksums: Checksums::One(0),
             generation: None,
             member: 0,
         }
@@ -126,9 +149,11 @@ impl LocatedRead {
     }
 }
 
-/// The success of a located read, for the counters of the device's shard.
+/// The end of a located read, for the counters of the device's shard.
 #[derive(Clone, Copy, Debug)]
 pub struct LocatedEnd {
+    /// The bytes were accepted; else the device was asked for them.
+    pub is_accepted: bool,
     /// The disk's number in its cache.
     pub member: u32,
     /// Sectors read of the disk.

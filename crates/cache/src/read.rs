@@ -16,8 +16,8 @@ use crate::inner::CacheShared;
 use crate::lines::{BLOCK_BYTES, BlockRun, bytes_of, covering, extent_of, inside};
 use crate::state::LinePlace;
 use block::{
-    BUF_BYTES_MAX, Buf, Device, Extent, IoResult, LOCATED_BLOCK_BYTES, LOCATED_BLOCKS_MAX, Lba,
-    LocatedRead,
+    BUF_BYTES_MAX, Buf, Checksums, Device, Extent, IoResult, LOCATED_BLOCK_BYTES,
+    LOCATED_BLOCKS_MAX, Lba, LocatedRead,
 };
 use futures_util::future::join_all;
 use policy::{PolicyOp, PolicyRequest};
@@ -107,12 +107,15 @@ pub(crate) fn locate<P: Device>(volume: &CacheShared<P>, extent: Extent) -> Opti
     };
     state.look_up(part.key, &touches, Ok(()), counters)?;
     counters.count(Counter::ReadsHit);
+    counters.count(Counter::HitsLocated);
     counters.add(Counter::BlocksHit, count);
     located.blocks = run.count;
     located.skip = (extent.start - extent_of(&blocks).start).bytes() as u32;
-    for (block, checksum) in (run.first..).zip(&mut located.checksums[..run.count as usize]) {
-        *checksum = state.contents.crc(slot, block);
-    }
+    let checksum = |block| state.contents.crc(slot, block);
+    located.checksums = match run.count {
+        1 => Checksums::One(checksum(run.first)),
+        count => Checksums::Each((run.first..run.first + count).map(checksum).collect()),
+    };
     located.generation = Some(state.busy.generations.of(slot.0));
     Some(located)
 }

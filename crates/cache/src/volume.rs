@@ -266,6 +266,10 @@ impl<P: Device> Device for Volume<P> {
     }
 
     fn located(&self, end: &LocatedEnd) {
+        if !end.is_accepted {
+            self.0.counters.count(Counter::HitsRefused);
+            return;
+        }
         let member = self.0.core.state.borrow().devices.get(DeviceId(end.member));
         // A device that was removed meanwhile is counted no more.
         if let Some(member) = member {

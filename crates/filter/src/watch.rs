@@ -29,7 +29,7 @@ pub trait RequestObserver: 'static {
     fn end(&self, _now: Nanos, _: &RawAccess, _began: Nanos, _: Ending) {}
     /// Takes the error of a request that is about to end with it.
     fn failed(&self, _: &IoError) {}
-    /// Takes a read that another shard has carried out, and that has succeeded.
+    /// Takes a read that another shard has carried out, and of which the bytes were accepted.
     fn located(&self, _: &LocatedEnd) {}
 }
 

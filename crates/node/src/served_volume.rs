@@ -323,7 +323,9 @@ impl<D: Driver> Device for ServedVolume<D> {
     }
 
     fn located(&self, end: &LocatedEnd) {
-        self.0.observers.latencies.located(end);
+        if end.is_accepted {
+            self.0.observers.latencies.located(end);
+        }
         self.0.cached.located(end);
     }
 }

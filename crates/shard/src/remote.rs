@@ -31,7 +31,7 @@ use std::sync::Arc;
 pub enum GateRequest {
     /// For the gate of this number.
     To(u32, GateVerb),
-    /// The successes of located reads, each with the number of its gate.
+    /// The ends of located reads, each with the number of its gate.
     Located(Vec<CountedEnd>),
 }
 

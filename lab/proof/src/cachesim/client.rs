@@ -6,15 +6,24 @@ use super::scenario::CacheScenario;
 use super::shared::{CacheSimShared, TestVolume};
 use crate::model::VolumeModel;
 use crate::stamp::{self, ANYTHING, Value, ZERO};
-use block::{Boundary, Fua, IoError, IoResult, Nanos, SECTOR_BYTES};
+use block::{Boundary, Env, Fua, IoError, IoResult, Nanos, SECTOR_BYTES};
 use futures_util::future::join;
 use sim::SimRng;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
+/// The side of the clients of one shard.
+pub(crate) struct ClientSide<G> {
+    pub(crate) shared: Rc<CacheSimShared>,
+    pub(crate) env: Env,
+    /// The gate of each volume.
+    pub(crate) gates: Vec<G>,
+}
+
 /// Client `number` does its share of the scenario's operations.
-pub(crate) async fn work(shared: Rc<CacheSimShared>, number: u64) {
+pub(crate) async fn work<G: Boundary>(side: Rc<ClientSide<G>>, number: u64) {
+    let shared = side.shared.clone();
     let scenario = shared.scenario.clone();
     let mut rng = SimRng::fork(scenario.seed, 100 + number);
     let share = scenario.operations / scenario.clients;
@@ -24,21 +33,24 @@ pub(crate) async fn work(shared: Rc<CacheSimShared>, number: u64) {
         if shared.report.borrow().violation.is_some() {
             return;
         }
-        let target = &shared.targets[rng.below(shared.targets.len() as u64) as usize];
+        let volume = rng.below(shared.targets.len() as u64) as usize;
+        let target = &shared.targets[volume];
         let sectors = place(&mut rng, target, next, scenario.len_max);
         next = sectors.end;
         let operation = Operation {
             shared: &shared,
+            env: &side.env,
             scenario: &scenario,
             target,
+            gate: &side.gates[volume],
             sectors,
         };
-        let start = shared.env.timer.now();
+        let start = side.env.timer.now();
         operation.perform(&mut rng).await;
-        let took = shared.env.timer.now() - start;
+        let took = side.env.timer.now() - start;
         shared.finished(took);
         if rng.chance(0.2) {
-            shared.env.timer.sleep(Nanos(rng.below(1_000_000))).await;
+            side.env.timer.sleep(Nanos(rng.below(1_000_000))).await;
         }
     }
 }
@@ -74,14 +86,16 @@ fn place(rng: &mut SimRng, target: &TestVolume, next: u64, len_max: u64) -> Rang
     start..start + len
 }
 
-struct Operation<'a> {
+struct Operation<'a, G> {
     shared: &'a CacheSimShared,
+    env: &'a Env,
     scenario: &'a CacheScenario,
     target: &'a TestVolume,
+    gate: &'a G,
     sectors: Range<u64>,
 }
 
-impl Operation<'_> {
+impl<G: Boundary> Operation<'_, G> {
     fn offset(&self) -> u64 {
         self.sectors.start * SECTOR_BYTES
     }
@@ -100,17 +114,16 @@ impl Operation<'_> {
             49..52 => self.crowd(rng).await,
             52..88 => self.write(rng).await,
             88..92 => {
-                self.change(ZERO, self.target.gate.zero(self.offset(), self.bytes()))
+                self.change(ZERO, self.gate.zero(self.offset(), self.bytes()))
                     .await
             }
             92..94 => {
                 self.discard().await;
             }
-            94..98 => self.judge(self.target.gate.flush().await),
+            94..98 => self.judge(self.gate.flush().await),
             _ => {
                 let mut runs = Vec::new();
                 let answer = self
-                    .target
                     .gate
                     .extents(self.offset(), self.bytes(), &mut runs)
                     .await;
@@ -126,10 +139,10 @@ impl Operation<'_> {
 
     async fn read(&self, rng: &mut SimRng) {
         let id = self.model().borrow_mut().begin_read(&self.sectors);
-        let read = self.target.gate.read(self.offset(), self.bytes() as usize);
+        let read = self.gate.read(self.offset(), self.bytes() as usize);
         let answer = match self.deadline(rng) {
             None => Some(read.await),
-            Some(span) => self.shared.env.timer.timeout(span, read).await,
+            Some(span) => self.env.timer.timeout(span, read).await,
         };
         let bytes = match answer {
             Some(Ok(data)) => Some(data),
@@ -172,10 +185,10 @@ impl Operation<'_> {
 
     async fn write(&self, rng: &mut SimRng) {
         let version = self.model().borrow_mut().version();
-        let mut buf = self.shared.env.pool.get(self.bytes() as usize).await;
+        let mut buf = self.env.pool.get(self.bytes() as usize).await;
         stamp::stamp(&mut buf, self.sectors.start, version);
         let fua = if rng.chance(0.1) { Fua::Yes } else { Fua::No };
-        let write = self.target.gate.write(self.offset(), buf.share(), fua);
+        let write = self.gate.write(self.offset(), buf.share(), fua);
         // An abandoned merge of part of a block could put its neighbours' old bytes back: the
         // caller of a gate must not abandon such a merge.
         let block = self.scenario.block.0;
@@ -185,7 +198,7 @@ impl Operation<'_> {
             None => self.change(version, write).await,
             Some(span) => {
                 self.begin(version);
-                let answer = self.shared.env.timer.timeout(span, write).await;
+                let answer = self.env.timer.timeout(span, write).await;
                 if answer.is_none() {
                     self.shared.report.borrow_mut().meet(Class::Abandoned);
                 }
@@ -199,7 +212,7 @@ impl Operation<'_> {
         let block = self.scenario.block.0;
         let start = self.sectors.start.next_multiple_of(block);
         let end = self.sectors.end / block * block;
-        let discard = self.target.gate.discard(self.offset(), self.bytes());
+        let discard = self.gate.discard(self.offset(), self.bytes());
         if start < end {
             let inner = Operation {
                 sectors: start..end,

@@ -27,6 +27,8 @@ classes! {
     BitmapWritten, "a pool that remembers marked regions before they were written";
     MapWritten, "a pool that remembers wrote what it holds";
     Abandoned, "a client gave up on a write";
+    HitLocated, "another shard read a hit from the pool device itself";
+    HitRefused, "such a hit had to be read again, since it was late, rewritten or damaged";
     OriginError, "the origin failed an operation";
 }
 
@@ -38,6 +40,8 @@ impl Class {
                 &[Counter::RejectedOverwritten, Counter::PoolWritesPoisoned]
             }
             Class::UpdateInVain => &[Counter::PoolWritesInVain],
+            Class::HitLocated => &[Counter::HitsLocated],
+            Class::HitRefused => &[Counter::HitsRefused],
             Class::HitTorn => &[Counter::HitsTorn],
             Class::HitLate => &[Counter::HitsLate],
             Class::HitFailed => &[Counter::HitsFailed],

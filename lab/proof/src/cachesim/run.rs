@@ -1,23 +1,23 @@
 //! One run: builds the world of a scenario, runs the world, and checks the remains.
 
 use super::chaos::CacheChaos;
-use super::client::{self, is_origins};
+use super::client::{self, ClientSide, is_origins};
 use super::origin::TestOrigin;
 use super::report::Report;
 use super::scenario::{CacheScenario, WITNESS};
 use super::shared::{CacheSimShared, Leaf, TestVolume};
 use crate::model::{Space, VolumeModel};
 use block::{
-    Boundary, BoxDevice, Device, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId,
+    Boundary, BoxDevice, Device, Gate, Geometry, Lba, Nanos, SECTOR_BYTES, Sectors, ShardId,
+    TargetId,
 };
 use cache::{Cache, Config, Durability, VolumeConfig};
-use futures_util::future::join_all;
-use shard::Local;
+use futures_util::future::{join, join_all};
+use shard::{GateAsker, GateEnd, GatePass, GateTable, Local, Mesh, RemoteGate, Shard, lane};
 use sim::{
     DiskSpec, RunBudget, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimRng,
     SimWorld, WorldControl,
 };
-use simnode::run_alone;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,6 +26,10 @@ use std::sync::Arc;
 const COMMIT_PERIOD: Nanos = Nanos::from_millis(2);
 /// Time limit of a run.
 const TIME_MAX: Nanos = Nanos::from_secs(600);
+/// The shard of the cache.
+const HOME: ShardId = ShardId(0);
+/// Interval at which a shard looks for the other's work.
+const LOOK: Nanos = Nanos::from_micros(50);
 /// Attempts to read from an origin that fails now and then.
 const ATTEMPTS: u32 = 100;
 
@@ -63,10 +67,27 @@ pub(super) fn run(seed: u64) -> Report {
     sim.set_budget(RunBudget::until(TIME_MAX));
     let run = (scenario.clone(), report.clone());
     let (backs, devices) = (origins.clone(), pool.clone());
-    let (outcome, _) = run_alone(&mut sim, move |local| async move {
+    let further = Rc::new(FurtherClients::default());
+    let of_further = further.clone();
+    let home = move |local| async move {
         let (scenario, report) = run;
         let shared = build(scenario, local, control, (&backs, devices, witness), report).await;
-        live(Rc::new(shared)).await;
+        live(Rc::new(shared), &further).await;
+    };
+    let shards = 1 + u32::from(scenario.crossed);
+    let (home, mesh) = (RefCell::new(Some(home)), Mesh::new(shards));
+    let outcome = sim.drive(shards, |id, driver| {
+        let (mesh, config) = (mesh.clone(), shard::Config::default());
+        match id == HOME {
+            true => {
+                let home = home.take().expect("booted once");
+                Shard::boot(id, driver, mesh, config, home)
+            }
+            false => {
+                let clients = of_further.clone();
+                Shard::boot(id, driver, mesh, config, move |local| clients.work(local))
+            }
+        }
     });
     let mut report = report.take();
     if outcome != RunOutcome::Done {
@@ -157,14 +178,70 @@ async fn build(
     }
 }
 
-async fn live(shared: Rc<CacheSimShared>) {
+/// The clients on another shard than the cache: all with odd numbers.
+///
+/// Both shards run on one thread, so that the clients share the model with those of the home shard.
+#[derive(Default)]
+struct FurtherClients {
+    begun: Cell<Option<(Rc<CacheSimShared>, GateEnd, Vec<GatePass>)>>,
+    are_done: Cell<bool>,
+}
+
+impl FurtherClients {
+    async fn work(self: Rc<Self>, local: Local<SimDriver>) {
+        let env = local.env();
+        let (shared, end, passes) = loop {
+            if let Some(begun) = self.begun.take() {
+                break begun;
+            }
+            env.timer.sleep(LOOK).await;
+        };
+        let asker = GateAsker::begin(end, &local);
+        let gates = passes.into_iter();
+        let gates = gates.map(|pass| RemoteGate::new(asker.clone(), pass));
+        let side = Rc::new(ClientSide {
+            shared: shared.clone(),
+            env,
+            gates: gates.collect(),
+        });
+        let numbers = (1..shared.scenario.clients).step_by(2);
+        join_all(numbers.map(|number| client::work(side.clone(), number))).await;
+        self.are_done.set(true);
+    }
+
+    /// Lets the clients work, and waits for them.
+    async fn serve(&self, shared: &Rc<CacheSimShared>) {
+        let table = Rc::new(GateTable::default());
+        let gates = shared.targets.iter().map(|target| target.gate.clone());
+        let passes = gates.map(|gate| table.add(gate)).collect();
+        let (end, server) = lane();
+        let serving = table.serve(server, shared.env.clone());
+        shared.env.spawn.spawn(serving);
+        self.begun.set(Some((shared.clone(), end, passes)));
+        while !self.are_done.get() {
+            shared.env.timer.sleep(LOOK).await;
+        }
+    }
+}
+
+async fn live(shared: Rc<CacheSimShared>, further: &FurtherClients) {
     let mut chaos = CacheChaos::new(shared.clone()).await;
-    let clients = (0..shared.scenario.clients).map(|i| client::work(shared.clone(), i));
+    let side = Rc::new(ClientSide {
+        shared: shared.clone(),
+        env: shared.env.clone(),
+        gates: shared.targets.iter().map(|t| t.gate.clone()).collect(),
+    });
+    let crossed = shared.scenario.crossed;
+    let numbers = (0..shared.scenario.clients).step_by(1 + usize::from(crossed));
+    let clients = numbers.map(|number| client::work(side.clone(), number));
     let clients = async {
-        join_all(clients).await;
+        match crossed {
+            true => drop(join(join_all(clients), further.serve(&shared)).await),
+            false => drop(join_all(clients).await),
+        }
         shared.over.set(true);
     };
-    futures_util::future::join(clients, chaos.rage()).await;
+    join(clients, chaos.rage()).await;
     check_memory(&shared);
     settle(&shared).await;
     if shared.report.borrow().violation.is_none() {

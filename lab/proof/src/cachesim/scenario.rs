@@ -56,6 +56,8 @@ pub struct CacheScenario {
     pub hang: bool,
     /// The pool remembers its lines over a restart, by metadata.
     pub durable: bool,
+    /// Every second client is on another shard than the cache.
+    pub crossed: bool,
 }
 
 impl CacheScenario {
@@ -112,11 +114,12 @@ impl CacheScenario {
             len_max: LEN_MAX,
             hang: false,
             durable: false,
+            crossed: false,
         }
         .made_harder(seed)
     }
 
-    /// Gives half of the pools metadata. Now and then one disk hangs for ever under clients that
+    /// Gives half of the pools metadata, and half of the caches clients on another shard. Now and then one disk hangs for ever under clients that
     /// fill their half of the memory.
     fn made_harder(mut self, seed: u64) -> CacheScenario {
         let mut rng = SimRng::fork(seed, 4);
@@ -132,6 +135,7 @@ impl CacheScenario {
             self.operations *= 3;
             self.sequential_bytes = None;
         }
+        self.crossed = rng.chance(0.5);
         self
     }
 
