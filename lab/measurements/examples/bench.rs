@@ -4,7 +4,7 @@
 
 use measurements::bench::{
     BenchRow, arrays, engine, guest, hits, loss, memory, mesh, nbd_hits, nop, policy, reads,
-    remember, report, restart, served, simulator, throughput,
+    remember, report, restart, served, shards, simulator, throughput,
 };
 use std::error::Error;
 use std::path::Path;
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let plan = served_plan(quick, &hotset, file, &dir)?;
     let loss_span = Duration::from_secs(if quick { 6 } else { 10 });
     let in_guest = |script: &str| guest::rows(Path::new(script), &hotset);
-    let groups: [(&str, Measure); 21] = [
+    let groups: [(&str, Measure); 22] = [
         ("executor", &|| Ok(nop::rows(runs, &program("nop"))?)),
         ("hits", &|| {
             Ok(hits::rows(&program("hits"), &program("nop"))?)
@@ -45,6 +45,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("arrays", &|| Ok(arrays::rows(&program("arrays"))?)),
         ("nbd-hits", &|| Ok(nbd_hits::rows(&program("hits"))?)),
         ("messages", &|| Ok(mesh::rows(runs)?)),
+        ("shards", &|| {
+            Ok(shards::rows(
+                &program("shards"),
+                span.min(Duration::from_secs(2)),
+            )?)
+        }),
         ("simulator", &|| {
             Ok(simulator::rows(runs.min(5), 2_000_000)?)
         }),

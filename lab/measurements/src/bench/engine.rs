@@ -16,7 +16,7 @@ use std::time::Duration;
 use uring::{DiskOptions, Options, Uring, UringDriver};
 
 /// Bytes of the cached volume: small enough to be warm in a second or two.
-const VOLUME_BYTES: u64 = 256 << 20;
+pub(super) const VOLUME_BYTES: u64 = 256 << 20;
 /// Bytes written to a pool before use: more than is ever cached there.
 const POOL_BYTES: u64 = 288 << 20;
 /// The rest of the pool has no room on the disk: a policy's work beside looking up depends on the
@@ -147,7 +147,7 @@ fn measure(origin: &Path, plan: HitsPlan) -> io::Result<Vec<Vec<Round>>> {
 }
 
 /// A cache with its whole volume resident.
-async fn warm(
+pub(super) async fn warm(
     local: &Local<UringDriver>,
     pool: ShardDisk<UringDriver>,
     origin: ShardDisk<UringDriver>,

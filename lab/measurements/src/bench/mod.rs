@@ -22,6 +22,7 @@ pub mod report;
 pub mod restart;
 pub mod served;
 pub mod server;
+pub mod shards;
 pub mod simulator;
 pub mod throughput;
 
