@@ -27,6 +27,8 @@ use std::task::Waker;
 /// Polls in one turn before completions are looked for again, so that a busy task cannot keep them
 /// waiting.
 const POLLS_PER_TURN: usize = 256;
+/// Polls after which messages of other shards are looked for.
+const POLLS_PER_LOOK: usize = 8;
 
 /// The bounds of a shard.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +117,17 @@ impl<D: Driver> Shard<D> {
 }
 
 impl<D: Driver> ShardCore<D> {
+    /// Takes the messages of other shards. Their tasks are polled first: another shard waits.
+    fn receive(self: &Rc<Self>) {
+        while let Some(message) = self.home.receive() {
+            self.is_busy.set(true);
+            match message {
+                MeshMessage::Poll(slot) => self.ready.borrow_mut().push_front(slot),
+                MeshMessage::Run(work) => work(&Local(self.clone())),
+            }
+        }
+    }
+
     /// Wakes the tasks of the timers that are due.
     fn fire_timers(&self) {
         if self.is_busy.get() {
@@ -183,15 +196,12 @@ impl<D: Driver> ShardTurn for Shard<D> {
             let waiter = core.ops.complete(completion);
             core.tasks.wake(waiter, &core.ready);
         }
-        while let Some(message) = core.home.receive() {
-            core.is_busy.set(true);
-            match message {
-                MeshMessage::Poll(slot) => core.ready.borrow_mut().push_back(slot),
-                MeshMessage::Run(work) => work(&Local(core.clone())),
-            }
-        }
+        core.receive();
         core.fire_timers();
-        for _ in 0..POLLS_PER_TURN {
+        for poll in 1..=POLLS_PER_TURN {
+            if poll.is_multiple_of(POLLS_PER_LOOK) {
+                core.receive();
+            }
             let next = core.ready.borrow_mut().pop_front();
             let Some(slot) = next else { break };
             core.tasks.poll(slot);

@@ -105,7 +105,7 @@ async fn home<G: Boundary + Clone>(
     gate: G,
     ways: Vec<Way>,
     span: Duration,
-    count: &AtomicU64,
+    count: &Arc<AtomicU64>,
 ) {
     let (env, table) = (local.env(), Rc::new(GateTable::default()));
     let mut ended = Vec::new();
@@ -121,22 +121,31 @@ async fn home<G: Boundary + Clone>(
     }
 }
 
-/// Reads at random until `span` has passed.
-async fn load<G: Boundary>(gate: G, env: Env, span: Duration, count: &AtomicU64) {
+/// Reads at random until `span` has passed, by as many tasks as there are reads at once.
+async fn load<G: Boundary + Clone>(gate: G, env: Env, span: Duration, count: &Arc<AtomicU64>) {
     let end = env.timer.now() + Nanos(span.as_nanos() as u64);
     let blocks = gate.bytes() / READ_BYTES as u64;
-    let readers = (0..DEPTH).map(async |seed| {
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let mut reads = 0;
-        while env.timer.now() < end {
-            let offset = rng.u64(0..blocks) * READ_BYTES as u64;
-            let read = gate.read(offset, READ_BYTES).await;
-            drop(read.expect("the files are readable"));
-            reads += 1;
-        }
-        count.fetch_add(reads, Relaxed);
+    let readers = (0..DEPTH).map(|seed| {
+        let (gate, timer, count) = (gate.clone(), env.timer.clone(), count.clone());
+        let (done, ended) = oneshot::channel::<()>();
+        env.spawn.spawn(async move {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut reads = 0;
+            while timer.now() < end {
+                let offset = rng.u64(0..blocks) * READ_BYTES as u64;
+                let read = gate.read(offset, READ_BYTES).await;
+                drop(read.expect("the files are readable"));
+                reads += 1;
+            }
+            count.fetch_add(reads, Relaxed);
+            // The shard outlives its tasks.
+            let _ = done.send(());
+        });
+        ended
     });
-    join_all(readers).await;
+    for ended in join_all(readers).await {
+        ended.expect("the task ends");
+    }
 }
 
 /// A process that reads, and the directory of its files.
