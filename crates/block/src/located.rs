@@ -149,11 +149,22 @@ impl LocatedRead {
     }
 }
 
+/// The fate of a located read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LocatedFate {
+    /// The bytes were accepted.
+    Accepted,
+    /// The device is asked for the bytes: they are damaged or rewritten, or the disk failed.
+    Refused,
+    /// The device is asked for the bytes: the disk did not answer within the limit.
+    Late,
+}
+
 /// The end of a located read, for the counters of the device's shard.
 #[derive(Clone, Copy, Debug)]
 pub struct LocatedEnd {
-    /// The bytes were accepted; else the device was asked for them.
-    pub is_accepted: bool,
+    /// Its fate.
+    pub fate: LocatedFate,
     /// The disk's number in its cache.
     pub member: u32,
     /// Sectors read of the disk.

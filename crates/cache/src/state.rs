@@ -261,6 +261,14 @@ impl<P: Device> CacheState<P> {
         self.counters.add(Counter::LinesPassedOn, passed_on);
     }
 
+    /// Counts a located read that was late: a fault of the device, unless slow writes explain it.
+    pub(crate) fn late_hit(&mut self, member: &PoolMember<P>, now: Nanos) {
+        self.counters.count(Counter::HitsLate);
+        if !self.busy.were_slow() || !self.budget.may_shrink() {
+            self.fault(member, DeviceFault::Late, now);
+        }
+    }
+
     /// Ends a period of the watchdog, with faults for late operations.
     pub(crate) fn tick(&mut self, now: Nanos) {
         let (mut hits, mut writes) = (Vec::new(), Vec::new());

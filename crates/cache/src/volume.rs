@@ -15,7 +15,7 @@ use crate::writes::OriginDurability;
 use crate::{read, write};
 use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Generations, Geometry, IoErrorKind, IoResult,
-    Lba, LocatedEnd, LocatedRead, Sectors, SharedBuf,
+    Lba, LocatedEnd, LocatedFate, LocatedRead, Sectors, SharedBuf,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -266,15 +266,22 @@ impl<P: Device> Device for Volume<P> {
     }
 
     fn located(&self, end: &LocatedEnd) {
-        if !end.is_accepted {
-            self.0.counters.count(Counter::HitsRefused);
-            return;
-        }
-        let member = self.0.core.state.borrow().devices.get(DeviceId(end.member));
+        let state = &mut *self.0.core.state.borrow_mut();
         // A device that was removed meanwhile is counted no more.
-        if let Some(member) = member {
-            member.health.operation();
-            member.device.located(end);
+        let member = state.devices.get(DeviceId(end.member));
+        match (end.fate, member) {
+            (LocatedFate::Accepted, Some(member)) => {
+                member.health.operation();
+                member.device.located(end);
+            }
+            (LocatedFate::Accepted, None) => {}
+            (LocatedFate::Late, Some(member)) => {
+                self.0.counters.count(Counter::HitsRefused);
+                state.late_hit(&member, self.0.core.env.timer.now());
+            }
+            (LocatedFate::Refused | LocatedFate::Late, _) => {
+                self.0.counters.count(Counter::HitsRefused);
+            }
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::log::{OpenLog, RestingLog};
 use crate::sink::Sink;
 use block::{
     Buf, Content, Device, Driver, Extent, Fua, Generations, Geometry, IoResult, Lba, LocatedEnd,
-    LocatedRead, Nanos, SharedBuf, Signal, Timer,
+    LocatedFate, LocatedRead, Nanos, SharedBuf, Signal, Timer,
 };
 use control::config::{Name, VolumeMode};
 use control::status::LATENCY_BOUNDS_US;
@@ -323,7 +323,7 @@ impl<D: Driver> Device for ServedVolume<D> {
     }
 
     fn located(&self, end: &LocatedEnd) {
-        if end.is_accepted {
+        if end.fate == LocatedFate::Accepted {
             self.0.observers.latencies.located(end);
         }
         self.0.cached.located(end);

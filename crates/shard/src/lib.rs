@@ -30,6 +30,7 @@ pub use disk::ShardDisk;
 pub use executor::{Config, Shard};
 pub use lane::{LaneAsker, LaneEnd, LaneServer, lane};
 pub use local::Local;
+pub use located::LocatingGate;
 pub use mesh::Mesh;
 pub use queue::ShardPort;
 pub use remote::{GateAsker, GateEnd, GateLane, GatePass, GateTable, RemoteGate};

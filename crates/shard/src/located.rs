@@ -1,45 +1,29 @@
-//! Reads that the device's shard has located, carried out on this shard.
+//! Located reads, carried out on this shard.
 //!
 //! Invariants:
 //!     bytes are returned ⟹ each block has its checksum, and no write to its slot was about to begin
 //!     before the read ended
 //!     a disk does not answer within the limit ⟹ the read is given up
 //!
-//! Ends are reported to the device's shard, some at a time.
+//! Not here: the look-up, and what becomes of the end (`remote`).
 
 use crate::disk::ShardDisk;
 use crate::local::Local;
 use block::{
-    Buf, Device, Driver, Env, Generations, LocatedEnd, LocatedRead, Nanos, SECTOR_BYTES, Sectors,
-    SharedBuf, Signal, Timer,
+    Boundary, Buf, Content, Device, Driver, Env, Extent, FlushErrors, Fua, Generations, Geometry,
+    IoResult, LocatedEnd, LocatedFate, LocatedRead, Nanos, SECTOR_BYTES, Sectors, SharedBuf,
+    Signal, Timer,
 };
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 /// The looks at a read within its time limit. One more ends the wait: the first may come at once.
 const LOOKS: u32 = 8;
-/// Ends that are reported together.
-const REPORT_ENDS: usize = 64;
-/// The longest time that an end waits for its report.
-const REPORT_DELAY: Nanos = Nanos::from_millis(100);
-
-/// An end, with the number of its gate.
-pub struct CountedEnd {
-    pub(crate) gate: u32,
-    pub(crate) end: LocatedEnd,
-}
-
-/// The ends that are not reported yet.
-#[derive(Default)]
-struct UnreportedEnds {
-    ends: RefCell<Vec<CountedEnd>>,
-    signal: Signal,
-    is_over: Cell<bool>,
-}
 
 /// The reads in flight, and the looks at them. A look counts when its timer has ended, so that a
 /// pause of the process counts as one look.
@@ -49,7 +33,6 @@ struct ReadWatch {
     /// Time between looks: of the disk with the shortest limit so far.
     period: Cell<Nanos>,
     signal: Signal,
-    is_over: Cell<bool>,
 }
 
 struct WatchedRead {
@@ -72,14 +55,14 @@ impl Drop for Watched<'_> {
 }
 
 impl ReadWatch {
+    #[inline]
     fn begin(&self, limit: Nanos) -> Watched<'_> {
-        let period = self
-            .period
-            .get()
-            .min(Nanos(limit.0 / u64::from(LOOKS)))
-            .max(Nanos(1));
-        self.period.set(period);
-        let looks = limit.0.div_ceil(period.0).min(u64::from(u32::MAX / 2)) as u32;
+        let mut period = self.period.get();
+        if limit.0 / u64::from(LOOKS) < period.0 {
+            period = Nanos((limit.0 / u64::from(LOOKS)).max(1));
+            self.period.set(period);
+        }
+        let looks = (limit.0 / period.0).min(u64::from(u32::MAX / 2)) as u32;
         let mut reads = self.reads.borrow_mut();
         if reads.is_empty() {
             self.signal.notify();
@@ -106,6 +89,7 @@ impl ReadWatch {
 
 impl Watched<'_> {
     /// The output of `work`, or `None` once the read is late.
+    #[inline]
     async fn bound<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         poll_fn(|cx| {
@@ -126,49 +110,49 @@ impl Watched<'_> {
     }
 }
 
-/// The reader of one lane.
+/// Looks at the reads in flight, while there are some.
+async fn watch_reads(watch: Rc<ReadWatch>, timer: Timer) {
+    loop {
+        watch
+            .signal
+            .until(|| !watch.reads.borrow().is_empty())
+            .await;
+        timer.sleep(watch.period.get()).await;
+        watch.look();
+    }
+}
+
+/// Carries out the located reads of one shard.
 pub(crate) struct LocatedReader<D: Driver> {
     local: Local<D>,
     env: Env,
     watch: Rc<ReadWatch>,
     /// The disks used so far, by number.
     disks: RefCell<Vec<Option<Rc<ShardDisk<D>>>>>,
-    unreported: Rc<UnreportedEnds>,
-    report: Box<dyn Fn(Vec<CountedEnd>)>,
-}
-
-impl<D: Driver> Drop for LocatedReader<D> {
-    fn drop(&mut self) {
-        self.unreported.is_over.set(true);
-        self.unreported.signal.notify();
-        self.watch.is_over.set(true);
-        self.watch.signal.notify();
-    }
 }
 
 impl<D: Driver> LocatedReader<D> {
-    pub(crate) fn begin(
-        local: &Local<D>,
-        report: impl Fn(Vec<CountedEnd>) + 'static,
-    ) -> Rc<LocatedReader<D>> {
+    /// The reader of the shard of `local`.
+    pub(crate) fn of(local: &Local<D>) -> Rc<LocatedReader<D>> {
+        if let Some(reader) = local.get() {
+            return reader;
+        }
+        let env = local.env();
+        let watch = Rc::new(ReadWatch {
+            reads: RefCell::default(),
+            look: Cell::new(0),
+            period: Cell::new(Nanos(u64::MAX)),
+            signal: Signal::default(),
+        });
+        env.spawn
+            .spawn(watch_reads(watch.clone(), env.timer.clone()));
         let reader = Rc::new(LocatedReader {
             local: local.clone(),
-            env: local.env(),
-            watch: Rc::new(ReadWatch {
-                reads: RefCell::default(),
-                look: Cell::new(0),
-                period: Cell::new(Nanos(u64::MAX)),
-                signal: Signal::default(),
-                is_over: Cell::new(false),
-            }),
+            env,
+            watch,
             disks: RefCell::default(),
-            unreported: Rc::default(),
-            report: Box::new(report),
         });
-        let reporting = report_ends(Rc::downgrade(&reader), reader.unreported.clone());
-        reader.env.spawn.spawn(reporting);
-        let watching = watch_reads(reader.watch.clone(), reader.env.timer.clone());
-        reader.env.spawn.spawn(watching);
+        local.put(reader.clone());
         reader
     }
 
@@ -177,99 +161,161 @@ impl<D: Driver> LocatedReader<D> {
         self.env.timer.now()
     }
 
-    /// The `len` bytes of `read`, which the gate of `client` located for a request that began at
-    /// that time. `None` if the bytes are to be read there.
+    /// The `len` bytes of `read`, located for a request that began at `asked`. `None` if the device
+    /// is to be asked for the bytes. The end is for the device.
+    #[inline]
     pub(crate) async fn read(
         &self,
         read: &LocatedRead,
         len: usize,
         generations: &Generations,
-        client: (u32, Nanos),
-    ) -> Option<SharedBuf> {
+        asked: Nanos,
+    ) -> (Option<SharedBuf>, LocatedEnd) {
         let begun = self.now();
-        let data = self.accepted(read, generations).await;
-        let (gate, asked) = client;
+        let accepted = self.accepted(read, generations).await;
         let now = self.now();
         let end = LocatedEnd {
-            is_accepted: data.is_some(),
+            fate: match &accepted {
+                Ok(_) => LocatedFate::Accepted,
+                Err(fate) => *fate,
+            },
             member: read.member,
             disk_sectors: Sectors(read.bytes() as u64 / SECTOR_BYTES),
             disk_time: now.since(begun),
             sectors: Sectors(len as u64 / SECTOR_BYTES),
             time: now.since(asked),
         };
-        self.count(CountedEnd { gate, end });
-        let (data, skip) = (data?.share(), read.skip as usize);
-        Some(match data.len() == len {
-            true => data,
-            false => data.slice(skip..skip + len),
-        })
+        let data = accepted.ok().map(|buf| {
+            let (data, skip) = (buf.share(), read.skip as usize);
+            match data.len() == len {
+                true => data,
+                false => data.slice(skip..skip + len),
+            }
+        });
+        (data, end)
     }
 
     /// The blocks of `read`, if they are the device's at the look-up.
-    async fn accepted(&self, read: &LocatedRead, generations: &Generations) -> Option<Buf> {
-        let disk = self.disk(read)?;
+    #[inline]
+    async fn accepted(
+        &self,
+        read: &LocatedRead,
+        generations: &Generations,
+    ) -> Result<Buf, LocatedFate> {
+        let disk = self.disk(read).ok_or(LocatedFate::Refused)?;
         let buf = self.env.pool.take(read.bytes());
         let watched = self.watch.begin(generations.limit());
-        let (buf, result) = watched.bound(disk.read(read.at, buf)).await?;
+        let answer = watched.bound(disk.read(read.at, buf)).await;
+        let (buf, result) = answer.ok_or(LocatedFate::Late)?;
         if result.is_err() {
             // Another disk may have the number by now.
             self.disks.borrow_mut()[read.target.0 as usize] = None;
-            return None;
+            return Err(LocatedFate::Refused);
         }
         let is_sound = read.checksums.are_of(&buf, crc_fast::crc32_iscsi);
-        (is_sound && generations.is_present(read.generation?)).then_some(buf)
+        let is_present = |seen| generations.is_present(seen);
+        match is_sound && read.generation.is_some_and(is_present) {
+            true => Ok(buf),
+            false => Err(LocatedFate::Refused),
+        }
     }
 
+    #[inline]
     fn disk(&self, read: &LocatedRead) -> Option<Rc<ShardDisk<D>>> {
-        let mut disks = self.disks.borrow_mut();
         let number = read.target.0 as usize;
+        if let Some(Some(disk)) = self.disks.borrow().get(number) {
+            return Some(disk.clone());
+        }
+        let disk = Rc::new(self.local.disk(read.target).ok()?);
+        let mut disks = self.disks.borrow_mut();
         if disks.len() <= number {
             disks.resize_with(number + 1, || None);
         }
-        if disks[number].is_none() {
-            let disk = self.local.disk(read.target).ok()?;
-            disks[number] = Some(Rc::new(disk));
-        }
-        disks[number].clone()
+        disks[number] = Some(disk.clone());
+        Some(disk)
     }
+}
 
-    fn count(&self, end: CountedEnd) {
-        let mut ends = self.unreported.ends.borrow_mut();
-        ends.push(end);
-        match ends.len() {
-            1 => self.unreported.signal.notify(),
-            REPORT_ENDS => (self.report)(std::mem::take(&mut *ends)),
-            _ => {}
+/// A gate of this shard, whose located reads go straight to the disk. All else goes through the
+/// gate.
+pub struct LocatingGate<D: Driver, G> {
+    gate: G,
+    generations: Option<Arc<Generations>>,
+    reader: Rc<LocatedReader<D>>,
+}
+
+impl<D: Driver, G: Clone> Clone for LocatingGate<D, G> {
+    fn clone(&self) -> LocatingGate<D, G> {
+        LocatingGate {
+            gate: self.gate.clone(),
+            generations: self.generations.clone(),
+            reader: self.reader.clone(),
         }
     }
 }
 
-/// Looks at the reads in flight, while there are some.
-async fn watch_reads(watch: Rc<ReadWatch>, timer: Timer) {
-    loop {
-        let is_due = || watch.is_over.get() || !watch.reads.borrow().is_empty();
-        watch.signal.until(is_due).await;
-        if watch.is_over.get() {
-            return;
+impl<D: Driver, G: Boundary> LocatingGate<D, G> {
+    /// Serves `gate`, of a device on the shard of `local`.
+    pub fn new(gate: G, local: &Local<D>) -> LocatingGate<D, G> {
+        LocatingGate {
+            generations: gate.generations(),
+            gate,
+            reader: LocatedReader::of(local),
         }
-        timer.sleep(watch.period.get()).await;
-        watch.look();
+    }
+
+    /// The gate.
+    pub fn gate(&self) -> &G {
+        &self.gate
     }
 }
 
-/// Reports ends that are too few for a report of their own, until the reader is gone.
-async fn report_ends<D: Driver>(reader: Weak<LocatedReader<D>>, unreported: Rc<UnreportedEnds>) {
-    loop {
-        let is_due = || unreported.is_over.get() || !unreported.ends.borrow().is_empty();
-        unreported.signal.until(is_due).await;
-        let Some(timer) = reader.upgrade().map(|reader| reader.env.timer.clone()) else {
-            return;
-        };
-        timer.sleep(REPORT_DELAY).await;
-        let ends = unreported.ends.take();
-        if let Some(reader) = reader.upgrade().filter(|_| !ends.is_empty()) {
-            (reader.report)(ends);
+impl<D: Driver, G: Boundary> Boundary for LocatingGate<D, G> {
+    fn geometry(&self) -> &Geometry {
+        self.gate.geometry()
+    }
+
+    fn flush_errors(&self) -> &Arc<FlushErrors> {
+        self.gate.flush_errors()
+    }
+
+    #[inline]
+    async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
+        if let Some(generations) = &self.generations
+            && let Some(read) = self.gate.locate(offset, len)
+        {
+            let asked = self.reader.now();
+            let (data, end) = self.reader.read(&read, len, generations, asked).await;
+            self.gate.located(&end);
+            if let Some(data) = data {
+                return Ok(data);
+            }
         }
+        // A read that is not located is rare, or slow.
+        Box::pin(self.gate.read(offset, len)).await
+    }
+
+    fn write(&self, at: u64, data: SharedBuf, fua: Fua) -> impl Future<Output = IoResult> {
+        self.gate.write(at, data, fua)
+    }
+
+    fn zero(&self, offset: u64, len: u64) -> impl Future<Output = IoResult> {
+        self.gate.zero(offset, len)
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> impl Future<Output = IoResult> {
+        self.gate.discard(offset, len)
+    }
+
+    fn flush(&self) -> impl Future<Output = IoResult> {
+        self.gate.flush()
+    }
+
+    async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult {
+        self.gate.extents(offset, len, out).await
+    }
+
+    fn announce(&self, offset: u64, len: u64) -> impl Future<Output = ()> {
+        self.gate.announce(offset, len)
     }
 }

@@ -17,15 +17,26 @@
 
 use crate::lane::{LaneAsker, LaneEnd, LaneServer};
 use crate::local::Local;
-use crate::located::{CountedEnd, LocatedReader};
+use crate::located::LocatedReader;
 use block::{
     Boundary, Content, Driver, Env, Extent, FlushErrors, Fua, Generations, Geometry, IoError,
-    IoErrorKind, IoResult, LocatedRead, SharedBuf,
+    IoErrorKind, IoResult, LocatedEnd, LocatedRead, Nanos, SharedBuf, Signal, Timer,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
+
+/// Ends of located reads that are reported together.
+const REPORT_ENDS: usize = 64;
+/// The longest time that an end waits for its report.
+const REPORT_DELAY: Nanos = Nanos::from_millis(100);
+
+/// The end of a located read, with the number of its gate.
+pub struct CountedEnd {
+    gate: u32,
+    end: LocatedEnd,
+}
 
 /// A request for a gate.
 pub enum GateRequest {
@@ -175,29 +186,88 @@ async fn carry_out<G: Boundary>(gate: Option<G>, verb: GateVerb) -> GateAnswer {
 }
 
 /// A frontend's way to the gates of another shard; clones are the same.
-pub struct GateAsker<D: Driver> {
+pub struct GateAsker<D: Driver>(Rc<AskingShard<D>>);
+
+struct AskingShard<D: Driver> {
     lane: LaneAsker<GateRequest, GateAnswer>,
     reader: Rc<LocatedReader<D>>,
+    unreported: Rc<UnreportedEnds>,
+}
+
+/// The ends of located reads that are not reported yet.
+#[derive(Default)]
+struct UnreportedEnds {
+    ends: RefCell<Vec<CountedEnd>>,
+    signal: Signal,
+    is_over: Cell<bool>,
+}
+
+impl<D: Driver> Drop for AskingShard<D> {
+    fn drop(&mut self) {
+        self.unreported.is_over.set(true);
+        self.unreported.signal.notify();
+    }
 }
 
 impl<D: Driver> Clone for GateAsker<D> {
     fn clone(&self) -> GateAsker<D> {
-        GateAsker {
-            lane: self.lane.clone(),
-            reader: self.reader.clone(),
-        }
+        GateAsker(self.0.clone())
     }
 }
 
 impl<D: Driver> GateAsker<D> {
     /// Begins to ask by `end`, from the shard of `local`.
     pub fn begin(end: GateEnd, local: &Local<D>) -> GateAsker<D> {
-        let lane = end.begin(&local.env());
-        let send = lane.clone();
-        let report = move |ends| send.send(GateRequest::Located(ends));
-        GateAsker {
-            reader: LocatedReader::begin(local, report),
-            lane,
+        let env = local.env();
+        let asking = Rc::new(AskingShard {
+            lane: end.begin(&env),
+            reader: LocatedReader::of(local),
+            unreported: Rc::default(),
+        });
+        let unreported = asking.unreported.clone();
+        let reporting = report_ends(Rc::downgrade(&asking), unreported, env.timer.clone());
+        env.spawn.spawn(reporting);
+        GateAsker(asking)
+    }
+}
+
+impl<D: Driver> AskingShard<D> {
+    fn report(&self) {
+        let ends = self.unreported.ends.take();
+        if !ends.is_empty() {
+            self.lane.send(GateRequest::Located(ends));
+        }
+    }
+
+    #[inline]
+    fn count(&self, end: CountedEnd) {
+        let mut ends = self.unreported.ends.borrow_mut();
+        ends.push(end);
+        let count = ends.len();
+        drop(ends);
+        match count {
+            1 => self.unreported.signal.notify(),
+            REPORT_ENDS => self.report(),
+            _ => {}
+        }
+    }
+}
+
+/// Reports ends that are too few for a report of their own, until nobody asks any more.
+async fn report_ends<D: Driver>(
+    asking: Weak<AskingShard<D>>,
+    unreported: Rc<UnreportedEnds>,
+    timer: Timer,
+) {
+    let is_due = || unreported.is_over.get() || !unreported.ends.borrow().is_empty();
+    loop {
+        unreported.signal.until(is_due).await;
+        if unreported.is_over.get() {
+            return;
+        }
+        timer.sleep(REPORT_DELAY).await;
+        if let Some(asking) = asking.upgrade() {
+            asking.report();
         }
     }
 }
@@ -222,7 +292,7 @@ impl<D: Driver> RemoteGate<D> {
 
     async fn ask(&self, verb: GateVerb) -> GateAnswer {
         let request = GateRequest::To(self.pass.gate, verb);
-        let answer = self.asker.lane.ask(request).await;
+        let answer = self.asker.0.lane.ask(request).await;
         let ended = || IoError::new(IoErrorKind::Gone, "the shard of the volume has ended");
         answer.unwrap_or_else(|| Err(ended()))
     }
@@ -248,12 +318,14 @@ impl<D: Driver> Boundary for RemoteGate<D> {
         let Some(generations) = &self.pass.generations else {
             return self.read_there(offset, len).await;
         };
-        let (reader, gate) = (&self.asker.reader, self.pass.gate);
-        let begun = reader.now();
+        let (reader, gate) = (&self.asker.0.reader, self.pass.gate);
+        let asked = reader.now();
         match self.ask(GateVerb::Locate(offset, len)).await? {
             GateSuccess::Bytes(bytes) => Ok(bytes),
             GateSuccess::Located(read) => {
-                match reader.read(&read, len, generations, (gate, begun)).await {
+                let (bytes, end) = reader.read(&read, len, generations, asked).await;
+                self.asker.0.count(CountedEnd { gate, end });
+                match bytes {
                     Some(bytes) => Ok(bytes),
                     // The device's shard meets the fault, if there is one, and deals with it.
                     None => self.read_there(offset, len).await,

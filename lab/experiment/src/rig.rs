@@ -150,7 +150,7 @@ impl NodeRig {
     pub fn volume(&mut self, name: &str) -> Result<Volume, String> {
         let client = self.frontend.client(name);
         let client = client.ok_or_else(|| format!("volume {name} is not served"))?;
-        let device = BoxDevice::new(client.gate().device().clone());
+        let device = BoxDevice::new(client.gate().gate().device().clone());
         self.clients.push(client);
         Ok(Gate::new(device, self.env.clone()))
     }
@@ -433,7 +433,7 @@ async fn start(
         create_array(config, platform.clone(), &array.name.value, before).await?;
     }
     let env = local.env();
-    let frontend = Direct::new(env.clone());
+    let frontend = Direct::new(&local);
     let node = RunningNode::start(config, platform.clone(), frontend.clone()).await?;
     Ok(NodeRig {
         env,

@@ -5,6 +5,7 @@
 use block::{Env, Gate, IoError, IoErrorKind, IoResult, Nanos};
 use control::status::Status;
 use node::{Frontend, Later, ServedVolume, VolumeAbout};
+use shard::{Local, LocatingGate};
 use sim::SimDriver;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,15 +14,19 @@ use std::rc::Rc;
 /// Interval of looking for the end of a client.
 const LOOK: Nanos = Nanos::from_millis(1);
 
+/// The gate of a client.
+pub type DirectGate = LocatingGate<SimDriver, Gate<ServedVolume<SimDriver>>>;
+
 /// A volume that is offered.
 struct Offered {
-    gate: Gate<ServedVolume<SimDriver>>,
+    gate: DirectGate,
     clients: Cell<u32>,
     withdrawn: Cell<bool>,
 }
 
 /// Offers volumes by their names.
 pub struct Direct {
+    local: Local<SimDriver>,
     env: Env,
     offered: RefCell<BTreeMap<String, Rc<Offered>>>,
 }
@@ -31,7 +36,7 @@ pub struct DirectClient(Rc<Offered>);
 
 impl DirectClient {
     /// The gate of the client's reads and writes.
-    pub fn gate(&self) -> &Gate<ServedVolume<SimDriver>> {
+    pub fn gate(&self) -> &DirectGate {
         &self.0.gate
     }
 
@@ -49,9 +54,10 @@ impl Drop for DirectClient {
 
 impl Direct {
     /// A frontend that offers nothing yet.
-    pub fn new(env: Env) -> Rc<Direct> {
+    pub fn new(local: &Local<SimDriver>) -> Rc<Direct> {
         Rc::new(Direct {
-            env,
+            local: local.clone(),
+            env: local.env(),
             offered: RefCell::default(),
         })
     }
@@ -75,7 +81,7 @@ impl Direct {
 impl Frontend<ServedVolume<SimDriver>> for Direct {
     fn add(&self, name: &str, gate: Gate<ServedVolume<SimDriver>>, _: &VolumeAbout) -> IoResult {
         let offered = Rc::new(Offered {
-            gate,
+            gate: LocatingGate::new(gate, &self.local),
             clients: Cell::new(0),
             withdrawn: Cell::new(false),
         });

@@ -96,7 +96,7 @@ impl ModelledDaemon {
 
     /// Starts the daemon. Returns its volumes, in the order of the configuration.
     pub async fn start(&self) -> Result<Vec<BoxDevice>, String> {
-        let frontend = Direct::new(self.local.env());
+        let frontend = Direct::new(&self.local);
         let node = RunningNode::start(&self.config, self.platform(), frontend.clone()).await?;
         let mut devices = Vec::new();
         let mut clients = Vec::new();
@@ -104,7 +104,7 @@ impl ModelledDaemon {
             let name = volume.name.as_str();
             let client = frontend.client(name);
             let client = client.ok_or_else(|| format!("volume {name} is not served"))?;
-            devices.push(BoxDevice::new(client.gate().device().clone()));
+            devices.push(BoxDevice::new(client.gate().gate().device().clone()));
             clients.push(client);
         }
         *self.running.borrow_mut() = Some((node, clients));

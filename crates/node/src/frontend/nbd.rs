@@ -30,18 +30,19 @@ use nbd::serve::{
     NbdStats, ServerLimits, Tls, connections_for,
 };
 use nbd::tls::Worker;
-use shard::{GateAsker, GatePass, GateTable, Local, RemoteGate, ShardSocket, lane};
+use shard::{GateAsker, GatePass, GateTable, Local, LocatingGate, RemoteGate, ShardSocket, lane};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 type HomeGate<R> = Gate<ServedVolume<R>>;
+type HomeFront<R> = LocatingGate<R, HomeGate<R>>;
 
 /// The NBD servers of all shards; their owner has the listeners.
 pub struct NbdFrontend<R: Driver> {
     local: Local<R>,
-    server: Rc<NbdServer<HomeGate<R>>>,
+    server: Rc<NbdServer<HomeFront<R>>>,
     gates: Rc<GateTable<HomeGate<R>>>,
     /// Volumes by name, as further shards name them.
     passes: RefCell<HashMap<String, GatePass>>,
@@ -368,7 +369,8 @@ impl<R: Driver> Frontend<ServedVolume<R>> for NbdFrontend<R> {
             description: about.description.clone(),
             read_only: about.read_only,
         };
-        self.server.add(name, gate.clone(), &options)?;
+        let front = LocatingGate::new(gate.clone(), &self.local);
+        self.server.add(name, front, &options)?;
         if self.further.is_empty() {
             return Ok(());
         }

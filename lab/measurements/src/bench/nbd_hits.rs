@@ -15,7 +15,7 @@ use futures_channel::oneshot;
 use nbd::protocol::request::WireRequest;
 use nbd::protocol::wire::{CHUNK_BYTES, IHAVEOPT, REQUEST_BYTES, cmd, handshake_flag, option};
 use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
-use shard::{GateAsker, GateTable, Local, RemoteGate, lane};
+use shard::{GateAsker, GateTable, Local, LocatingGate, RemoteGate, lane};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
@@ -150,7 +150,8 @@ pub fn reads(ops: u64, depth: u64) {
         let disk = local.disk(TargetId(0)).expect("nop is a disk");
         let leaf = Metered::meter(disk, env.timer.clone());
         let (cache, volume) = hits::warm(&local, leaf, hits::POLICIES[0]).await;
-        let server = serve(&env, Gate::new(volume, env.clone()));
+        let gate = LocatingGate::new(Gate::new(volume, env.clone()), &local);
+        let server = serve(&env, gate);
         let (done, ended) = oneshot::channel();
         server.admit(HitsClient::new(ops, depth, env.pool.clone(), done));
         ended.await.expect("the connection lasts");

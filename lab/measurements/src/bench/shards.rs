@@ -9,8 +9,10 @@ use block::{Boundary, Env, Gate, Nanos, ShardId};
 use cache::Counter;
 use futures_channel::oneshot;
 use futures_util::future::join_all;
-use shard::{Config, GateAsker, GateEnd, GateLane, GatePass, GateTable, Local, Mesh};
-use shard::{RemoteGate, Shard, lane};
+use shard::{
+    Config, GateAsker, GateEnd, GateLane, GatePass, GateTable, Local, LocatingGate, Mesh,
+    RemoteGate, Shard, lane,
+};
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -115,7 +117,7 @@ async fn home<G: Boundary + Clone>(
         assert!(way.offer.send(pass).is_ok(), "the further shard lasts");
         ended.push(way.is_done);
     }
-    load(gate, env, span, count).await;
+    load(LocatingGate::new(gate, local), env, span, count).await;
     for end in join_all(ended).await {
         end.expect("the further shard has done its reads");
     }

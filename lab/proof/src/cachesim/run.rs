@@ -13,7 +13,9 @@ use block::{
 };
 use cache::{Cache, Config, Durability, VolumeConfig};
 use futures_util::future::{join, join_all};
-use shard::{GateAsker, GateEnd, GatePass, GateTable, Local, Mesh, RemoteGate, Shard, lane};
+use shard::{
+    GateAsker, GateEnd, GatePass, GateTable, Local, LocatingGate, Mesh, RemoteGate, Shard, lane,
+};
 use sim::{
     DiskSpec, RunBudget, RunOutcome, ServiceSpan, ServiceTime, SimDriver, SimHost, SimRng,
     SimWorld, WorldControl,
@@ -224,20 +226,28 @@ impl FurtherClients {
     }
 }
 
-async fn live(shared: Rc<CacheSimShared>, further: &FurtherClients) {
-    let mut chaos = CacheChaos::new(shared.clone()).await;
+/// Runs every `step`th client on the home shard.
+async fn clients_here<G: Boundary>(shared: &Rc<CacheSimShared>, gates: Vec<G>, step: usize) {
     let side = Rc::new(ClientSide {
         shared: shared.clone(),
         env: shared.env.clone(),
-        gates: shared.targets.iter().map(|t| t.gate.clone()).collect(),
+        gates,
     });
-    let crossed = shared.scenario.crossed;
-    let numbers = (0..shared.scenario.clients).step_by(1 + usize::from(crossed));
-    let clients = numbers.map(|number| client::work(side.clone(), number));
+    let numbers = (0..shared.scenario.clients).step_by(step);
+    join_all(numbers.map(|number| client::work(side.clone(), number))).await;
+}
+
+async fn live(shared: Rc<CacheSimShared>, further: &FurtherClients) {
+    let mut chaos = CacheChaos::new(shared.clone()).await;
+    let gates = shared.targets.iter().map(|target| target.gate.clone());
     let clients = async {
-        match crossed {
-            true => drop(join(join_all(clients), further.serve(&shared)).await),
-            false => drop(join_all(clients).await),
+        match shared.scenario.crossed {
+            true => {
+                let gates = gates.map(|gate| LocatingGate::new(gate, &shared.local));
+                let here = clients_here(&shared, gates.collect(), 2);
+                join(here, further.serve(&shared)).await;
+            }
+            false => clients_here(&shared, gates.collect(), 1).await,
         }
         shared.over.set(true);
     };

@@ -139,7 +139,7 @@ fn what_has_carried_out_all_by_one_copy_needs_neither() {
         let (config, machine) = (rig.config.clone(), rig.machine.clone());
         let lived = rig.run(async move |platform| {
             let env = platform.local().env();
-            let frontend = Direct::new(env.clone());
+            let frontend = Direct::new(platform.local());
             let node = RunningNode::start(&config, platform, frontend.clone());
             let _node = node.await.expect("it starts");
             frontend.client("db").expect("by the other copy");
@@ -164,7 +164,7 @@ fn what_is_known_to_be_overtaken_is_not_carried_out() {
     let (config, machine) = (rig.config.clone(), rig.machine.clone());
     let lived = rig.run(async move |platform| {
         let env = platform.local().env();
-        let frontend = Direct::new(env.clone());
+        let frontend = Direct::new(platform.local());
         let node = RunningNode::start(&config, platform, frontend.clone());
         let _node = node.await.expect("it starts");
         let client = frontend.client("db").expect("it is served");
@@ -273,7 +273,7 @@ fn pending() -> RecoverRig {
         let config = rig.config.clone();
         let lived = rig.run(async move |platform| {
             let env = platform.local().env();
-            let frontend = Direct::new(env.clone());
+            let frontend = Direct::new(platform.local());
             let node = RunningNode::start(&config, platform, frontend.clone());
             let node = node.await.expect("it starts");
             let drained = node.ask(control::protocol::ControlRequest::Quiesce {

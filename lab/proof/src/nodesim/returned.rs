@@ -115,7 +115,7 @@ async fn live(
 ) {
     let timer = local.env().timer;
     timer.sleep(Nanos(1)).await;
-    let frontend = Direct::new(local.env());
+    let frontend = Direct::new(&local);
     let platform = SimPlatform::new(machine.clone(), local.clone());
     let started = RunningNode::start(&config, platform, frontend.clone()).await;
     let node = started.expect("a sound configuration");

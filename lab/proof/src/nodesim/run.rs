@@ -156,7 +156,7 @@ async fn start(
     number: u64,
 ) -> Option<Rc<NodeLife>> {
     let env = local.env();
-    let frontend = Direct::new(env.clone());
+    let frontend = Direct::new(local);
     let platform = SimPlatform::new(outside.machine.clone(), local.clone());
     let started = RunningNode::start(&outside.config, platform, frontend.clone()).await;
     let node = match started {

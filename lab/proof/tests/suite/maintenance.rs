@@ -83,7 +83,7 @@ struct Bench {
 impl Bench {
     async fn serve(&self) -> RunningNode {
         let platform = SimPlatform::new(self.machine.clone(), self.local.clone());
-        let frontend = Direct::new(self.local.env());
+        let frontend = Direct::new(&self.local);
         let node = RunningNode::start(&self.config, platform, frontend).await;
         node.expect("it starts")
     }

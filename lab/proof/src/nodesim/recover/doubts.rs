@@ -101,7 +101,7 @@ fn zeroes_and_discards_are_dirty_as_data_is() {
         rig.holds[DIRTY].fill(0);
         let config = rig.config.clone();
         let lived = rig.run(async move |platform| {
-            let frontend = Direct::new(platform.local().env());
+            let frontend = Direct::new(platform.local());
             let node = RunningNode::start(&config, platform, frontend.clone());
             let node = node.await.expect("it starts");
             let client = frontend.client("db").expect("it is served");
@@ -207,7 +207,7 @@ fn thousands_of_refused_openings_leave_a_log_as_it_was() {
         let config = config.clone();
         let lived = rig.run(async move |platform| {
             let env = platform.local().env();
-            let frontend = Direct::new(env.clone());
+            let frontend = Direct::new(platform.local());
             let node = RunningNode::start(&config, platform, frontend.clone());
             let _node = node.await.expect("it starts");
             env.timer.sleep(Nanos::from_secs(590)).await;

@@ -129,7 +129,7 @@ impl RecoverRig {
         self.holds[DIRTY].copy_from_slice(&later);
         let lived = self.run(async move |platform| {
             let env = platform.local().env();
-            let frontend = Direct::new(env.clone());
+            let frontend = Direct::new(platform.local());
             let node = RunningNode::start(&config, platform, frontend.clone());
             let node = node.await.expect("it starts");
             let client = frontend.client("db").expect("it is served");
@@ -284,7 +284,7 @@ impl RecoverRig {
         let config = self.config.clone();
         let served = self.run(async move |platform| {
             let env = platform.local().env();
-            let frontend = Direct::new(env.clone());
+            let frontend = Direct::new(platform.local());
             let node = RunningNode::start(&config, platform, frontend.clone());
             let node = node.await.expect("it starts");
             let status = node.status().await.expect("a status");

@@ -481,7 +481,7 @@ async fn serve(
 ) -> bool {
     let env = local.env();
     env.timer.sleep(Nanos(1)).await;
-    let frontend = Direct::new(env.clone());
+    let frontend = Direct::new(&local);
     let platform = SimPlatform::new(outside.machine.clone(), local);
     let started = RunningNode::start(&outside.config, platform, frontend.clone()).await;
     let Ok(node) = started else {

@@ -178,7 +178,7 @@ async fn live(
 ) {
     let env = local.env();
     env.timer.sleep(Nanos(1)).await;
-    let frontend = Direct::new(env.clone());
+    let frontend = Direct::new(&local);
     let platform = SimPlatform::new(outside.machine.clone(), local);
     let started = RunningNode::start(&outside.config, platform.clone(), frontend.clone()).await;
     let node = match started {

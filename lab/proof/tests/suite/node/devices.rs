@@ -74,7 +74,7 @@ fn run_on(config: &str, unresponsive: &'static [&str], test: impl AsyncFnOnce(&B
             local.env(),
             SimPlatform::new(machine.clone(), local.clone()),
         );
-        let direct = Direct::new(env.clone());
+        let direct = Direct::new(&local);
         unresponsive.iter().for_each(|path| machine.silence(path));
         let node = RunningNode::start(&config, platform, direct.clone()).await;
         let node = node.expect("it starts");
@@ -300,7 +300,7 @@ impl Bench {
 
     async fn start(&self, config: &Config) -> (RunningNode, Rc<Direct>) {
         let platform = SimPlatform::new(self.machine.clone(), self.local.clone());
-        let direct = Direct::new(self.env.clone());
+        let direct = Direct::new(&self.local);
         let node = RunningNode::start(config, platform, direct.clone()).await;
         (node.expect("it starts"), direct)
     }

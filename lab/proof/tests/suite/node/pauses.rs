@@ -104,7 +104,7 @@ async fn pause_under_load(
         let made = create_array(&config, platform.clone(), &array.name.value, Before::Zeroes);
         made.await.expect("an array");
     }
-    let direct = Direct::new(env.clone());
+    let direct = Direct::new(&local);
     let node = RunningNode::start(&config, platform, direct.clone()).await;
     let node = node.expect("it starts");
     let over = Rc::new(Cell::new(false));
