@@ -13,7 +13,7 @@ use crate::device::Geometry;
 use crate::error::IoResult;
 use crate::pool::Pool;
 use crate::port::{Answer, Request, Tag};
-use crate::units::{Extent, Fua, Lba, Nanos};
+use crate::units::{Extent, Fua, Lba, Nanos, TargetId};
 use std::fmt;
 use std::sync::Arc;
 
@@ -35,15 +35,6 @@ impl fmt::Display for Peer {
 /// Names one operation in flight on one driver; chosen by the submitter.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Token(pub u64);
-
-/// Names a disk, stream, listener or port; valid on every shard of its host.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct TargetId(pub u32);
-
-impl TargetId {
-    /// The target of [`DriverOp::Connect`], which has none yet.
-    pub const NONE: TargetId = TargetId(u32::MAX);
-}
 
 /// Address that a stream connects to.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -42,8 +42,8 @@ pub use buf::{Buf, SharedBuf};
 pub use deadline::{Deadline, WithDeadline};
 pub use device::{BoxDevice, Content, Device, Fut, Geometry};
 pub use driver::{
-    Address, Completion, Driver, DriverOp, Host, Payload, Peer, ShardId, ShardTurn, TargetId,
-    Token, TurnProgress, Unpark,
+    Address, Completion, Driver, DriverOp, Host, Payload, Peer, ShardId, ShardTurn, Token,
+    TurnProgress, Unpark,
 };
 pub use durable::{Durable, Proof, StateImage, Version};
 pub use env::{Env, Executor, Persist, Sleep, Spawn, Timer, TimerKey};
@@ -68,4 +68,4 @@ pub use reserve::{Grant, Reserve};
 pub use semaphore::{Permit, Semaphore};
 pub use signal::Signal;
 pub use stream::{Connector, Listener, Stream};
-pub use units::{Extent, Fua, Lba, Nanos, SECTOR_BYTES, Sectors};
+pub use units::{Extent, Fua, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId};

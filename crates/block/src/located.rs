@@ -17,8 +17,7 @@
 //!
 //! Not here: the checksum's computation, and the choice of reads to locate.
 
-use crate::driver::TargetId;
-use crate::units::{Lba, Nanos, Sectors};
+use crate::units::{Lba, Nanos, Sectors, TargetId};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 /// Most blocks of a located read: a line of 64 KiB.
@@ -175,4 +174,31 @@ pub struct LocatedEnd {
     pub sectors: Sectors,
     /// Time of the client's request.
     pub time: Nanos,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_about_to_be_written_has_another_generation() {
+        let generations = Generations::new(Nanos::from_millis(1));
+        let (one, other) = (generations.of(1), generations.of(2));
+        generations.change(1);
+        assert!(!generations.is_present(one) && generations.is_present(other));
+        assert!(generations.is_present(generations.of(1)));
+        generations.change_all();
+        assert!(!generations.is_present(other));
+    }
+
+    #[test]
+    fn each_block_is_compared_with_its_own_checksum() {
+        let sum = |block: &[u8]| block.iter().map(|byte| u32::from(*byte)).sum();
+        let mut blocks = vec![1; 2 * LOCATED_BLOCK_BYTES];
+        let each = Checksums::Each([4096, 4096].into());
+        assert!(each.are_of(&blocks, sum));
+        blocks[LOCATED_BLOCK_BYTES] = 2;
+        assert!(!each.are_of(&blocks, sum));
+        assert!(Checksums::One(4096).are_of(&blocks[..LOCATED_BLOCK_BYTES], sum));
+    }
 }

@@ -243,6 +243,15 @@ pub enum Fua {
     Yes,
 }
 
+/// Names a disk, stream, listener or port; valid on every shard of its host.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct TargetId(pub u32);
+
+impl TargetId {
+    /// The target of [`crate::DriverOp::Connect`], which has none yet.
+    pub const NONE: TargetId = TargetId(u32::MAX);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

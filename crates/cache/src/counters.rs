@@ -70,8 +70,8 @@ counters! {
     HitsTorn, "hits_torn", "Hits read again from the origin because the pool block was rewritten meanwhile.";
     HitsLate, "hits_late", "Hits given up for the origin because the pool device took too long.";
     HitsFailed, "hits_failed", "Hits read again from the origin because the pool device failed.";
-    HitsLocated, "hits_located", "Hits located for another shard, which reads the pool device itself.";
-    HitsRefused, "hits_refused", "Located hits that the other shard asked for again; each counts as two reads.";
+    HitsLocated, "hits_located", "Hits looked up for a frontend that reads the pool device itself.";
+    HitsRefused, "hits_refused", "Such hits that had to be read again: late, damaged, or rewritten meanwhile. Each counts as two reads.";
     BlocksCorrupt, "blocks_corrupt", "4 KiB blocks dropped because their checksum did not match.";
     PoolWritesFailed, "pool_writes_failed", "Writes to the pool that failed.";
     PoolWritesInVain, "pool_writes_in_vain", "Writes to the pool discarded because the origin failed the same write.";

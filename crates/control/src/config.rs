@@ -31,6 +31,8 @@ sections! {
             "Requests of one NBD connection in flight; more wait.";
         shards: ShardCount = 1,
             "Threads that serve NBD connections, each on a core: a number, `auto` for one a processor, or a list of processors, as `[2, 4]`, one for each thread. The first also has caches, devices, ublk and guests; each further one takes buffers of its own, `buffers` divided by the number.";
+        busy_poll: Duration = "0s",
+            "How long a shard without work looks for some before it sleeps, at most 1s. Requests that come meanwhile are served sooner; each shard takes a processor for so long after its last one. 0s: none looks.";
         state: PathBuf = "/var/lib/hotset",
             "A directory on a disk that is neither an origin nor a pool's, where a small file for each pool records which of its devices may be trusted. Made if missing.";
         grace: Duration = "10s",

@@ -77,11 +77,15 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
     let outcome = Arc::new(Mutex::new(true));
     let ended_with = outcome.clone();
     let opened = host.clone();
+    let busy_poll = Nanos(config.daemon.busy_poll.value.as_nanos() as u64);
     host.run(shards, move |id, driver| {
-        let depth = shard::Config::default();
+        let bounds = shard::Config {
+            busy_poll,
+            ..shard::Config::default()
+        };
         machine::note_shard(id.0);
         if id != HOME {
-            return Shard::boot(id, driver, mesh.clone(), depth, run_front);
+            return Shard::boot(id, driver, mesh.clone(), bounds, run_front);
         }
         let (host, config, sockets, ended_with) = (
             opened.clone(),
@@ -89,7 +93,7 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
             sockets.clone(),
             ended_with.clone(),
         );
-        Shard::boot(id, driver, mesh.clone(), depth, move |local| {
+        Shard::boot(id, driver, mesh.clone(), bounds, move |local| {
             local.put(Rc::new(SignalRequest::default()));
             async move {
                 let (state, file) = (&config.daemon.state.value, config.files.main());

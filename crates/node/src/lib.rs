@@ -39,7 +39,7 @@ pub use platform::{
 };
 pub use recover::{RecoverAction, RecoverTarget, Recovery, recover};
 pub use report::ReportSession;
-pub use served_volume::ServedVolume;
+pub use served_volume::{ServedVolume, VolumeFront, VolumeGate};
 pub use sink::Sink;
 
 use block::Nanos;

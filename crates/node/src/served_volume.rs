@@ -16,18 +16,24 @@ use crate::leaf::Leaf;
 use crate::log::{OpenLog, RestingLog};
 use crate::sink::Sink;
 use block::{
-    Buf, Content, Device, Driver, Extent, Fua, Generations, Geometry, IoResult, Lba, LocatedEnd,
-    LocatedFate, LocatedRead, Nanos, SharedBuf, Signal, Timer,
+    Buf, Content, Device, Driver, Extent, Fua, Gate, Generations, Geometry, IoResult, Lba,
+    LocatedEnd, LocatedFate, LocatedRead, Nanos, SharedBuf, Signal, Timer,
 };
 use control::config::{Name, VolumeMode};
 use control::status::LATENCY_BOUNDS_US;
 use filter::{
     AccessVerb, Ending, Latencies, Profiling, RawAccess, RequestObserver, RequestSpan, Tap,
 };
+use shard::LocatingGate;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use writelog::{WriteBackStatus, logged};
+
+/// The gate of a volume.
+pub type VolumeGate<D> = Gate<ServedVolume<D>>;
+/// The gate of a volume, for the frontends of its shard.
+pub type VolumeFront<D> = LocatingGate<D, VolumeGate<D>>;
 
 /// A volume with all layers in front of its origin; clones are the same.
 pub struct ServedVolume<D: Driver>(Rc<ServedShared<D>>);

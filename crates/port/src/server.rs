@@ -1,8 +1,8 @@
 //! The tasks of a port, and their end.
 
 use block::{
-    Answer, Boundary, Device, Env, Extent, Gate, IoError, IoErrorKind, IoResult, Nanos, Port,
-    Request, Semaphore, Signal, Tag,
+    Answer, Boundary, Env, Extent, IoError, IoErrorKind, IoResult, Nanos, Port, Request, Semaphore,
+    Signal, Tag,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -26,9 +26,9 @@ pub struct PortStats {
 }
 
 /// A port that is served.
-pub struct PortServer<P, D> {
+pub struct PortServer<P, G> {
     port: P,
-    gate: Gate<D>,
+    gate: G,
     env: Env,
     options: Options,
     /// The bytes of requests that may still be in hand.
@@ -43,9 +43,9 @@ pub struct PortServer<P, D> {
     changed: Signal,
 }
 
-impl<P: Port, D: Device> PortServer<P, D> {
-    /// Begins to serve `port` from the device of `gate`.
-    pub fn begin(port: P, gate: Gate<D>, options: Options, env: Env) -> Rc<PortServer<P, D>> {
+impl<P: Port, G: Boundary> PortServer<P, G> {
+    /// Begins to serve `port` by `gate`.
+    pub fn begin(port: P, gate: G, options: Options, env: Env) -> Rc<PortServer<P, G>> {
         let tags = port.tags();
         let server = Rc::new(PortServer {
             port,

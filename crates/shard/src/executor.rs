@@ -35,11 +35,16 @@ const POLLS_PER_LOOK: usize = 8;
 pub struct Config {
     /// Operations in flight on one target; more wait in order.
     pub depth: u32,
+    /// The time that an idle shard looks for work before it sleeps.
+    pub busy_poll: Nanos,
 }
 
 impl Default for Config {
     fn default() -> Config {
-        Config { depth: 256 }
+        Config {
+            depth: 256,
+            busy_poll: Nanos::ZERO,
+        }
     }
 }
 
@@ -54,6 +59,9 @@ pub(crate) struct ShardCore<D: Driver> {
     pub(crate) tasks: Tasks<D>,
     ready: Ready,
     timers: RefCell<Timers>,
+    busy_poll: Nanos,
+    /// The time of the last work, if idle shards look for work.
+    worked: Cell<Nanos>,
     /// True from the first event that is work, until the shard has none left. Only then may looks
     /// at its state wait.
     is_busy: Cell<bool>,
@@ -93,6 +101,8 @@ impl<D: Driver> Shard<D> {
             locals: RefCell::default(),
             tasks: Tasks::new(home.clone()),
             ready: Ready::default(),
+            busy_poll: config.busy_poll,
+            worked: Cell::new(Nanos::ZERO),
             timers: RefCell::default(),
             is_busy: Cell::new(true),
             now: Cell::new(None),
@@ -126,6 +136,18 @@ impl<D: Driver> ShardCore<D> {
                 MeshMessage::Run(work) => work(&Local(self.clone())),
             }
         }
+    }
+
+    /// True if a shard without work does not sleep yet.
+    fn looks_on(&self, has_worked: bool) -> bool {
+        if self.busy_poll == Nanos::ZERO {
+            return false;
+        }
+        if has_worked {
+            self.worked.set(self.now());
+            return true;
+        }
+        self.now().since(self.worked.get()) < self.busy_poll
     }
 
     /// Wakes the tasks of the timers that are due.
@@ -198,6 +220,7 @@ impl<D: Driver> ShardTurn for Shard<D> {
         }
         core.receive();
         core.fire_timers();
+        let has_worked = !core.ready.borrow().is_empty();
         for poll in 1..=POLLS_PER_TURN {
             if poll.is_multiple_of(POLLS_PER_LOOK) {
                 core.receive();
@@ -209,12 +232,11 @@ impl<D: Driver> ShardTurn for Shard<D> {
                 return TurnProgress::Done;
             }
         }
-        if core.ready.borrow().is_empty() && core.home.sleep() {
-            core.is_busy.set(false);
-            TurnProgress::Idle(core.timers.borrow_mut().next())
-        } else {
-            TurnProgress::Ready
+        if !core.ready.borrow().is_empty() || core.looks_on(has_worked) || !core.home.sleep() {
+            return TurnProgress::Ready;
         }
+        core.is_busy.set(false);
+        TurnProgress::Idle(core.timers.borrow_mut().next())
     }
 
     fn park(&mut self, deadline: Nanos) {

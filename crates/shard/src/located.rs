@@ -5,7 +5,7 @@
 //!     before the read ended
 //!     a disk does not answer within the limit ⟹ the read is given up
 //!
-//! Not here: the look-up, and what becomes of the end (`remote`).
+//! Not here: the look-up, and the report of the end (`remote`).
 
 use crate::disk::ShardDisk;
 use crate::local::Local;
@@ -18,7 +18,7 @@ use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
@@ -33,6 +33,7 @@ struct ReadWatch {
     /// Time between looks: of the disk with the shortest limit so far.
     period: Cell<Nanos>,
     signal: Signal,
+    is_over: Cell<bool>,
 }
 
 struct WatchedRead {
@@ -110,19 +111,21 @@ impl Watched<'_> {
     }
 }
 
-/// Looks at the reads in flight, while there are some.
+/// Looks at the reads in flight, while there are some, until the reader is gone.
 async fn watch_reads(watch: Rc<ReadWatch>, timer: Timer) {
+    let is_over = || watch.is_over.get();
     loop {
-        watch
-            .signal
-            .until(|| !watch.reads.borrow().is_empty())
-            .await;
-        timer.sleep(watch.period.get()).await;
+        let is_due = || is_over() || !watch.reads.borrow().is_empty();
+        watch.signal.until(is_due).await;
+        let over = watch.signal.until(is_over);
+        if timer.timeout(watch.period.get(), over).await.is_some() {
+            return;
+        }
         watch.look();
     }
 }
 
-/// Carries out the located reads of one shard.
+/// Carries out the located reads of one shard, until its last gate is gone.
 pub(crate) struct LocatedReader<D: Driver> {
     local: Local<D>,
     env: Env,
@@ -131,10 +134,21 @@ pub(crate) struct LocatedReader<D: Driver> {
     disks: RefCell<Vec<Option<Rc<ShardDisk<D>>>>>,
 }
 
+impl<D: Driver> Drop for LocatedReader<D> {
+    fn drop(&mut self) {
+        self.watch.is_over.set(true);
+        self.watch.signal.notify();
+    }
+}
+
+/// The reader of a shard, while there is one.
+struct PresentReader<D: Driver>(Weak<LocatedReader<D>>);
+
 impl<D: Driver> LocatedReader<D> {
     /// The reader of the shard of `local`.
     pub(crate) fn of(local: &Local<D>) -> Rc<LocatedReader<D>> {
-        if let Some(reader) = local.get() {
+        let present = local.get::<PresentReader<D>>();
+        if let Some(reader) = present.and_then(|present| present.0.upgrade()) {
             return reader;
         }
         let env = local.env();
@@ -143,6 +157,7 @@ impl<D: Driver> LocatedReader<D> {
             look: Cell::new(0),
             period: Cell::new(Nanos(u64::MAX)),
             signal: Signal::default(),
+            is_over: Cell::new(false),
         });
         env.spawn
             .spawn(watch_reads(watch.clone(), env.timer.clone()));
@@ -152,7 +167,7 @@ impl<D: Driver> LocatedReader<D> {
             watch,
             disks: RefCell::default(),
         });
-        local.put(reader.clone());
+        local.put(Rc::new(PresentReader(Rc::downgrade(&reader))));
         reader
     }
 

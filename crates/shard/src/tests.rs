@@ -92,13 +92,24 @@ impl Rig {
     where
         F: Future<Output = ()> + 'static,
     {
+        let config = Config {
+            depth,
+            ..Config::default()
+        };
+        Rig::bounded(config, main)
+    }
+
+    fn bounded<F>(config: Config, main: impl FnOnce(Local<Manual>) -> F) -> Rig
+    where
+        F: Future<Output = ()> + 'static,
+    {
         let bench = Rc::new(RefCell::new(Bench::default()));
         let pool = Pool::new(1 << 20);
         let driver = Manual {
             bench: bench.clone(),
             pool: pool.clone(),
         };
-        let turn = Shard::boot(ShardId(0), driver, Mesh::new(1), Config { depth }, main);
+        let turn = Shard::boot(ShardId(0), driver, Mesh::new(1), config, main);
         Rig { bench, turn, pool }
     }
 
@@ -119,6 +130,30 @@ impl Rig {
 
 fn never() -> impl Future<Output = ()> {
     std::future::pending()
+}
+
+#[test]
+fn a_shard_without_work_looks_for_some_before_it_sleeps() {
+    let config = Config {
+        busy_poll: Nanos(50),
+        ..Config::default()
+    };
+    let mut rig = Rig::bounded(config, |local| async move {
+        loop {
+            local.env().timer.sleep(Nanos(1000)).await;
+        }
+    });
+    let at = |rig: &mut Rig, now: u64| {
+        rig.bench.borrow_mut().now = Nanos(now);
+        rig.turn.run_once()
+    };
+    for now in [0, 1, 49] {
+        assert_eq!(at(&mut rig, now), TurnProgress::Ready);
+    }
+    assert_eq!(at(&mut rig, 50), TurnProgress::Idle(Nanos(1000)));
+    assert_eq!(at(&mut rig, 1000), TurnProgress::Ready, "it has worked");
+    assert_eq!(at(&mut rig, 1049), TurnProgress::Ready);
+    assert_eq!(at(&mut rig, 1050), TurnProgress::Idle(Nanos(2000)));
 }
 
 #[test]
@@ -544,7 +579,10 @@ where
         bench: Rc::default(),
         pool: Pool::new(1 << 20),
     };
-    let config = Config { depth: 1 };
+    let config = Config {
+        depth: 1,
+        ..Config::default()
+    };
     [
         Shard::boot(ShardId(0), driver(), mesh.clone(), config, first),
         Shard::boot(ShardId(1), driver(), mesh, config, second),

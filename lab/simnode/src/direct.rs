@@ -2,9 +2,9 @@
 //!
 //! Invariant: a client's requests go through the gate of the volume, as in any frontend.
 
-use block::{Env, Gate, IoError, IoErrorKind, IoResult, Nanos};
+use block::{Env, IoError, IoErrorKind, IoResult, Nanos};
 use control::status::Status;
-use node::{Frontend, Later, ServedVolume, VolumeAbout};
+use node::{Frontend, Later, ServedVolume, VolumeAbout, VolumeFront, VolumeGate};
 use shard::{Local, LocatingGate};
 use sim::SimDriver;
 use std::cell::{Cell, RefCell};
@@ -14,12 +14,9 @@ use std::rc::Rc;
 /// Interval of looking for the end of a client.
 const LOOK: Nanos = Nanos::from_millis(1);
 
-/// The gate of a client.
-pub type DirectGate = LocatingGate<SimDriver, Gate<ServedVolume<SimDriver>>>;
-
 /// A volume that is offered.
 struct Offered {
-    gate: DirectGate,
+    gate: VolumeFront<SimDriver>,
     clients: Cell<u32>,
     withdrawn: Cell<bool>,
 }
@@ -36,7 +33,7 @@ pub struct DirectClient(Rc<Offered>);
 
 impl DirectClient {
     /// The gate of the client's reads and writes.
-    pub fn gate(&self) -> &DirectGate {
+    pub fn gate(&self) -> &VolumeFront<SimDriver> {
         &self.0.gate
     }
 
@@ -79,7 +76,7 @@ impl Direct {
 }
 
 impl Frontend<ServedVolume<SimDriver>> for Direct {
-    fn add(&self, name: &str, gate: Gate<ServedVolume<SimDriver>>, _: &VolumeAbout) -> IoResult {
+    fn add(&self, name: &str, gate: VolumeGate<SimDriver>, _: &VolumeAbout) -> IoResult {
         let offered = Rc::new(Offered {
             gate: LocatingGate::new(gate, &self.local),
             clients: Cell::new(0),
@@ -96,7 +93,7 @@ impl Frontend<ServedVolume<SimDriver>> for Direct {
     fn change<'a>(
         &'a self,
         _: &'a str,
-        _: &'a Gate<ServedVolume<SimDriver>>,
+        _: &'a VolumeGate<SimDriver>,
         _: &'a VolumeAbout,
         _: Nanos,
     ) -> Later<'a, IoResult> {

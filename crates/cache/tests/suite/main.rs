@@ -11,6 +11,7 @@ mod forgetful;
 mod former;
 mod late_writes;
 mod limits;
+mod located;
 mod lost_writes;
 mod memory;
 mod place;

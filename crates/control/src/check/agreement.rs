@@ -12,11 +12,14 @@ use block::{Nanos, Sectors};
 use cache::{DEVICES_MAX, VOLUMES_MAX};
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// The least memory for data in flight.
 const BUFFERS_BYTES_MIN: u64 = 32 << 20;
 /// Least `buffers` for each shard: for a few NBD connections beside other frontends.
 const SHARD_BUFFERS_BYTES_MIN: u64 = 8 << 20;
+/// The longest time that an idle shard looks for work.
+const BUSY_POLL_MAX: Duration = Duration::from_secs(1);
 /// The most volumes of a daemon.
 const DAEMON_VOLUMES_MAX: usize = 16_384;
 
@@ -77,6 +80,12 @@ fn daemon(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
         let what = format!("{} connections do not fit the buffers", connections.value);
         let remedy = format!("choose from 1 to {most}, or raise `buffers` by 600 KiB for each");
         problems.push(ConfigurationProblem::new(connections.line, what, remedy));
+    }
+    let poll = &daemon.busy_poll;
+    if poll.value > BUSY_POLL_MAX {
+        let what = "an idle shard would not sleep for over a second";
+        let remedy = "give `busy_poll` of at most 1s";
+        problems.push(ConfigurationProblem::new(poll.line, what, remedy));
     }
     if daemon.requests.value == 0 {
         let what = "a connection with no request in flight does nothing";
@@ -384,7 +393,7 @@ unix = "/nonexistent/socket"
     }
 
     /// Changes of one line of [`GOOD`], each with a part of its problem.
-    const DISAGREEMENTS: [(&str, &str, &str); 21] = [
+    const DISAGREEMENTS: [(&str, &str, &str); 22] = [
         (
             "origin = \"hdd\"",
             "origin = \"ssd\"",
@@ -481,6 +490,11 @@ unix = "/nonexistent/socket"
             "[[listen]]",
             "[daemon]\nbuffers = \"32MiB\"\nshards = 5\n[[listen]]",
             "too few for 5 shards",
+        ),
+        (
+            "[[listen]]",
+            "[daemon]\nbusy_poll = \"2s\"\n[[listen]]",
+            "at most 1s",
         ),
     ];
 

@@ -17,15 +17,17 @@ pub mod mounts;
 pub mod stack;
 
 use block::{
-    Device, Gate, Geometry, IoError, IoErrorKind, IoResult, Nanos, PAGE_BYTES, SECTOR_BYTES,
-    Sectors, plain,
+    Device, Geometry, IoError, IoErrorKind, IoResult, Nanos, PAGE_BYTES, SECTOR_BYTES, Sectors,
+    plain,
 };
 use control::config::Config;
 use control::frontends::Queues;
 use control::status::Status;
-use node::{Frontend, Later, NodeEvent, Platform, ServedVolume, VolumeAbout};
+use node::{
+    Frontend, Later, NodeEvent, Platform, ServedVolume, VolumeAbout, VolumeFront, VolumeGate,
+};
 use port::{Options, PortServer};
-use shard::ShardPort;
+use shard::{LocatingGate, ShardPort};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -49,7 +51,7 @@ const PARTITIONS_MAX: Nanos = Nanos::from_secs(5);
 /// Interval of looks at a device that is being made.
 const TICK: Nanos = Nanos::from_millis(10);
 
-type Served = PortServer<ShardPort<UringDriver>, ServedVolume<UringDriver>>;
+type Served = PortServer<ShardPort<UringDriver>, VolumeFront<UringDriver>>;
 
 /// Makes a block device of each volume that the configuration attaches.
 #[derive(Clone)]
@@ -84,7 +86,7 @@ struct DevicePlan {
     name: String,
     mark: u64,
     queues: Queues,
-    gate: Gate<ServedVolume<UringDriver>>,
+    gate: VolumeGate<UringDriver>,
     options: Options,
     params: Params,
 }
@@ -299,13 +301,13 @@ impl UblkShared {
     fn serve(
         &self,
         info: &DeviceInfo,
-        gate: Gate<ServedVolume<UringDriver>>,
+        gate: VolumeGate<UringDriver>,
         options: Options,
     ) -> IoResult<Rc<Served>> {
-        let target = self.host.open_port(info)?;
-        let port = self.platform.local().port(target)?;
-        let env = self.platform.local().env();
-        Ok(PortServer::begin(port, gate, options, env))
+        let local = self.platform.local();
+        let port = local.port(self.host.open_port(info)?)?;
+        let gate = LocatingGate::new(gate, local);
+        Ok(PortServer::begin(port, gate, options, local.env()))
     }
 
     async fn ask(&self, control: UblkControl) -> IoResult<Result<Vec<u8>, i32>> {
@@ -354,12 +356,7 @@ impl UblkShared {
 }
 
 impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
-    fn add(
-        &self,
-        name: &str,
-        gate: Gate<ServedVolume<UringDriver>>,
-        about: &VolumeAbout,
-    ) -> IoResult {
+    fn add(&self, name: &str, gate: VolumeGate<UringDriver>, about: &VolumeAbout) -> IoResult {
         let Some(queues) = about.frontends.ublk else {
             return Ok(());
         };
@@ -388,7 +385,7 @@ impl Frontend<ServedVolume<UringDriver>> for UblkFrontend {
     fn change<'a>(
         &'a self,
         name: &'a str,
-        gate: &'a Gate<ServedVolume<UringDriver>>,
+        gate: &'a VolumeGate<UringDriver>,
         about: &'a VolumeAbout,
         _grace: Nanos,
     ) -> Later<'a, IoResult> {

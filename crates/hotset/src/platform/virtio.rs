@@ -2,13 +2,15 @@
 
 use super::UringPlatform;
 use crate::log;
-use block::{Device, Env, Gate, IoResult, Nanos, Stream};
+use block::{Device, Env, IoResult, Nanos, Stream};
 use control::frontends::GuestDisk;
 use control::status::Status;
 use futures_util::future::join_all;
-use node::{Frontend, Later, Platform, Priority, ServedVolume, VolumeAbout};
+use node::{
+    Frontend, Later, Platform, Priority, ServedVolume, VolumeAbout, VolumeFront, VolumeGate,
+};
 use port::{Options, PortServer};
-use shard::Local;
+use shard::{Local, LocatingGate};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -34,7 +36,7 @@ pub struct VirtioFrontend {
 struct OpenListener {
     guest: GuestDisk,
     listener: GuestListener,
-    server: Rc<PortServer<VirtioPort, ServedVolume<UringDriver>>>,
+    server: Rc<PortServer<VirtioPort, VolumeFront<UringDriver>>>,
 }
 
 impl OpenListener {
@@ -69,7 +71,7 @@ impl VirtioFrontend {
         &self,
         guest: &GuestDisk,
         name: &str,
-        gate: Gate<ServedVolume<UringDriver>>,
+        gate: VolumeGate<UringDriver>,
         about: &VolumeAbout,
     ) -> IoResult<OpenListener> {
         let mut geometry = gate.device().geometry().clone();
@@ -98,7 +100,7 @@ impl VirtioFrontend {
         Ok(OpenListener {
             guest: guest.clone(),
             listener,
-            server: PortServer::begin(port, gate, options, env),
+            server: PortServer::begin(port, LocatingGate::new(gate, local), options, env),
         })
     }
 }
@@ -153,12 +155,7 @@ async fn listen(event: Rc<impl Stream>, raised: impl Fn() -> bool, env: Env) {
 }
 
 impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
-    fn add(
-        &self,
-        name: &str,
-        gate: Gate<ServedVolume<UringDriver>>,
-        about: &VolumeAbout,
-    ) -> IoResult {
+    fn add(&self, name: &str, gate: VolumeGate<UringDriver>, about: &VolumeAbout) -> IoResult {
         let listen = |guest| self.listen(guest, name, gate.clone(), about);
         let opened = about.frontends.guests.iter().map(listen);
         let opened = opened.collect::<IoResult<_>>()?;
@@ -169,7 +166,7 @@ impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
     fn change<'a>(
         &'a self,
         name: &'a str,
-        gate: &'a Gate<ServedVolume<UringDriver>>,
+        gate: &'a VolumeGate<UringDriver>,
         about: &'a VolumeAbout,
         grace: Nanos,
     ) -> Later<'a, IoResult> {

@@ -20,8 +20,8 @@ use super::{Frontend, VolumeAbout, nbd_memory};
 use crate::Later;
 use crate::event::NodeEvent;
 use crate::platform::Platform;
-use crate::served_volume::ServedVolume;
-use block::{Driver, Gate, IoResult, Listener, Nanos, ShardId, Signal, TargetId};
+use crate::served_volume::{ServedVolume, VolumeFront, VolumeGate};
+use block::{Driver, IoResult, Listener, Nanos, ShardId, Signal, TargetId};
 use control::config::Config;
 use control::status::{Nbd, Status};
 use futures_util::future::{join, join_all};
@@ -36,14 +36,11 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-type HomeGate<R> = Gate<ServedVolume<R>>;
-type HomeFront<R> = LocatingGate<R, HomeGate<R>>;
-
 /// The NBD servers of all shards; their owner has the listeners.
 pub struct NbdFrontend<R: Driver> {
     local: Local<R>,
-    server: Rc<NbdServer<HomeFront<R>>>,
-    gates: Rc<GateTable<HomeGate<R>>>,
+    server: Rc<NbdServer<VolumeFront<R>>>,
+    gates: Rc<GateTable<VolumeGate<R>>>,
     /// Volumes by name, as further shards name them.
     passes: RefCell<HashMap<String, GatePass>>,
     further: Rc<[FurtherShard]>,
@@ -255,7 +252,7 @@ fn begin_further<R: Driver>(
     local: &Local<R>,
     id: ShardId,
     limits: ServerLimits,
-    gates: &Rc<GateTable<HomeGate<R>>>,
+    gates: &Rc<GateTable<VolumeGate<R>>>,
 ) -> FurtherShard {
     let (end, server) = lane();
     let serving = gates.clone().serve(server, local.env());
@@ -361,7 +358,7 @@ impl<R: Driver, L: Listener<Stream = ShardSocket<R>>> Listener for DealtListener
 }
 
 impl<R: Driver> Frontend<ServedVolume<R>> for NbdFrontend<R> {
-    fn add(&self, name: &str, gate: HomeGate<R>, about: &VolumeAbout) -> IoResult {
+    fn add(&self, name: &str, gate: VolumeGate<R>, about: &VolumeAbout) -> IoResult {
         if !about.frontends.nbd {
             return Ok(());
         }
@@ -392,7 +389,7 @@ impl<R: Driver> Frontend<ServedVolume<R>> for NbdFrontend<R> {
     fn change<'a>(
         &'a self,
         name: &'a str,
-        gate: &'a HomeGate<R>,
+        gate: &'a VolumeGate<R>,
         about: &'a VolumeAbout,
         grace: Nanos,
     ) -> Later<'a, IoResult> {

@@ -117,7 +117,10 @@ pub fn run<H: Host>(
     let (scenario, targets, record) = (scenario.clone(), targets.clone(), record.clone());
     host.run(SHARDS, move |id, driver| {
         let (scenario, targets, record) = (scenario.clone(), targets.clone(), record.clone());
-        let config = Config { depth: 8 };
+        let config = Config {
+            depth: 8,
+            ..Config::default()
+        };
         Shard::boot(id, driver, mesh.clone(), config, move |local| async move {
             match id {
                 FRONT => front(local, scenario, targets, record).await,

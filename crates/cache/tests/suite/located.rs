@@ -1,0 +1,124 @@
+//! Hits that are looked up for a reader of the disk.
+
+use crate::common::{Rig, Setup, extent, run};
+use block::{Boundary, Checksums, Device, Fua, Gate, LOCATED_BLOCK_BYTES, Lba, LocatedRead, Nanos};
+use cache::{CacheMode, Counter};
+use shard::LocatingGate;
+
+const LINE: u64 = 128;
+
+/// Makes the line at sector 0 resident, with `byte` in each.
+async fn resident(rig: &Rig, byte: u8) {
+    rig.write(0, LINE, byte).await.unwrap();
+    rig.expect(0, LINE, byte).await;
+    rig.cache.settle().await;
+}
+
+/// True if the bytes of the disk at the place of `read` have its checksums.
+async fn is_there(rig: &Rig, read: &LocatedRead) -> bool {
+    let disk = rig.local.disk(read.target).unwrap();
+    let buf = rig.env.pool.get(read.bytes()).await;
+    let (buf, result) = disk.read(read.at, buf).await;
+    result.unwrap();
+    read.checksums.are_of(&buf, crc_fast::crc32_iscsi)
+}
+
+#[test]
+fn a_hit_in_one_line_is_located_and_counted_and_nothing_else_is() {
+    run(Setup::default(), async |rig| {
+        assert!(rig.volume.locate(extent(0, 8)).is_none(), "a miss");
+        resident(&rig, 7).await;
+        rig.write(LINE, LINE, 7).await.unwrap();
+        let before = rig.count(Counter::ReadsHit);
+        for (at, sectors, blocks, skip) in [(0, 8, 1, 0), (8, 120, 15, 0), (3, 2, 1, 1536)] {
+            let read = rig.volume.locate(extent(at, sectors)).unwrap();
+            assert_eq!((read.blocks, read.skip), (blocks, skip), "{at}+{sectors}");
+            assert_eq!(read.target, rig.disks[0]);
+            assert!(is_there(&rig, &read).await);
+        }
+        assert_eq!(rig.count(Counter::ReadsHit), before + 3);
+        assert_eq!(rig.count(Counter::HitsLocated), 3);
+        for (at, sectors, why) in [
+            (64, 128, "two lines"),
+            (0, LINE + 8, "more than a line"),
+            (4 * LINE, 8, "a line that is not there"),
+            (rig.volume.geometry().sectors.0, 8, "past the end"),
+        ] {
+            assert!(rig.volume.locate(extent(at, sectors)).is_none(), "{why}");
+        }
+        rig.volume.set_mode(CacheMode::PassThrough);
+        assert!(rig.volume.locate(extent(0, 8)).is_none(), "the mode");
+        rig.volume.set_mode(CacheMode::WriteThrough);
+        rig.volume.close().await;
+        assert!(rig.volume.locate(extent(0, 8)).is_none(), "closed");
+        assert_eq!(rig.count(Counter::HitsLocated), 3);
+    });
+}
+
+#[test]
+fn a_write_to_the_slot_or_the_loss_of_the_device_refuses_reads_in_flight() {
+    run(Setup::default(), async |rig| {
+        let generations = rig.volume.generations().unwrap();
+        resident(&rig, 1).await;
+        let generation = || {
+            let read = rig.volume.locate(extent(0, 8)).unwrap();
+            read.generation.unwrap()
+        };
+        let first = generation();
+        assert!(generations.is_present(first));
+        rig.write(8, 8, 2).await.unwrap();
+        rig.cache.settle().await;
+        assert!(!generations.is_present(first), "a neighbour was rewritten");
+        let second = generation();
+        rig.cache.remove_device(rig.devices[0]).await.unwrap();
+        assert!(!generations.is_present(second), "the device was removed");
+        assert!(rig.volume.locate(extent(0, 8)).is_none());
+    });
+}
+
+#[test]
+fn the_bytes_of_a_located_read_are_those_of_the_look_up_or_are_read_again() {
+    run(Setup::default(), async |rig| {
+        resident(&rig, 1).await;
+        let gate = Gate::new(rig.volume.clone(), rig.env.clone());
+        let gate = LocatingGate::new(gate, &rig.local);
+        assert_eq!(gate.read(4096, 8192).await.unwrap()[..], [1; 8192]);
+        // Between the look-up and the answer of the disk, the block is rewritten.
+        let data = rig.buf(8).await;
+        let changed = async {
+            let mut data = data;
+            data.fill(2);
+            gate.write(0, data.share(), Fua::No).await.unwrap();
+        };
+        let (read, ()) = futures_util::future::join(gate.read(0, 4096), changed).await;
+        let read = read.unwrap();
+        assert!(read[..] == [1; 4096] || read[..] == [2; 4096]);
+        assert_eq!(gate.read(0, 4096).await.unwrap()[..], [2; 4096]);
+        assert_eq!(rig.count(Counter::HitsLocated), 3);
+        let located = gate.gate().locate(100, 300).unwrap();
+        assert_eq!(located.skip, 100);
+        assert!(matches!(located.checksums, Checksums::One(_)));
+        assert_eq!(located.bytes(), LOCATED_BLOCK_BYTES);
+    });
+}
+
+#[test]
+fn a_disk_that_hangs_is_given_up_and_ejected() {
+    run(Setup::default(), async |rig| {
+        resident(&rig, 5).await;
+        let gate = Gate::new(rig.volume.clone(), rig.env.clone());
+        let gate = LocatingGate::new(gate, &rig.local);
+        rig.control.hang(rig.disks[0]);
+        for _ in 0..20 {
+            let (bytes, took) = rig.timed(gate.read(0, 4096)).await;
+            assert_eq!(bytes.unwrap()[..], [5; 4096]);
+            assert!(took < Nanos::from_millis(500), "{took}");
+        }
+        assert_eq!(rig.count(Counter::DevicesEjected), 1);
+        assert!(rig.count(Counter::HitsRefused) > 0);
+        assert!(rig.count(Counter::HitsLate) >= 16);
+        let (buf, result) = rig.volume.read(Lba(0), rig.buf(8).await).await;
+        result.unwrap();
+        assert_eq!(buf[..], [5; 4096]);
+    });
+}
