@@ -54,15 +54,7 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
         log::line(Priority::Warning, &warning);
     }
     let shards = config.daemon.shards.value.count();
-    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let mut host = Uring::new(Options {
-        pool_bytes: bytes(config.daemon.buffers.value.0),
-        further_pool_bytes: Some(bytes(further_buffers(&config.daemon))),
-        processors: config.daemon.shards.value.processors().to_vec(),
-        waits: |text| log::line(Priority::Warning, text),
-        ..Options::default()
-    })
-    .map_err(CommandFailure::runtime)?;
+    let mut host = Uring::new(options(&config)).map_err(CommandFailure::runtime)?;
     let sockets = Sockets::open(&host, &config)?;
     let mesh = Mesh::new(shards);
     signals::listen(HOME, mesh.clone()).map_err(|cause| {
@@ -112,6 +104,18 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
     match *outcome.lock().expect("no panic under this lock") {
         true => Ok(()),
         false => Err(CommandFailure::Answered(command::FAILED)),
+    }
+}
+
+/// The options of the shards of `config`.
+fn options(config: &Config) -> Options {
+    let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    Options {
+        pool_bytes: bytes(config.daemon.buffers.value.0),
+        further_pool_bytes: Some(bytes(further_buffers(&config.daemon))),
+        processors: config.daemon.shards.value.processors().to_vec(),
+        waits: |text| log::line(Priority::Warning, text),
+        ..Options::default()
     }
 }
 
