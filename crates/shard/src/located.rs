@@ -32,7 +32,8 @@ struct ReadWatch {
     look: Cell<u32>,
     /// Time between looks: of the disk with the shortest limit so far.
     period: Cell<Nanos>,
-    signal: Signal,
+    begun: Signal,
+    over: Signal,
     is_over: Cell<bool>,
 }
 
@@ -66,7 +67,7 @@ impl ReadWatch {
         let looks = (limit.0 / period.0).min(u64::from(u32::MAX / 2)) as u32;
         let mut reads = self.reads.borrow_mut();
         if reads.is_empty() {
-            self.signal.notify();
+            self.begun.notify();
         }
         let key = reads.insert(WatchedRead {
             late_at: self.look.get() + looks + 1,
@@ -116,8 +117,8 @@ async fn watch_reads(watch: Rc<ReadWatch>, timer: Timer) {
     let is_over = || watch.is_over.get();
     loop {
         let is_due = || is_over() || !watch.reads.borrow().is_empty();
-        watch.signal.until(is_due).await;
-        let over = watch.signal.until(is_over);
+        watch.begun.until(is_due).await;
+        let over = watch.over.until(is_over);
         if timer.timeout(watch.period.get(), over).await.is_some() {
             return;
         }
@@ -137,7 +138,8 @@ pub(crate) struct LocatedReader<D: Driver> {
 impl<D: Driver> Drop for LocatedReader<D> {
     fn drop(&mut self) {
         self.watch.is_over.set(true);
-        self.watch.signal.notify();
+        self.watch.begun.notify();
+        self.watch.over.notify();
     }
 }
 
@@ -156,7 +158,8 @@ impl<D: Driver> LocatedReader<D> {
             reads: RefCell::default(),
             look: Cell::new(0),
             period: Cell::new(Nanos(u64::MAX)),
-            signal: Signal::default(),
+            begun: Signal::default(),
+            over: Signal::default(),
             is_over: Cell::new(false),
         });
         env.spawn
