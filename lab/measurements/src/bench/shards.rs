@@ -28,6 +28,8 @@ const DEPTH: u64 = 32;
 const READ_BYTES: usize = 4096;
 /// Pairs of runs.
 const PAIRS: usize = 15;
+/// The time that shards look for work, where they do.
+const BUSY_POLL: Nanos = Nanos::from_micros(20);
 /// Most ticks of a processor that others may take during a pair: of 10 ms each.
 const STEAL_MAX: u64 = 4;
 
@@ -44,8 +46,9 @@ struct FurtherEnd {
     done: oneshot::Sender<()>,
 }
 
-/// Reads on `shards` shards for `span`, of files made in `dir`. Returns the reads a second.
-pub fn reads(shards: u32, span: Duration, dir: &Path) -> io::Result<f64> {
+/// Reads on `shards` shards, which look for work as long as `busy_poll`, for `span`, of files made in
+/// `dir`. Returns the reads a second.
+pub fn reads(shards: u32, busy_poll: Nanos, span: Duration, dir: &Path) -> io::Result<f64> {
     let mut host = Uring::new(Options::default()).map_err(io::Error::other)?;
     let open = |name: &str, bytes| {
         let path = dir.join(name);
@@ -77,7 +80,11 @@ pub fn reads(shards: u32, span: Duration, dir: &Path) -> io::Result<f64> {
     let total = Arc::<AtomicU64>::default();
     let (count, mesh) = (total.clone(), Mesh::new(shards));
     block::Host::run(&mut host, shards, move |id, driver| {
-        let (mesh, config, count) = (mesh.clone(), Config::default(), count.clone());
+        let (mesh, count) = (mesh.clone(), count.clone());
+        let config = Config {
+            busy_poll,
+            ..Config::default()
+        };
         if id == ShardId(0) {
             let ways = ways.lock().expect("no panic").take().expect("booted once");
             return Shard::boot(id, driver, mesh, config, move |local| async move {
@@ -157,10 +164,15 @@ struct ReadingProcess {
 }
 
 impl ReadingProcess {
-    fn start(program: &Path, shards: u32, span: Duration) -> io::Result<ReadingProcess> {
+    fn start(
+        program: &Path,
+        (shards, busy_poll): (u32, Nanos),
+        span: Duration,
+    ) -> io::Result<ReadingProcess> {
         let dir = tempfile::tempdir_in("/dev/shm")?;
         let mut command = Command::new(program);
         command.arg(shards.to_string());
+        command.arg((busy_poll.0 / 1000).to_string());
         command.arg(span.as_secs_f64().to_string()).arg(dir.path());
         let child = command.stdout(Stdio::piped()).spawn()?;
         Ok(ReadingProcess { child, _dir: dir })
@@ -185,13 +197,14 @@ fn stolen() -> io::Result<u64> {
 /// Measures two shards beside one, and beside two processes of one shard each; `program` is
 /// `shards`.
 pub fn rows(program: &Path, span: Duration) -> io::Result<Vec<BenchRow>> {
-    let (mut beside_one, mut beside_two, mut dropped) = (Vec::new(), Vec::new(), 0);
+    let (mut beside_one, mut beside_two, mut looking) = (Vec::new(), Vec::new(), Vec::new());
+    let (run, mut dropped) = (|shards| ReadingProcess::start(program, shards, span), 0);
     while beside_one.len() < PAIRS && dropped < PAIRS {
         let before = stolen()?;
-        let two = ReadingProcess::start(program, 2, span)?.reads()?;
-        let one = ReadingProcess::start(program, 1, span)?.reads()?;
-        let first = ReadingProcess::start(program, 1, span)?;
-        let second = ReadingProcess::start(program, 1, span)?;
+        let two = run((2, Nanos::ZERO))?.reads()?;
+        let one = run((1, Nanos::ZERO))?.reads()?;
+        let looks = run((2, BUSY_POLL))?.reads()?;
+        let (first, second) = (run((1, Nanos::ZERO))?, run((1, Nanos::ZERO))?);
         let both = first.reads()? + second.reads()?;
         if stolen()? - before > STEAL_MAX {
             dropped += 1;
@@ -199,23 +212,31 @@ pub fn rows(program: &Path, span: Duration) -> io::Result<Vec<BenchRow>> {
         }
         beside_one.push((two, one));
         beside_two.push((two, both));
+        looking.push((looks, two));
     }
     println!("{dropped} pairs were dropped: others took the processors");
-    let name = "4 KiB hits of one cache on two shards, depth 32 on each: reads";
+    let name = "4 KiB hits of one cache on two shards, depth 32 on each";
+    let row = |name: &str, peer, goal, pairs: &[(f64, f64)]| {
+        paired(name, "reads a second", peer, goal, pairs)
+    };
     Ok(vec![
-        paired(
+        row(
             name,
-            "reads a second",
             "one shard",
             Some(Goal::RatioAtLeast(1.7)),
             &beside_one,
         ),
-        paired(
+        row(
             name,
-            "reads a second",
             "two processes of one shard each, at the same time",
             Some(Goal::RatioAtLeast(0.85)),
             &beside_two,
+        ),
+        row(
+            &format!("{name}, busy_poll of {BUSY_POLL}"),
+            "without busy_poll",
+            None,
+            &looking,
         ),
     ])
 }
