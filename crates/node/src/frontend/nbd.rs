@@ -321,13 +321,13 @@ struct DealtListener<R: Driver, L> {
 impl<R: Driver, L> DealtListener<R, L> {
     /// The further shard that the next connection is dealt to, if not to the home shard.
     ///
-    /// A hit of a further shard costs the home shard about an eighth of its own
+    /// A hit of a further shard costs the home shard about a quarter of its own
     /// (docs/performance.md, "NBD on another shard").
     fn next(&self) -> Option<&FurtherShard> {
         let least = self.further.iter().min_by_key(|shard| shard.load())?;
         let others: u64 = self.further.iter().map(FurtherShard::load).sum();
-        let home = 8 * connections(&self.home.stats()) + others;
-        (8 * least.load() < home).then_some(least)
+        let home = 4 * connections(&self.home.stats()) + others;
+        (4 * least.load() < home).then_some(least)
     }
 }
 
