@@ -180,19 +180,30 @@ async fn build(
     }
 }
 
+/// The parts that the clients on another shard need.
+struct BegunClients {
+    shared: Rc<CacheSimShared>,
+    end: GateEnd,
+    passes: Vec<GatePass>,
+}
+
 /// The clients on another shard than the cache: all with odd numbers.
 ///
 /// Both shards run on one thread, so that the clients share the model with those of the home shard.
 #[derive(Default)]
 struct FurtherClients {
-    begun: Cell<Option<(Rc<CacheSimShared>, GateEnd, Vec<GatePass>)>>,
+    begun: Cell<Option<BegunClients>>,
     are_done: Cell<bool>,
 }
 
 impl FurtherClients {
     async fn work(self: Rc<Self>, local: Local<SimDriver>) {
         let env = local.env();
-        let (shared, end, passes) = loop {
+        let BegunClients {
+            shared,
+            end,
+            passes,
+        } = loop {
             if let Some(begun) = self.begun.take() {
                 break begun;
             }
@@ -219,7 +230,11 @@ impl FurtherClients {
         let (end, server) = lane();
         let serving = table.serve(server, shared.env.clone());
         shared.env.spawn.spawn(serving);
-        self.begun.set(Some((shared.clone(), end, passes)));
+        self.begun.set(Some(BegunClients {
+            shared: shared.clone(),
+            end,
+            passes,
+        }));
         while !self.are_done.get() {
             shared.env.timer.sleep(LOOK).await;
         }
