@@ -20,8 +20,8 @@
 use crate::units::{Lba, Nanos, Sectors, TargetId};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// Most blocks of a located read: a line of 64 KiB.
-pub const LOCATED_BLOCKS_MAX: usize = 16;
+/// Most blocks of a located read: 512 KiB.
+pub const LOCATED_BLOCKS_MAX: usize = 128;
 /// Bytes of a block, which has one checksum.
 pub const LOCATED_BLOCK_BYTES: usize = 4096;
 /// Generations of a device. Slots that are equal modulo this number share one: a write to one
@@ -109,14 +109,14 @@ impl Checksums {
     }
 }
 
-/// A read of whole blocks that are together on one disk.
+/// A read of whole blocks: those of one slot, which are together on one disk, and the rest.
 #[derive(Clone, Debug)]
 pub struct LocatedRead {
     /// The disk.
     pub target: TargetId,
     /// The first block on the disk.
     pub at: Lba,
-    /// Number of blocks.
+    /// Number of blocks of the slot.
     pub blocks: u32,
     /// Bytes of the blocks before the first that was asked for.
     pub skip: u32,
@@ -126,6 +126,8 @@ pub struct LocatedRead {
     pub generation: Option<Generation>,
     /// The disk's number in its cache.
     pub member: u32,
+    /// The blocks that follow, of one slot each.
+    pub rest: Vec<LocatedRead>,
 }
 
 impl LocatedRead {
@@ -139,10 +141,11 @@ impl LocatedRead {
             checksums: Checksums::One(0),
             generation: None,
             member: 0,
+            rest: Vec::new(),
         }
     }
 
-    /// Bytes of the blocks.
+    /// Bytes of the blocks of the slot.
     pub fn bytes(&self) -> usize {
         self.blocks as usize * LOCATED_BLOCK_BYTES
     }
@@ -159,7 +162,7 @@ pub enum LocatedFate {
     Late,
 }
 
-/// The end of a located read, for the counters of the device's shard.
+/// The end of the read of one slot, for the counters of the device's shard.
 #[derive(Clone, Copy, Debug)]
 pub struct LocatedEnd {
     /// Its fate.
@@ -167,12 +170,19 @@ pub struct LocatedEnd {
     /// The disk's number in its cache.
     pub member: u32,
     /// Sectors read of the disk.
-    pub disk_sectors: Sectors,
-    /// Time of the disk.
-    pub disk_time: Nanos,
-    /// Sectors of the client's request.
     pub sectors: Sectors,
-    /// Time of the client's request.
+    /// Time of the disk.
+    pub time: Nanos,
+    /// The client's request, if this read ends the request.
+    pub request: Option<LocatedRequest>,
+}
+
+/// A client's request that located reads have served.
+#[derive(Clone, Copy, Debug)]
+pub struct LocatedRequest {
+    /// Its sectors.
+    pub sectors: Sectors,
+    /// Its time.
     pub time: Nanos,
 }
 

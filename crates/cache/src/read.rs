@@ -13,11 +13,13 @@ use crate::counters::Counter;
 use crate::fill;
 use crate::hit::{HitBlocks, LostHit};
 use crate::inner::CacheShared;
-use crate::lines::{BLOCK_BYTES, BlockRun, bytes_of, covering, extent_of, inside};
-use crate::state::LinePlace;
+use crate::lines::{
+    BLOCK_BYTES, BLOCK_SECTORS, BlockRun, LinePart, bytes_of, covering, extent_of, inside,
+};
+use crate::state::{CacheState, LinePlace};
 use block::{
     BUF_BYTES_MAX, Buf, Checksums, Device, Extent, IoResult, LOCATED_BLOCK_BYTES,
-    LOCATED_BLOCKS_MAX, Lba, LocatedRead,
+    LOCATED_BLOCKS_MAX, Lba, LocatedRead, Sectors,
 };
 use futures_util::future::join_all;
 use policy::{PolicyOp, PolicyRequest};
@@ -72,8 +74,8 @@ pub(crate) async fn read<P: Device>(
 
 const _: () = assert!(BLOCK_BYTES == LOCATED_BLOCK_BYTES);
 
-/// Looks up a read for another shard. The read is located if the whole of it is a hit in one slot,
-/// on a disk of the driver, and then counts as a hit.
+/// Looks up a read for a reader of the disks. The read is located if the whole of it is hits, on
+/// disks of the driver, and then counts as a hit.
 pub(crate) fn locate<P: Device>(volume: &CacheShared<P>, extent: Extent) -> Option<LocatedRead> {
     let (core, counters) = (&volume.core, &volume.counters);
     let blocks = covering(extent);
@@ -85,37 +87,47 @@ pub(crate) fn locate<P: Device>(volume: &CacheShared<P>, extent: Extent) -> Opti
     {
         return None;
     }
-    let part = core.shape.parts(volume.id(), blocks.clone()).next()?;
-    let run = part.run;
-    if u64::from(run.count) < count {
-        return None;
-    }
     let state = &mut *core.state.borrow_mut();
-    let slot = state.policy.peek(part.key)?;
+    let parts = || core.shape.parts(volume.id(), blocks.clone());
+    let mut located = locate_part(state, parts().next()?)?;
+    if u64::from(located.blocks) < count {
+        let rest = parts().skip(1).map(|part| locate_part(state, part));
+        located.rest = rest.collect::<Option<Vec<_>>>()?;
+    }
+    volume.sequential.borrow_mut().observe(&blocks);
+    for part in parts() {
+        let touches = PolicyRequest {
+            op: PolicyOp::Read,
+            len_bytes: bytes_of(&blocks) as u32,
+            parts: core.shape.touched(part.run),
+        };
+        state.look_up(part.key, &touches, Ok(()), counters)?;
+    }
+    counters.count(Counter::ReadsHit);
+    counters.count(Counter::HitsLocated);
+    counters.add(Counter::BlocksHit, count);
+    located.skip = (extent.start - extent_of(&blocks).start).bytes() as u32;
+    Some(located)
+}
+
+/// The place of the blocks of a part, if all are valid.
+#[inline]
+fn locate_part<P: Device>(state: &CacheState<P>, part: LinePart) -> Option<LocatedRead> {
+    let (slot, run) = (state.policy.peek(part.key)?, part.run);
     if state.contents.leading(slot, run) != (true, run.count) {
         return None;
     }
     let member = state.devices.of(slot)?;
-    let at = Extent::new(member.at(slot, run.first), extent_of(&blocks).len);
+    let len = Sectors(u64::from(run.count) * BLOCK_SECTORS);
+    let at = Extent::new(member.at(slot, run.first), len);
     let mut located = member.device.locate(at)?;
-    located.member = member.id.0;
-    volume.sequential.borrow_mut().observe(&blocks);
-    let touches = PolicyRequest {
-        op: PolicyOp::Read,
-        len_bytes: bytes_of(&blocks) as u32,
-        parts: core.shape.touched(run),
-    };
-    state.look_up(part.key, &touches, Ok(()), counters)?;
-    counters.count(Counter::ReadsHit);
-    counters.count(Counter::HitsLocated);
-    counters.add(Counter::BlocksHit, count);
-    located.blocks = run.count;
-    located.skip = (extent.start - extent_of(&blocks).start).bytes() as u32;
     let checksum = |block| state.contents.crc(slot, block);
     located.checksums = match run.count {
         1 => Checksums::One(checksum(run.first)),
         count => Checksums::Each((run.first..run.first + count).map(checksum).collect()),
     };
+    located.blocks = run.count;
+    located.member = member.id.0;
     located.generation = Some(state.busy.generations.of(slot.0));
     Some(located)
 }

@@ -82,9 +82,11 @@ impl RequestObserver for Latencies {
     }
 
     fn located(&self, end: &LocatedEnd) {
-        let mut inner = self.0.borrow_mut();
-        let bounds_us = inner.bounds_us;
-        inner.reads.done(bounds_us, end.sectors, end.time);
+        if let Some(request) = end.request {
+            let mut inner = self.0.borrow_mut();
+            let bounds_us = inner.bounds_us;
+            inner.reads.done(bounds_us, request.sectors, request.time);
+        }
     }
 }
 

@@ -106,9 +106,9 @@ impl RequestObserver for VerbMeter {
 
     fn located(&self, end: &LocatedEnd) {
         let mut snapshot = self.0.borrow_mut();
-        snapshot.weighted += end.disk_time;
+        snapshot.weighted += end.time;
         let tally = Rc::make_mut(&mut snapshot.tallies[AccessVerb::Read as usize]);
-        tally.done(end.disk_sectors, end.disk_time);
+        tally.done(end.sectors, end.time);
     }
 }
 

@@ -17,7 +17,7 @@ use crate::log::{OpenLog, RestingLog};
 use crate::sink::Sink;
 use block::{
     Buf, Content, Device, Driver, Extent, Fua, Gate, Generations, Geometry, IoResult, Lba,
-    LocatedEnd, LocatedFate, LocatedRead, Nanos, SharedBuf, Signal, Timer,
+    LocatedEnd, LocatedRead, Nanos, SharedBuf, Signal, Timer,
 };
 use control::config::{Name, VolumeMode};
 use control::status::LATENCY_BOUNDS_US;
@@ -329,9 +329,7 @@ impl<D: Driver> Device for ServedVolume<D> {
     }
 
     fn located(&self, end: &LocatedEnd) {
-        if end.fate == LocatedFate::Accepted {
-            self.0.observers.latencies.located(end);
-        }
+        self.0.observers.latencies.located(end);
         self.0.cached.located(end);
     }
 }

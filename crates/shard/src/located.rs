@@ -11,9 +11,10 @@ use crate::disk::ShardDisk;
 use crate::local::Local;
 use block::{
     Boundary, Buf, Content, Device, Driver, Env, Extent, FlushErrors, Fua, Generations, Geometry,
-    IoResult, LocatedEnd, LocatedFate, LocatedRead, Nanos, SECTOR_BYTES, Sectors, SharedBuf,
-    Signal, Timer,
+    IoResult, LocatedEnd, LocatedFate, LocatedRead, LocatedRequest, Nanos, SECTOR_BYTES, Sectors,
+    SharedBuf, Signal, Timer,
 };
+use futures_util::future::join_all;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -180,48 +181,95 @@ impl<D: Driver> LocatedReader<D> {
     }
 
     /// The `len` bytes of `read`, located for a request that began at `asked`. `None` if the device
-    /// is to be asked for the bytes. The end is for the device.
+    /// is to be asked for the bytes. `report` takes the end for each slot.
     #[inline]
     pub(crate) async fn read(
         &self,
         read: &LocatedRead,
         len: usize,
         generations: &Generations,
-        asked: Nanos,
-    ) -> (Option<SharedBuf>, LocatedEnd) {
+        (asked, mut report): (Nanos, impl FnMut(LocatedEnd)),
+    ) -> Option<SharedBuf> {
+        let request = || LocatedRequest {
+            sectors: Sectors(len as u64 / SECTOR_BYTES),
+            time: self.now().since(asked),
+        };
+        let buf = if read.rest.is_empty() {
+            let buf = self.env.pool.take(read.bytes());
+            let (buf, mut end) = self.slot(read, buf, generations).await;
+            end.request = buf.as_ref().map(|_| request());
+            report(end);
+            buf?
+        } else {
+            let slots = Box::pin(self.slots(read, generations)).await;
+            let is_whole = slots.iter().all(|(buf, _)| buf.is_some());
+            let mut bufs = Vec::with_capacity(slots.len());
+            for (buf, mut end) in slots {
+                end.request = (is_whole && bufs.is_empty()).then(request);
+                report(end);
+                bufs.extend(buf);
+            }
+            is_whole.then(|| Buf::join(bufs, &self.env.pool))?
+        };
+        let (data, skip) = (buf.share(), read.skip as usize);
+        Some(match data.len() == len {
+            true => data,
+            false => data.slice(skip..skip + len),
+        })
+    }
+
+    /// Reads all slots of `read` at once, into one buffer.
+    async fn slots(
+        &self,
+        read: &LocatedRead,
+        generations: &Generations,
+    ) -> Vec<(Option<Buf>, LocatedEnd)> {
+        let slots = || std::iter::once(read).chain(&read.rest);
+        let mut rest = self.env.pool.take(slots().map(LocatedRead::bytes).sum());
+        let mut reads = Vec::with_capacity(1 + read.rest.len());
+        for slot in slots() {
+            let (buf, tail) = rest.split_at(slot.bytes());
+            rest = tail;
+            reads.push(self.slot(slot, buf, generations));
+        }
+        let done = join_all(reads).await;
+        // The tail that is left is empty, and a neighbour of nothing.
+        drop(rest);
+        done
+    }
+
+    /// Reads the blocks of one slot into `buf`; returns the buffer if the blocks are accepted.
+    #[inline]
+    async fn slot(
+        &self,
+        read: &LocatedRead,
+        buf: Buf,
+        generations: &Generations,
+    ) -> (Option<Buf>, LocatedEnd) {
         let begun = self.now();
-        let accepted = self.accepted(read, generations).await;
-        let now = self.now();
+        let accepted = self.accepted(read, buf, generations).await;
         let end = LocatedEnd {
             fate: match &accepted {
                 Ok(_) => LocatedFate::Accepted,
                 Err(fate) => *fate,
             },
             member: read.member,
-            disk_sectors: Sectors(read.bytes() as u64 / SECTOR_BYTES),
-            disk_time: now.since(begun),
-            sectors: Sectors(len as u64 / SECTOR_BYTES),
-            time: now.since(asked),
+            sectors: Sectors(read.bytes() as u64 / SECTOR_BYTES),
+            time: self.now().since(begun),
+            request: None,
         };
-        let data = accepted.ok().map(|buf| {
-            let (data, skip) = (buf.share(), read.skip as usize);
-            match data.len() == len {
-                true => data,
-                false => data.slice(skip..skip + len),
-            }
-        });
-        (data, end)
+        (accepted.ok(), end)
     }
 
-    /// The blocks of `read`, if they are the device's at the look-up.
+    /// The blocks of one slot, if they are the device's at the look-up.
     #[inline]
     async fn accepted(
         &self,
         read: &LocatedRead,
+        buf: Buf,
         generations: &Generations,
     ) -> Result<Buf, LocatedFate> {
         let disk = self.disk(read).ok_or(LocatedFate::Refused)?;
-        let buf = self.env.pool.take(read.bytes());
         let watched = self.watch.begin(generations.limit());
         let answer = watched.bound(disk.read(read.at, buf)).await;
         let (buf, result) = answer.ok_or(LocatedFate::Late)?;
@@ -303,9 +351,9 @@ impl<D: Driver, G: Boundary> Boundary for LocatingGate<D, G> {
             && let Some(read) = self.gate.locate(offset, len)
         {
             let asked = self.reader.now();
-            let (data, end) = self.reader.read(&read, len, generations, asked).await;
-            self.gate.located(&end);
-            if let Some(data) = data {
+            let report = |end| self.gate.located(&end);
+            let reading = self.reader.read(&read, len, generations, (asked, report));
+            if let Some(data) = reading.await {
                 return Ok(data);
             }
         }

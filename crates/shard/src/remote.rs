@@ -323,9 +323,9 @@ impl<D: Driver> Boundary for RemoteGate<D> {
         match self.ask(GateVerb::Locate(offset, len)).await? {
             GateSuccess::Bytes(bytes) => Ok(bytes),
             GateSuccess::Located(read) => {
-                let (bytes, end) = reader.read(&read, len, generations, asked).await;
-                self.asker.0.count(CountedEnd { gate, end });
-                match bytes {
+                let report = |end| self.asker.0.count(CountedEnd { gate, end });
+                let reading = reader.read(&read, len, generations, (asked, report));
+                match reading.await {
                     Some(bytes) => Ok(bytes),
                     // The device's shard meets the fault, if there is one, and deals with it.
                     None => self.read_there(offset, len).await,

@@ -24,7 +24,7 @@ async fn is_there(rig: &Rig, read: &LocatedRead) -> bool {
 }
 
 #[test]
-fn a_hit_in_one_line_is_located_and_counted_and_nothing_else_is() {
+fn a_hit_is_located_and_counted_and_nothing_else_is() {
     run(Setup::default(), async |rig| {
         assert!(rig.volume.locate(extent(0, 8)).is_none(), "a miss");
         resident(&rig, 7).await;
@@ -38,9 +38,18 @@ fn a_hit_in_one_line_is_located_and_counted_and_nothing_else_is() {
         }
         assert_eq!(rig.count(Counter::ReadsHit), before + 3);
         assert_eq!(rig.count(Counter::HitsLocated), 3);
+        let two = rig.volume.locate(extent(60, 128)).unwrap();
+        assert_eq!((two.blocks, two.skip, two.rest.len()), (9, 2048, 1));
+        assert_eq!((two.rest[0].blocks, two.rest[0].rest.len()), (8, 0));
+        assert!(is_there(&rig, &two).await && is_there(&rig, &two.rest[0]).await);
+        assert_eq!(rig.count(Counter::ReadsHit), before + 4);
         for (at, sectors, why) in [
-            (64, 128, "two lines"),
-            (0, LINE + 8, "more than a line"),
+            (
+                2 * LINE - 8,
+                16,
+                "a line that is not there, behind one that is",
+            ),
+            (0, 1032, "over 512 KiB"),
             (4 * LINE, 8, "a line that is not there"),
             (rig.volume.geometry().sectors.0, 8, "past the end"),
         ] {
@@ -51,7 +60,7 @@ fn a_hit_in_one_line_is_located_and_counted_and_nothing_else_is() {
         rig.volume.set_mode(CacheMode::WriteThrough);
         rig.volume.close().await;
         assert!(rig.volume.locate(extent(0, 8)).is_none(), "closed");
-        assert_eq!(rig.count(Counter::HitsLocated), 3);
+        assert_eq!(rig.count(Counter::HitsLocated), 4);
     });
 }
 
@@ -99,6 +108,36 @@ fn the_bytes_of_a_located_read_are_those_of_the_look_up_or_are_read_again() {
         assert_eq!(located.skip, 100);
         assert!(matches!(located.checksums, Checksums::One(_)));
         assert_eq!(located.bytes(), LOCATED_BLOCK_BYTES);
+    });
+}
+
+#[test]
+fn the_lines_of_one_read_are_one_buffer_in_order() {
+    run(Setup::default(), async |rig| {
+        for line in 0..4 {
+            rig.write(line * LINE, LINE, line as u8).await.unwrap();
+        }
+        rig.cache.settle().await;
+        let gate = Gate::new(rig.volume.clone(), rig.env.clone());
+        let gate = LocatingGate::new(gate, &rig.local);
+        let line = LINE as usize * SECTOR_BYTES as usize;
+        for (offset, len) in [(0, 4 * line), (line - 700, 2 * line + 900), (3, line)] {
+            let bytes = gate.read(offset as u64, len).await.unwrap();
+            let expected = (offset..offset + len).map(|at| (at / line) as u8);
+            assert!(bytes.iter().copied().eq(expected), "{offset}+{len}");
+        }
+        assert_eq!(rig.count(Counter::HitsLocated), 3);
+        assert_eq!(rig.count(Counter::HitsRefused), 0);
+        // One line is rewritten on its disk, by nobody's leave: its read is refused, and all with it.
+        let place = rig.volume.locate(extent(LINE, 8)).unwrap();
+        let disk = rig.local.disk(place.target).unwrap();
+        let mut buf = rig.buf(8).await;
+        buf.fill(9);
+        disk.write(place.at, buf.share(), Fua::No).await.unwrap();
+        let bytes = gate.read(0, 4 * line).await.unwrap();
+        let expected = (0..4 * line).map(|at| (at / line) as u8);
+        assert!(bytes.iter().copied().eq(expected));
+        assert_eq!(rig.count(Counter::HitsRefused), 1);
     });
 }
 
