@@ -1,7 +1,10 @@
 //! Hits that are looked up for a reader of the disk.
 
 use crate::common::{Rig, Setup, extent, run};
-use block::{Boundary, Checksums, Device, Fua, Gate, LOCATED_BLOCK_BYTES, Lba, LocatedRead, Nanos};
+use block::{
+    Boundary, Checksums, Device, Fua, Gate, LOCATED_BLOCK_BYTES, Lba, LocatedRead, Nanos,
+    SECTOR_BYTES,
+};
 use cache::{CacheMode, Counter};
 use shard::LocatingGate;
 
