@@ -160,8 +160,8 @@ pub trait Device: 'static {
         let _ = extent;
     }
 
-    /// Looks up a read of `extent` for another shard, which reads the disk itself; `None` if the
-    /// device has to be asked for the bytes. Nothing is counted then.
+    /// Looks up a read of `extent` for a frontend that reads the disk itself, on any shard; `None` if
+    /// the device has to be asked for the bytes. Nothing is counted then.
     fn locate(&self, extent: Extent) -> Option<LocatedRead> {
         let _ = extent;
         None

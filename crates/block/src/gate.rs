@@ -70,7 +70,7 @@ pub trait Boundary: 'static {
     /// A transfer of `len` bytes at `offset` follows in pieces, as of [`Device::announce`].
     async fn announce(&self, offset: u64, len: u64);
 
-    /// Looks up a read for another shard, as [`Device::locate`] does. No range is held: the read
+    /// Looks up a read for a frontend, as [`Device::locate`] does. No range is held: the read
     /// runs at the look-up, before a change that is in flight or comes.
     fn locate(&self, offset: u64, len: usize) -> Option<LocatedRead> {
         let _ = (offset, len);

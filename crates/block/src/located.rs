@@ -1,12 +1,12 @@
-//! Reads of a cached device that another shard carries out, on a disk of the driver.
+//! Reads of a cached device that frontends carry out, on a disk of the driver.
 //!
 //! ```text
 //! the asking shard ─(look-up)─> the device's shard
 //!        └─ read ─> disk
 //! ```
 //!
-//! The device's shard looks a read up and answers with the disk and the checksums. The asking shard
-//! reads the disk and accepts the bytes, or asks for the bytes themselves.
+//! The device's shard looks a read up and answers with the disk and the checksums. The asking shard,
+//! which may be the same, reads the disk and accepts the bytes, or asks for the bytes themselves.
 //!
 //! Invariants:
 //!     a located block of the disk is about to be written ⟹ its generation has changed before

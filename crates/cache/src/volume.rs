@@ -266,22 +266,21 @@ impl<P: Device> Device for Volume<P> {
     }
 
     fn located(&self, end: &LocatedEnd) {
+        if end.fate != LocatedFate::Accepted {
+            self.0.counters.count(Counter::HitsRefused);
+        }
         let state = &mut *self.0.core.state.borrow_mut();
         // A device that was removed meanwhile is counted no more.
-        let member = state.devices.get(DeviceId(end.member));
-        match (end.fate, member) {
-            (LocatedFate::Accepted, Some(member)) => {
+        let Some(member) = state.devices.get(DeviceId(end.member)) else {
+            return;
+        };
+        match end.fate {
+            LocatedFate::Accepted => {
                 member.health.operation();
                 member.device.located(end);
             }
-            (LocatedFate::Accepted, None) => {}
-            (LocatedFate::Late, Some(member)) => {
-                self.0.counters.count(Counter::HitsRefused);
-                state.late_hit(&member, self.0.core.env.timer.now());
-            }
-            (LocatedFate::Refused | LocatedFate::Late, _) => {
-                self.0.counters.count(Counter::HitsRefused);
-            }
+            LocatedFate::Late => state.late_hit(&member, self.0.core.env.timer.now()),
+            LocatedFate::Refused => {}
         }
     }
 }

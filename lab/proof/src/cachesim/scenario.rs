@@ -119,8 +119,8 @@ impl CacheScenario {
         .made_harder(seed)
     }
 
-    /// Gives half of the pools metadata, and half of the caches clients on another shard. Now and then one disk hangs for ever under clients that
-    /// fill their half of the memory.
+    /// Gives half of the pools metadata, and half of the caches clients on another shard. Now and
+    /// then one disk hangs for ever under clients that fill their half of the memory.
     fn made_harder(mut self, seed: u64) -> CacheScenario {
         let mut rng = SimRng::fork(seed, 4);
         self.durable = rng.chance(0.5);
