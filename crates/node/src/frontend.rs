@@ -5,6 +5,7 @@
 //!     it; more than one only if the volume is shared
 //!     every request of a volume, of each frontend, goes through its one gate
 
+pub mod further;
 pub mod nbd;
 
 use crate::Later;

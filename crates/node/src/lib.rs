@@ -29,7 +29,8 @@ mod witness;
 
 pub use arrays::{Before, DeviceSource, Lease, OpenDevices};
 pub use event::{NodeEvent, Priority};
-pub use frontend::nbd::{NbdFrontend, ServedListener, end_fronts, run_front};
+pub use frontend::further::{FurtherShards, LentGate, end_fronts, lent_gate, run_front};
+pub use frontend::nbd::{NbdFrontend, ServedListener};
 pub use frontend::{Frontend, VolumeAbout};
 pub use leaf::Leaf;
 pub use node::{Controlled, EndWait, Frontends, Node, left_out};

@@ -14,23 +14,24 @@
 //!     enters the gate any more
 //!     memory of all requests in flight <= the memory of NBD on the home shard
 //!
-//! Not here: frontends of kernels and guests, which stay on the home shard.
+//! Not here: the lanes (`further`).
 
+use super::further::{FurtherShards, LentGate, lent_gate};
 use super::{Frontend, VolumeAbout, nbd_memory};
 use crate::Later;
 use crate::event::NodeEvent;
 use crate::platform::Platform;
 use crate::served_volume::{ServedVolume, VolumeFront, VolumeGate};
-use block::{Driver, IoResult, Listener, Nanos, ShardId, Signal, TargetId};
+use block::{Driver, IoResult, Listener, Nanos, ShardId, TargetId};
 use control::config::Config;
 use control::status::{Nbd, Status};
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
 use nbd::serve::{
     CONNECTIONS_MAX, ConnectionSource, ExportOptions, Listening, Log, NbdCounters, NbdServer,
     NbdStats, ServerLimits, Tls, connections_for,
 };
 use nbd::tls::Worker;
-use shard::{GateAsker, GatePass, GateTable, Local, LocatingGate, RemoteGate, ShardSocket, lane};
+use shard::{Local, LocatingGate, RemoteGate, ShardSocket};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -40,9 +41,9 @@ use std::sync::Arc;
 pub struct NbdFrontend<R: Driver> {
     local: Local<R>,
     server: Rc<NbdServer<VolumeFront<R>>>,
-    gates: Rc<GateTable<VolumeGate<R>>>,
-    /// Volumes by name, as further shards name them.
-    passes: RefCell<HashMap<String, GatePass>>,
+    shards: Rc<FurtherShards<R>>,
+    /// The gates of exports, by name.
+    lent: RefCell<HashMap<String, LentGate<R>>>,
     further: Rc<[FurtherShard]>,
     listeners: Cell<u64>,
 }
@@ -57,8 +58,8 @@ struct FurtherShard {
 
 /// The state of a further shard, on that shard.
 struct FrontShard<R: Driver> {
+    local: Local<R>,
     server: Rc<NbdServer<RemoteGate<R>>>,
-    asker: GateAsker<R>,
     /// The listeners of the home shard, by number.
     sources: RefCell<HashMap<u64, ConnectionSource>>,
 }
@@ -77,40 +78,6 @@ impl ServedListener {
     pub fn renew(&self, tls: Option<Tls>) {
         self.listening.renew(tls);
     }
-}
-
-/// A shard that serves connections of frontends, and no volume.
-struct FrontEnd {
-    is_over: Cell<bool>,
-    signal: Signal,
-}
-
-/// The main task of a further shard; ends after [`end_fronts`].
-pub fn run_front<R: Driver>(local: Local<R>) -> impl Future<Output = ()> + 'static {
-    let end = Rc::new(FrontEnd {
-        is_over: Cell::new(false),
-        signal: Signal::default(),
-    });
-    // Before the first message of the home shard.
-    local.put(end.clone());
-    async move { end.signal.until(|| end.is_over.get()).await }
-}
-
-/// Ends the further shards, from the home shard, once nothing is served any more.
-pub fn end_fronts<R: Driver>(local: &Local<R>) {
-    for id in further_shards(local) {
-        local.mesh().post(id, |front| {
-            let end = front.get::<FrontEnd>().expect("put at its boot");
-            end.is_over.set(true);
-            end.signal.notify();
-        });
-    }
-}
-
-fn further_shards<R: Driver>(local: &Local<R>) -> impl Iterator<Item = ShardId> {
-    let home = local.id();
-    let all = (0..local.mesh().shards()).map(ShardId);
-    all.filter(move |id| *id != home)
 }
 
 /// The limits of the server of one of `shards` shards.
@@ -154,13 +121,14 @@ impl<R: Driver> NbdFrontend<R> {
             events.event(NodeEvent::Frontend { volume: None, what });
         });
         local.put(Rc::new(HomeLog(log.clone())));
-        let gates = Rc::new(GateTable::default());
-        let further = further_shards(&local).map(|id| begin_further(&local, id, limits, &gates));
+        let shards = FurtherShards::of(&local);
+        let further = shards.ids().iter();
+        let further = further.map(|id| begin_further(&local, *id, limits));
         Ok(NbdFrontend {
             server: NbdServer::new(env, limits, None, log)?,
             further: further.collect(),
-            gates,
-            passes: RefCell::default(),
+            shards,
+            lent: RefCell::default(),
             listeners: Cell::new(0),
             local,
         })
@@ -224,39 +192,26 @@ impl<R: Driver> NbdFrontend<R> {
         });
     }
 
-    /// Calls `work` on every further shard, in order with posted work; returns when the futures have
-    /// ended.
+    /// Runs `work` on each further shard, as [`FurtherShards::on_each`] does.
     async fn on_further<F>(
         &self,
         work: impl FnOnce(Rc<FrontShard<R>>) -> F + Clone + Send + 'static,
     ) where
         F: Future<Output = ()> + 'static,
     {
-        let calls = self.further.iter().map(|shard| {
-            let work = work.clone();
-            self.local.call(shard.id, move |local| {
-                work(
-                    local
-                        .get::<FrontShard<R>>()
-                        .expect("begun with the frontend"),
-                )
-            })
-        });
-        // A shard that has ended serves nothing.
-        join_all(calls).await;
+        let work = |local: Local<R>| {
+            work(
+                local
+                    .get::<FrontShard<R>>()
+                    .expect("begun with the frontend"),
+            )
+        };
+        self.shards.on_each(work).await;
     }
 }
 
-/// Begins the server of a further shard, with a lane to `gates`.
-fn begin_further<R: Driver>(
-    local: &Local<R>,
-    id: ShardId,
-    limits: ServerLimits,
-    gates: &Rc<GateTable<VolumeGate<R>>>,
-) -> FurtherShard {
-    let (end, server) = lane();
-    let serving = gates.clone().serve(server, local.env());
-    local.env().spawn.spawn(serving);
+/// Begins the server of a further shard.
+fn begin_further<R: Driver>(local: &Local<R>, id: ShardId, limits: ServerLimits) -> FurtherShard {
     let counters = Arc::<NbdCounters>::default();
     let (counted, home) = (counters.clone(), local.id());
     local.mesh().post(id, move |front| {
@@ -274,8 +229,8 @@ fn begin_further<R: Driver>(
         };
         let server = NbdServer::counted(env.clone(), limits, None, log, counted);
         front.put(Rc::new(FrontShard {
+            local: front.clone(),
             server: server.expect("the limits hold on the home shard, in as much memory"),
-            asker: GateAsker::begin(end, front),
             sources: RefCell::default(),
         }));
     });
@@ -372,17 +327,17 @@ impl<R: Driver> Frontend<ServedVolume<R>> for NbdFrontend<R> {
             return Ok(());
         }
         let clients = self.server.clients(name).expect("added just now");
-        let pass = self.gates.add(gate);
+        let lent = self.shards.lend(gate);
         for shard in self.further.iter() {
             let (name, options) = (name.to_owned(), options.clone());
-            let (pass, clients) = (pass.clone(), clients.clone());
+            let (pass, clients) = (lent.pass(), clients.clone());
             self.post(shard, move |front| {
-                let gate = RemoteGate::new(front.asker.clone(), pass);
+                let gate = lent_gate(&front.local, pass);
                 let added = front.server.add_beside(&name, gate, &options, clients);
                 added.expect("the home shard has the same exports");
             });
         }
-        self.passes.borrow_mut().insert(name.to_owned(), pass);
+        self.lent.borrow_mut().insert(name.to_owned(), lent);
         Ok(())
     }
 
@@ -407,7 +362,7 @@ impl<R: Driver> Frontend<ServedVolume<R>> for NbdFrontend<R> {
             if !self.server.offers(name) {
                 return Ok(());
             }
-            let pass = self.passes.borrow_mut().remove(name);
+            let lent = self.lent.borrow_mut().remove(name);
             let its = name.to_owned();
             let further = self.on_further(move |front| {
                 // At once: the name may be given to another volume by the next message.
@@ -416,9 +371,7 @@ impl<R: Driver> Frontend<ServedVolume<R>> for NbdFrontend<R> {
                 async move { front.server.wait_for(withdrawn, grace).await }
             });
             let (removed, ()) = join(self.server.remove(name, grace), further).await;
-            if let Some(pass) = pass {
-                self.gates.remove(&pass);
-            }
+            drop(lent);
             removed
         })
     }
@@ -429,6 +382,7 @@ impl<R: Driver> Frontend<ServedVolume<R>> for NbdFrontend<R> {
                 front.server.shut_down(grace).await;
             });
             join(self.server.shut_down(grace), further).await;
+            self.lent.take();
         })
     }
 
