@@ -6,7 +6,7 @@ use crate::commands::elsewhere::Elsewhere;
 use crate::commands::volume::VolumeCommand;
 use crate::configuration::ConfigurationPlace;
 use crate::log::LogFormat;
-use crate::platform::ublk::begin::{self, BEGIN, SCAN};
+use crate::platform::ublk::begin::{self, BEGIN, READY, SCAN};
 use crate::{CommandFailure, commands, serve};
 use clap::{CommandFactory, Parser, Subcommand};
 use std::path::PathBuf;
@@ -167,6 +167,12 @@ pub enum HotsetCommand {
         /// Its number
         id: u32,
     },
+    /// Ready the queues of a device of ublk, which the daemon then recovers
+    #[command(hide = true, name = READY)]
+    UblkReady {
+        /// Its number
+        id: u32,
+    },
     /// Read the partition table of a device of ublk
     #[command(hide = true, name = SCAN)]
     UblkScan {
@@ -213,6 +219,7 @@ impl HotsetCommand {
             HotsetCommand::Attach(command) => commands::attach::attach(&command),
             HotsetCommand::Detach(command) => commands::attach::detach(&command),
             HotsetCommand::UblkBegin { id } => begin::begin(id),
+            HotsetCommand::UblkReady { id } => begin::ready(id),
             HotsetCommand::UblkScan { id } => begin::scan(id),
             HotsetCommand::Drill(command) => commands::drill::run(&command),
             HotsetCommand::Web(command) => commands::web::run(command),

@@ -19,7 +19,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use uring::{Options, Uring, UringDriver};
 
-/// The shard of volumes and devices; further ones serve NBD connections.
+/// The shard of volumes and devices; further ones serve connections of NBD and queues of ublk.
 const HOME: ShardId = ShardId(0);
 /// Interval of the looks at an end that takes longer.
 const END_SAID: Nanos = Nanos::from_secs(2);

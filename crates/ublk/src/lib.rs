@@ -12,8 +12,8 @@ pub mod life;
 pub mod uapi;
 
 pub use life::{
-    Attach, AttachEvent, AttachRefusal, AttachStep, Found, WantedDevice, choose, is_marked, mark,
-    mark_of_name,
+    Attach, AttachEvent, AttachRefusal, AttachStep, Found, RELEASE_MAX, WantedDevice, choose,
+    is_marked, mark, mark_of_name,
 };
 pub use uapi::{
     Descriptor, DeviceInfo, IoCommand, Params, UblkCommand, UblkControl, UblkFeatures, UblkState,

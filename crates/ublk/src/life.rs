@@ -8,6 +8,8 @@
 //!     (`uring` keeps the device open until then): a request that is given out again is
 //!     never overtaken by an I/O that the dead server had in flight
 //!     a recovery that a dead server began is ended, not begun again: the driver refuses a second
+//!     a recovery begins with all queues ready or none, where the driver (before Linux 6.15) would
+//!     bring the kernel down: the shards of a server that is killed ready their queues one by one
 //!     a new device is started by a process of its own, which answers no request with data, and is
 //!     then recovered like any other: if the daemon ends while the kernel reads the partition
 //!     table, nothing is left that waits for the daemon
@@ -120,6 +122,9 @@ pub enum AttachStep {
     /// Have a process of its own serve the device with errors, start it and end. The next event is
     /// the driver's answer.
     Begin(DeviceInfo),
+    /// Have a process of its own ready the queues that are not, and end. The next event is the
+    /// driver's answer.
+    Ready(DeviceInfo),
     /// Open the device, let each of its tags wait for a request, then report.
     Serve(DeviceInfo),
     /// The block device is there.
@@ -162,6 +167,7 @@ enum AttachStage {
     Info,
     Look(DeviceInfo),
     Params(DeviceInfo),
+    Ready(DeviceInfo),
     StartRecovery(DeviceInfo),
     Recovering(u32),
     Removing,
@@ -203,6 +209,7 @@ impl Attach {
             (AttachStage::Look(info), AttachEvent::Runs(runs)) => self.looked(info, runs),
             (AttachStage::Look(info), AttachEvent::Paused) => self.info(info.id),
             (AttachStage::Params(info), AttachEvent::Answer(answer)) => self.compare(info, answer),
+            (AttachStage::Ready(info), AttachEvent::Answer(Ok(_))) => self.recover(info),
             (AttachStage::StartRecovery(info), AttachEvent::Paused) => self.recover(info),
             (AttachStage::StartRecovery(info), AttachEvent::Answer(Ok(_))) => self.recovering(info),
             // Linux refuses to begin a recovery while no queue is ready
@@ -344,8 +351,19 @@ impl Attach {
         };
         match difference {
             Some(difference) => self.refuse(AttachRefusal::Reshaped(info.id, difference)),
+            None if self.is_unevenly_ready(info) => {
+                self.stage = AttachStage::Ready(info);
+                AttachStep::Ready(info)
+            }
             None => self.recover(info),
         }
+    }
+
+    /// True if some queues of a device may be ready and others not, which only later drivers bear.
+    /// Those that can enlarge a device do.
+    fn is_unevenly_ready(&self, info: DeviceInfo) -> bool {
+        let is_later = self.features.has(UblkFeatures::UPDATE_SIZE);
+        info.state == UblkState::Quiesced && info.queues > 1 && !is_later
     }
 
     fn recover(&mut self, info: DeviceInfo) -> AttachStep {
@@ -391,11 +409,14 @@ impl Attach {
         if matches!(number, EPERM | EACCES) && stage == AttachStage::Add {
             return self.refuse(AttachRefusal::Denied);
         }
+        if let (AttachStage::Ready(info), EBUSY) = (stage, number) {
+            return self.refuse(AttachRefusal::NotReleased(info.id));
+        }
         let command = match stage {
             AttachStage::Features => UblkCommand::GetFeatures,
             AttachStage::Info | AttachStage::Look(_) => UblkCommand::GetInfo,
             AttachStage::Params(_) => UblkCommand::GetParams,
-            AttachStage::StartRecovery(_) => UblkCommand::StartRecovery,
+            AttachStage::Ready(_) | AttachStage::StartRecovery(_) => UblkCommand::StartRecovery,
             AttachStage::Recovering(_) => UblkCommand::EndRecovery,
             AttachStage::Growing(_) => UblkCommand::UpdateSize,
             AttachStage::Removing => UblkCommand::Delete,

@@ -6,9 +6,10 @@ use block::{IoError, IoErrorKind, IoResult};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
-use ublk::UblkControl;
-use ublk::uapi::CONTROL;
+use ublk::uapi::{CONTROL, character_device};
+use ublk::{DeviceInfo, IoCommand, UblkControl};
 
 /// Checks that this machine has ublk and lets this process use it; the error has the cause and the
 /// remedy.
@@ -42,6 +43,32 @@ pub fn ublk_control(mut command: UblkControl) -> IoResult<Result<Vec<u8>, i32>> 
         0.. => Ok(command.buffer),
         error => Err(-error),
     })
+}
+
+/// Waits by one system call for a request with every tag of a device, as far as the driver lets
+/// this process. It answers none: the device waits for another server when this process ends.
+///
+/// `Busy` if another process has the device open.
+pub fn ublk_ready(info: &DeviceInfo) -> IoResult {
+    let path = character_device(info.id);
+    let opened = OpenOptions::new().read(true).write(true).open(&path);
+    let opened = opened.map_err(|cause| errno::error(cause, "cannot be opened").on(path));
+    let file = ManuallyDrop::new(opened?);
+    let tags = u32::from(info.queues) * u32::from(info.depth);
+    let ring = IoUring::<squeue::Entry, cqueue::Entry>::builder().build(tags);
+    let ring = ring.map_err(|cause| errno::error(cause, "no ring to ready its queues with"))?;
+    let mut ring = ManuallyDrop::new(ring);
+    for queue in 0..info.queues {
+        for tag in 0..info.depth {
+            let fetch = IoCommand::encode(queue, tag, 0, 0);
+            let entry = opcode::UringCmd16::new(types::Fd(file.as_raw_fd()), IoCommand::Fetch.op());
+            // SAFETY: the file stays open; the driver writes nothing for this command.
+            unsafe { ring.submission().push(&entry.cmd(fetch).build()) }.expect("one for each tag");
+        }
+    }
+    let submitted = ring.submit();
+    submitted.map_err(|cause| errno::error(cause, "its queues cannot be readied"))?;
+    Ok(())
 }
 
 fn open() -> IoResult<File> {

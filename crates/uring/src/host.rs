@@ -121,9 +121,13 @@ impl Uring {
         self.insert(RingTarget::Stream(Arc::new(RingSocket::event(event))))
     }
 
-    /// Opens the ublk device that `info` describes, to serve it on one shard.
-    pub fn open_port(&self, info: &ublk::DeviceInfo) -> IoResult<TargetId> {
-        self.insert(RingTarget::Port(Arc::new(ServedPort::open(info)?)))
+    /// Opens the ublk device that `info` describes, as a port for each of `shards` shards: queue `q`
+    /// is of port `q` modulo `shards`. There are fewer ports if the device has fewer queues.
+    pub fn open_ports(&self, info: &ublk::DeviceInfo, shards: u16) -> IoResult<Vec<TargetId>> {
+        let ports = ServedPort::open(info, shards)?.into_iter();
+        ports
+            .map(|port| self.insert(RingTarget::Port(Arc::new(port))))
+            .collect()
     }
 
     /// Carries out a command as [`control::ublk_control`] does, for a task: its shard runs on

@@ -45,7 +45,7 @@ mod waker;
 
 pub use aside::AsideWorker;
 pub use bell::Bell;
-pub use control::{ublk_available, ublk_control};
+pub use control::{ublk_available, ublk_control, ublk_ready};
 pub use driver::UringDriver;
 pub use errno::without_descriptor;
 pub use host::Uring;

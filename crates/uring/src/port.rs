@@ -8,6 +8,8 @@
 //!     a queue is mapped only once the kernel has its tags: Linux 6.12 keeps the process that
 //!     mapped first until a recovery begins, and permits none before a queue is ready; a server
 //!     killed between the two would leave a device that no other could take over
+//!     the commands of a queue are of one thread, as its driver demands: a port has whole queues,
+//!     and one shard
 //!
 //! For the latter, the device is among the ring's registered files. Commands name the device by
 //! its plain descriptor all the same. If waiting commands named a registered file, no file
@@ -37,16 +39,24 @@ use ublk::{Descriptor, DeviceInfo, IoCommand};
 /// Ports that a ring can hold open; there are few.
 pub(crate) const PORTS_MAX: u32 = 64;
 
-/// A device that is served here.
+/// Some of the queues of a device, which one shard serves.
 pub(crate) struct ServedPort {
-    file: File,
-    /// Descriptions of requests, by queue, from its first request on.
-    queues: Vec<OnceLock<Descriptors>>,
+    /// The driver opens a device once.
+    file: Arc<File>,
+    queues: Vec<PortQueue>,
     /// The tags of a queue; those of the port count through its queues.
     depth: u16,
     pub(crate) tags: u16,
     name: String,
     closed: AtomicBool,
+}
+
+/// A queue of a port.
+struct PortQueue {
+    /// Its number in the device.
+    number: u16,
+    /// From its first request on.
+    descriptors: OnceLock<Descriptors>,
 }
 
 /// The kernel's descriptions of requests, one for each tag of a queue.
@@ -93,8 +103,10 @@ impl Drop for Descriptors {
 }
 
 impl ServedPort {
-    /// Opens the device that `info` describes, to be served.
-    pub(crate) fn open(info: &DeviceInfo) -> IoResult<ServedPort> {
+    /// Opens the device that `info` describes, to be served by as many shards as `ports`: each
+    /// queue is of the port of its number, modulo `ports`. There are fewer ports if the device has
+    /// fewer queues.
+    pub(crate) fn open(info: &DeviceInfo, ports: u16) -> IoResult<Vec<ServedPort>> {
         let path = character_device(info.id);
         let named = |error: IoError| error.on(path.clone());
         let file = OpenOptions::new()
@@ -103,37 +115,46 @@ impl ServedPort {
             .custom_flags(libc::O_CLOEXEC)
             .open(&path)
             .map_err(|cause| named(errno::error(cause, "cannot be opened to serve it")))?;
-        let Some(tags) = info.queues.checked_mul(info.depth).filter(|tags| *tags > 0) else {
-            return Err(named(IoError::new(
-                IoErrorKind::Unsupported,
-                "too many tags",
-            )));
+        let tags = info.queues.checked_mul(info.depth);
+        if tags.is_none_or(|tags| tags == 0) {
+            let error = IoError::new(IoErrorKind::Unsupported, "too many tags");
+            return Err(named(error));
+        }
+        let (file, ports) = (Arc::new(file), ports.min(info.queues));
+        let port = |first| {
+            let queues = (first..info.queues).step_by(usize::from(ports));
+            let queues = queues.map(|number| PortQueue {
+                number,
+                descriptors: OnceLock::new(),
+            });
+            let queues: Vec<_> = queues.collect();
+            ServedPort {
+                file: file.clone(),
+                tags: queues.len() as u16 * info.depth,
+                queues,
+                depth: info.depth,
+                name: format!("/dev/{}", block_device(info.id)),
+                closed: AtomicBool::new(false),
+            }
         };
-        Ok(ServedPort {
-            file,
-            queues: (0..info.queues).map(|_| OnceLock::new()).collect(),
-            depth: info.depth,
-            tags,
-            name: format!("/dev/{}", block_device(info.id)),
-            closed: AtomicBool::new(false),
-        })
+        Ok((0..ports).map(port).collect())
     }
 
     /// The queue that has `tag`, and the tag's number in that queue.
-    fn place(&self, tag: Tag) -> (u16, u16) {
-        (tag.0 / self.depth, tag.0 % self.depth)
+    fn place(&self, tag: Tag) -> (&PortQueue, u16) {
+        let queue = &self.queues[usize::from(tag.0 / self.depth)];
+        (queue, tag.0 % self.depth)
     }
 
     /// The request that the kernel has given to `tag`.
     fn request(&self, tag: Tag) -> IoResult<Request> {
         let (queue, tag) = self.place(tag);
-        let mapped = &self.queues[usize::from(queue)];
-        let descriptors = match mapped.get() {
+        let descriptors = match queue.descriptors.get() {
             Some(descriptors) => descriptors,
             None => {
-                let fresh = Descriptors::map(&self.file, queue, self.depth)
+                let fresh = Descriptors::map(&self.file, queue.number, self.depth)
                     .map_err(|cause| errno::error(cause, "its requests cannot be mapped"))?;
-                mapped.get_or_init(|| fresh)
+                queue.descriptors.get_or_init(|| fresh)
             }
         };
         let request = descriptors.get(tag).request();
@@ -324,7 +345,7 @@ impl Ports {
             PortAction::Left => unreachable!("the kernel has it"),
         };
         opcode::UringCmd16::new(fd, command.op())
-            .cmd(IoCommand::encode(queue, tag, result, address))
+            .cmd(IoCommand::encode(queue.number, tag, result, address))
             .build()
     }
 

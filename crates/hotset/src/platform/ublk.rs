@@ -8,12 +8,13 @@
 //!     one device that cannot be made keeps no other from being served, and is tried again
 //!
 //! Not here: the devices that this machine has (`devices`), the layers below a path (`stack`), the
-//! processes that start devices (`begin`).
+//! processes that start devices (`begin`), the shards that serve their queues (`served`).
 
 pub mod begin;
 pub mod devices;
 mod memory;
 pub mod mounts;
+mod served;
 pub mod stack;
 
 use block::{
@@ -23,18 +24,16 @@ use block::{
 use control::config::Config;
 use control::frontends::Queues;
 use control::status::Status;
-use node::{
-    Frontend, Later, NodeEvent, Platform, ServedVolume, VolumeAbout, VolumeFront, VolumeGate,
-};
-use port::{Options, PortServer};
-use shard::{LocatingGate, ShardPort};
+use node::{Frontend, Later, NodeEvent, Platform, ServedVolume, VolumeAbout, VolumeGate};
+use port::Options;
+use served::ServedDevice;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use ublk::uapi::{REQUEST_MAX, block_device};
 use ublk::{
-    Attach, AttachEvent, AttachStep, DeviceInfo, Found, Params, UblkCommand, UblkControl,
-    WantedDevice, choose, mark,
+    Attach, AttachEvent, AttachStep, Found, Params, UblkCommand, UblkControl, WantedDevice, choose,
+    mark,
 };
 use uring::{Uring, UringDriver};
 
@@ -50,8 +49,6 @@ const EDGES_MAX: Nanos = Nanos::from_secs(10);
 const PARTITIONS_MAX: Nanos = Nanos::from_secs(5);
 /// Interval of looks at a device that is being made.
 const TICK: Nanos = Nanos::from_millis(10);
-
-type Served = PortServer<ShardPort<UringDriver>, VolumeFront<UringDriver>>;
 
 /// Makes a block device of each volume that the configuration attaches.
 #[derive(Clone)]
@@ -69,7 +66,7 @@ type Entry = Rc<RefCell<AttachState>>;
 #[derive(Clone)]
 enum AttachState {
     Attaching,
-    Live(u32, Rc<Served>),
+    Live(u32, Rc<ServedDevice>),
     Failed(String),
 }
 
@@ -94,7 +91,7 @@ struct DevicePlan {
 /// The progress of making a device.
 #[derive(Default)]
 struct AttachProgress {
-    served: Option<Rc<Served>>,
+    served: Option<Rc<ServedDevice>>,
     /// The device's number, if made here.
     made: Option<u32>,
 }
@@ -189,7 +186,7 @@ impl UblkShared {
         states.get(name).is_some_and(|now| Rc::ptr_eq(now, entry))
     }
 
-    async fn attempt(&self, plan: &DevicePlan) -> Result<(u32, Rc<Served>), String> {
+    async fn attempt(&self, plan: &DevicePlan) -> Result<(u32, Rc<ServedDevice>), String> {
         let mut progress = AttachProgress::default();
         let made = self.make(plan, &mut progress).await;
         match (made, progress.served.take()) {
@@ -259,10 +256,15 @@ impl UblkShared {
                     }
                     AttachEvent::Answer(begun.map(|_| Vec::new()))
                 }
+                AttachStep::Ready(info) => {
+                    let readied = self.host.aside(move || begin::readied(info.id)).await;
+                    AttachEvent::Answer(readied.map_err(plain)?.map_err(plain)?)
+                }
                 AttachStep::Serve(info) => {
                     self.take_name(info.id, name, &found)?;
-                    let served = self.serve(&info, plan.gate.clone(), plan.options);
-                    progress.served = Some(served.map_err(plain)?);
+                    let (local, gate) = (self.platform.local(), plan.gate.clone());
+                    let begun = ServedDevice::begin(local, &self.host, &info, gate, plan.options);
+                    progress.served = Some(Rc::new(begun.await.map_err(plain)?));
                     AttachEvent::Serving
                 }
                 AttachStep::Live(id) => return Ok(id),
@@ -298,24 +300,12 @@ impl UblkShared {
         Ok(())
     }
 
-    fn serve(
-        &self,
-        info: &DeviceInfo,
-        gate: VolumeGate<UringDriver>,
-        options: Options,
-    ) -> IoResult<Rc<Served>> {
-        let local = self.platform.local();
-        let port = local.port(self.host.open_port(info)?)?;
-        let gate = LocatingGate::new(gate, local);
-        Ok(PortServer::begin(port, gate, options, local.env()))
-    }
-
     async fn ask(&self, control: UblkControl) -> IoResult<Result<Vec<u8>, i32>> {
         self.host.ublk_control_aside(control).await
     }
 
     /// Releases a device that was removed; the removal waits for that.
-    async fn watch(&self, name: &str, id: u32, served: Rc<Served>, entry: &Entry) {
+    async fn watch(&self, name: &str, id: u32, served: Rc<ServedDevice>, entry: &Entry) {
         served.ended().await;
         served.close();
         devices::forget(id);

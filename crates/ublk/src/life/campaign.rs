@@ -19,8 +19,8 @@ struct ModelDevice {
     origin: u64,
     /// Recoveries that the driver will still refuse with `EBUSY`.
     busy: u32,
-    /// A recovery was begun, and no queue is ready yet.
-    recovering: bool,
+    /// Number of queues that are ready.
+    ready: u16,
 }
 
 #[derive(Clone)]
@@ -64,6 +64,8 @@ struct CampaignWorld<'a> {
     /// Numbers of ended processes belong to strangers now.
     strangers: bool,
     can_grow: bool,
+    /// Processes ready the queues of a device.
+    readies: bool,
     pid: u32,
     next: u32,
     classes: &'a mut Classes,
@@ -123,7 +125,7 @@ impl CampaignWorld<'_> {
         let mut machine = Attach::new(WantedDevice {
             mark,
             pid: self.pid,
-            queues: 1,
+            queues: 1 + volume.origin as u16,
             depth: 8,
             params: volume.params,
             known,
@@ -132,11 +134,7 @@ impl CampaignWorld<'_> {
         loop {
             let step = machine.step(event);
             if self.random.one_in(25) {
-                if let AttachStep::Begin(info) = step {
-                    // The starter goes on without the daemon.
-                    self.started(info.id);
-                    self.classes.count("killed while its starter goes on");
-                }
+                self.killed(&step);
                 return Ok(AttachEnd::Killed);
             }
             event = match step {
@@ -160,16 +158,12 @@ impl CampaignWorld<'_> {
                     self.started(info.id);
                     AttachEvent::Answer(Ok(Vec::new()))
                 }
+                AttachStep::Ready(info) => {
+                    self.ready(&info);
+                    AttachEvent::Answer(Ok(Vec::new()))
+                }
                 AttachStep::Serve(info) => {
-                    let device = self.devices.get_mut(&info.id).ok_or("no such device")?;
-                    if device.origin != volume.origin {
-                        return Err(format!("device {} of another origin is served", info.id));
-                    }
-                    if device.name != volume.name {
-                        self.classes.count("a device bears another name");
-                    }
-                    device.name.clone_from(&volume.name);
-                    device.recovering = false;
+                    self.serve(volume, &info)?;
                     AttachEvent::Serving
                 }
                 AttachStep::Live(id) => return Ok(AttachEnd::Live(id)),
@@ -183,9 +177,53 @@ impl CampaignWorld<'_> {
         }
     }
 
+    /// The daemon is killed when it is to perform `step`.
+    fn killed(&mut self, step: &AttachStep) {
+        match step {
+            // The starter goes on without the daemon.
+            AttachStep::Begin(info) => {
+                self.started(info.id);
+                self.classes.count("killed while its starter goes on");
+            }
+            // Some of its shards have begun.
+            AttachStep::Serve(info) => {
+                let ready = self.random.below(u64::from(info.queues) + 1);
+                if let Some(device) = self.devices.get_mut(&info.id) {
+                    device.ready = ready as u16;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ready(&mut self, info: &DeviceInfo) {
+        let device = self.devices.get_mut(&info.id);
+        let Some(device) = device.filter(|_| self.readies) else {
+            return;
+        };
+        if (1..info.queues).contains(&device.ready) {
+            self.classes.count("killed while some queues are ready");
+        }
+        device.ready = info.queues;
+    }
+
+    fn serve(&mut self, volume: &ModelVolume, info: &DeviceInfo) -> Result<(), String> {
+        let device = self.devices.get_mut(&info.id).ok_or("no such device")?;
+        if device.origin != volume.origin {
+            return Err(format!("device {} of another origin is served", info.id));
+        }
+        if device.name != volume.name {
+            self.classes.count("a device bears another name");
+        }
+        device.name.clone_from(&volume.name);
+        device.ready = info.queues;
+        Ok(())
+    }
+
     fn started(&mut self, id: u32) {
         let device = self.devices.get_mut(&id).expect("it was added");
         device.info.state = UblkState::Quiesced;
+        device.ready = device.info.queues;
         device.busy = self.random.below(3) as u32;
     }
 
@@ -213,7 +251,7 @@ impl CampaignWorld<'_> {
                 name: volume.name.clone(),
                 origin: volume.origin,
                 busy: 0,
-                recovering: false,
+                ready: 0,
             };
             self.devices.insert(info.id, device);
             return Ok(Ok(info.encode().to_vec()));
@@ -229,13 +267,18 @@ impl CampaignWorld<'_> {
                 device.info.state = UblkState::Quiesced;
                 return Ok(Err(EBUSY));
             }
-            UblkCommand::StartRecovery if device.recovering => {
+            UblkCommand::StartRecovery if device.ready == 0 => {
                 self.classes.count("killed while it takes a device over");
                 return Ok(Err(EINVAL));
             }
+            UblkCommand::StartRecovery if device.ready < device.info.queues && !self.can_grow => {
+                return Err(format!(
+                    "the recovery of device {id} brings the kernel down"
+                ));
+            }
             UblkCommand::StartRecovery => {
                 device.info.state = UblkState::Quiesced;
-                device.recovering = true;
+                device.ready = 0;
             }
             UblkCommand::EndRecovery => {
                 device.info.state = UblkState::Live;
@@ -339,7 +382,7 @@ impl CampaignWorld<'_> {
     }
 }
 
-fn run(seed: u64, mark: MarkOf, classes: &mut Classes) -> Result<(), String> {
+fn run(seed: u64, mark: MarkOf, readies: bool, classes: &mut Classes) -> Result<(), String> {
     let volume = |origin: u64| ModelVolume {
         name: format!("name{origin}"),
         origin,
@@ -348,6 +391,7 @@ fn run(seed: u64, mark: MarkOf, classes: &mut Classes) -> Result<(), String> {
     let mut random = CampaignRandom(seed);
     let mut world = CampaignWorld {
         can_grow: random.one_in(2),
+        readies,
         random,
         devices: BTreeMap::new(),
         volumes: vec![volume(0), volume(1)],
@@ -366,26 +410,37 @@ fn run(seed: u64, mark: MarkOf, classes: &mut Classes) -> Result<(), String> {
     Ok(())
 }
 
+fn by_origin(volume: &ModelVolume) -> u64 {
+    mark(&volume.origin.to_ne_bytes())
+}
+
 #[test]
 fn what_daemons_leave_is_their_origins_alone() {
     let mut classes = Classes::default();
     for seed in 0..SEEDS {
-        let ended = run(
-            seed,
-            |volume| mark(&volume.origin.to_ne_bytes()),
-            &mut classes,
-        );
+        let ended = run(seed, by_origin, true, &mut classes);
         ended.unwrap_or_else(|what| panic!("seed {seed}: {what}"));
     }
     let rare = classes.0.iter().filter(|(_, count)| **count < SEEDS / 10);
     let rare: Vec<_> = rare.collect();
-    assert!(rare.is_empty() && classes.0.len() == 12, "{:?}", classes.0);
+    assert!(rare.is_empty() && classes.0.len() == 13, "{:?}", classes.0);
 }
 
 /// A mark of the name alone.
 #[test]
 fn canary_a_device_that_is_known_by_its_name_is_given_to_another_origin() {
     let by_name: MarkOf = |volume| mark(volume.name.as_bytes());
-    let mut found = (0..SEEDS).filter_map(|seed| run(seed, by_name, &mut Classes::default()).err());
+    let mut found =
+        (0..SEEDS).filter_map(|seed| run(seed, by_name, true, &mut Classes::default()).err());
     assert!(found.any(|what| what.contains("of another origin is served")));
+}
+
+#[test]
+fn canary_a_recovery_with_some_queues_ready_brings_the_kernel_down() {
+    let ended = |seed| run(seed, by_origin, false, &mut Classes::default()).err();
+    assert!(
+        (0..SEEDS)
+            .filter_map(ended)
+            .any(|what| what.contains("brings the kernel down"))
+    );
 }

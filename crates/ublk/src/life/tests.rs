@@ -129,6 +129,7 @@ impl Driver {
                     AttachEvent::Answer(self.answer(UblkControl::of(UblkCommand::Start, info.id)))
                 }
                 AttachStep::Pause(_) => AttachEvent::Paused,
+                AttachStep::Ready(_) => AttachEvent::Answer(Ok(Vec::new())),
                 AttachStep::Serve(info) => {
                     served = Some(info);
                     AttachEvent::Serving
@@ -441,7 +442,9 @@ fn answers_of_any_length_are_read_or_refused() {
                     }
                     AttachStep::Control(ask) => AttachEvent::Answer(Ok(ask.buffer)),
                     AttachStep::Serve(_) => AttachEvent::Serving,
-                    AttachStep::Begin(_) => AttachEvent::Answer(Ok(Vec::new())),
+                    AttachStep::Begin(_) | AttachStep::Ready(_) => {
+                        AttachEvent::Answer(Ok(Vec::new()))
+                    }
                     AttachStep::Look(_) => AttachEvent::Runs(false),
                     AttachStep::Pause(_) => AttachEvent::Paused,
                     AttachStep::Live(_) | AttachStep::Refused(..) => break,

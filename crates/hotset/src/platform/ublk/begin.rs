@@ -1,4 +1,4 @@
-//! Processes of their own for a device: its start, and the search for partitions.
+//! Processes of their own for a device: its start, its queues, and the search for partitions.
 //!
 //! While a device is started, the kernel (before Linux 7) reads its partition table, and holds the
 //! device until its server has answered. If the daemon were that server, and were killed then, the
@@ -9,6 +9,10 @@
 //! killed daemon, and the daemon recovers the device. If some of the table lies elsewhere, the
 //! table is read again when the daemon answers; the process that waits for that holds nothing
 //! either.
+//!
+//! Linux before 6.15 goes down if a recovery begins while some queues are ready and others are not.
+//! A daemon that is killed while its shards begin to serve leaves its queues like that. So a process
+//! readies all of them, and ends.
 
 use super::devices;
 use crate::CommandFailure;
@@ -20,10 +24,11 @@ use std::cell::Cell;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::process::{Command as Process, Stdio};
+use std::process::{Command as Process, Output, Stdio};
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 use ublk::uapi::block_device;
-use ublk::{DeviceInfo, UblkCommand, UblkControl};
+use ublk::{DeviceInfo, RELEASE_MAX, UblkCommand, UblkControl};
 use uring::{Options, Uring};
 
 /// This program, though its file was replaced.
@@ -32,6 +37,8 @@ const PROGRAM: &str = "/proc/self/exe";
 pub const BEGIN: &str = "ublk-begin";
 /// See [`BEGIN`].
 pub const SCAN: &str = "ublk-scan";
+/// See [`BEGIN`].
+pub const READY: &str = "ublk-ready";
 /// Enough for a server that has no data.
 const POOL_BYTES: usize = 1 << 20;
 /// `BLKRRPART` of `linux/fs.h`.
@@ -41,6 +48,10 @@ const READ_PARTITIONS: libc::c_ulong = 0x125f;
 const EDGE_BYTES: u64 = 64 << 10;
 /// The exit status of a process that was asked for other bytes.
 const ASKED_FOR_MORE: i32 = 9;
+/// The exit status if the device is not released.
+const NOT_RELEASED: i32 = 10;
+/// Pause before another look whether a device is released.
+const RELEASE_PAUSE: Duration = Duration::from_millis(5);
 
 /// The first and last bytes of a volume, as far as readable now.
 #[derive(Default)]
@@ -111,14 +122,24 @@ pub fn begun(id: u32, edges: &Edges) -> io::Result<Result<bool, i32>> {
     }
     let said = String::from_utf8_lossy(&ended.stdout);
     let number = said.trim().parse();
-    number.map(Err).map_err(|_| {
-        let said = String::from_utf8_lossy(&ended.stderr);
-        io::Error::other(format!(
-            "its starter failed ({}): {}",
-            ended.status,
-            said.trim()
-        ))
-    })
+    number
+        .map(Err)
+        .map_err(|_| failed("its starter failed", &ended))
+}
+
+fn failed(what: &str, ended: &Output) -> io::Error {
+    let said = String::from_utf8_lossy(&ended.stderr);
+    io::Error::other(format!("{what} ({}): {}", ended.status, said.trim()))
+}
+
+/// Readies the queues of a device, by a process. Returns the driver's answer.
+pub fn readied(id: u32) -> io::Result<Result<Vec<u8>, i32>> {
+    let ended = process(READY, id).output()?;
+    match ended.status.code() {
+        Some(0) => Ok(Ok(Vec::new())),
+        Some(NOT_RELEASED) => Ok(Err(libc::EBUSY)),
+        _ => Err(failed("the process for its queues failed", &ended)),
+    }
 }
 
 /// Has a process read the partition table of a device.
@@ -134,21 +155,49 @@ fn process(command: &str, id: u32) -> Process {
     process
 }
 
-/// The process that starts a device.
-pub fn begin(id: u32) -> Result<(), CommandFailure> {
+/// Has signals for the end of a service not end this process early.
+fn outlast_signals() {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
-        // SAFETY: no handler is named. The end of a service is not to end this process early.
+        // SAFETY: no handler is named.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
+}
+
+fn device(id: u32) -> Result<DeviceInfo, CommandFailure> {
+    let all = devices::all().map_err(CommandFailure::runtime)?;
+    let info = all.into_iter().find(|info| info.id == id);
+    info.ok_or_else(|| CommandFailure::Runtime(format!("there is no device {id} of ublk")))
+}
+
+/// The process that readies the queues of a device.
+pub fn ready(id: u32) -> Result<(), CommandFailure> {
+    outlast_signals();
+    let (info, until) = (
+        device(id)?,
+        Instant::now() + Duration::from_nanos(RELEASE_MAX.0),
+    );
+    loop {
+        match uring::ublk_ready(&info) {
+            // At once, and the queues with it.
+            Ok(()) => std::process::exit(0),
+            Err(error) if error.kind() != IoErrorKind::Busy => {
+                return Err(CommandFailure::runtime(error));
+            }
+            Err(_) if Instant::now() > until => std::process::exit(NOT_RELEASED),
+            Err(_) => std::thread::sleep(RELEASE_PAUSE),
+        }
+    }
+}
+
+/// The process that starts a device.
+pub fn begin(id: u32) -> Result<(), CommandFailure> {
+    outlast_signals();
     let mut edges = Vec::new();
     io::stdin()
         .read_to_end(&mut edges)
         .map_err(CommandFailure::runtime)?;
     let edges = Edges::decode(&edges).unwrap_or_default();
-    let all = devices::all().map_err(CommandFailure::runtime)?;
-    let info = all.into_iter().find(|info| info.id == id);
-    let info =
-        info.ok_or_else(|| CommandFailure::Runtime(format!("there is no device {id} of ublk")))?;
+    let info = device(id)?;
     let mut host = Uring::new(Options {
         pool_bytes: POOL_BYTES,
         ..Options::default()
@@ -193,7 +242,7 @@ impl Starter {
         local: &Local,
         info: DeviceInfo,
     ) -> IoResult<Result<Vec<u8>, i32>> {
-        let port = Rc::new(local.port(host.open_port(&info)?)?);
+        let port = Rc::new(local.port(host.open_ports(&info, 1)?[0])?);
         for tag in (0..port.tags()).map(Tag) {
             let (port, starter, pool) = (port.clone(), self.clone(), local.env().pool);
             local.env().spawn.spawn(async move {
