@@ -30,7 +30,7 @@ sections! {
         requests: u32 = 128,
             "Requests of one NBD connection in flight; more wait.";
         shards: ShardCount = 1,
-            "Threads that serve NBD connections, each on a core: a number, `auto` for one a processor, or a list of processors, as `[2, 4]`, one for each thread. The first also has caches, devices, ublk and guests; each further one takes buffers of its own, `buffers` divided by the number.";
+            "Threads that serve NBD connections and the queues of block devices, each on a core: a number, `auto` for one a processor, or a list of processors, as `[2, 4]`, one for each thread. The first also has caches, devices and guests; each further one takes buffers of its own, `buffers` divided by the number.";
         busy_poll: Duration = "0s",
             "How long a shard without work looks for some before it sleeps, at most 1s. Requests that come meanwhile are served sooner; each shard takes a processor for so long after its last one. 0s: none looks.";
         state: PathBuf = "/var/lib/hotset",
@@ -153,8 +153,8 @@ sections! {
     Attach, "[[attach]]" {
         ublk: Name = required,
             "The volume. `/dev/hotset/NAME` leads to its device where the udev rule in `contrib` is installed.";
-        queues: u32 = 1,
-            "Hardware queues, from 1 to 64. With several, processors of this machine that submit at a time do not wait for each other.";
+        queues: u32 = optional,
+            "Hardware queues, from 1 to 64, which the [shards](nbd.md#shards) serve by turns. With several, processors of this machine that submit at a time do not wait for each other. Without it, one for each shard.";
         depth: u32 = 128,
             "Requests in flight of each queue; from 1 to 256, and 4096 of all queues. More wait in the kernel.";
     }

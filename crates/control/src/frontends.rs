@@ -3,6 +3,9 @@
 use crate::config::{Attach, Config, Listen};
 use std::path::PathBuf;
 
+/// Most requests in flight of all queues of a block device.
+pub(crate) const TAGS_MAX: u32 = 4096;
+
 /// The frontends of a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct VolumeFrontends {
@@ -68,7 +71,7 @@ impl Config {
         });
         let mut frontends = VolumeFrontends {
             nbd: false,
-            ublk: attached.map(Attach::queues),
+            ublk: attached.map(|attach| self.queues_of(attach)),
             guests: guests.collect(),
         };
         let served = self.volumes.iter().find(|v| v.name.as_str() == volume);
@@ -76,19 +79,23 @@ impl Config {
         frontends
     }
 
+    /// The queues of a block device: one for each shard, unless `attach` names a number.
+    pub fn queues_of(&self, attach: &Attach) -> Queues {
+        let depth = attach.depth.value;
+        let most = (TAGS_MAX / depth.max(1)).max(1);
+        let default = self.daemon.shards.value.count().min(most);
+        Queues {
+            count: attach
+                .queues
+                .as_ref()
+                .map_or(default, |queues| queues.value),
+            depth,
+        }
+    }
+
     /// Number of frontends other than NBD.
     pub fn own_frontends(&self) -> usize {
         self.attachments.len() + self.guests().count()
-    }
-}
-
-impl Attach {
-    /// The queues of the block device.
-    pub fn queues(&self) -> Queues {
-        Queues {
-            count: self.queues.value,
-            depth: self.depth.value,
-        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Checks the frontends of volumes against each other.
 
 use crate::config::{Attach, Config, Listen};
-use crate::frontends::Queues;
+use crate::frontends::{Queues, TAGS_MAX};
 use crate::problem::ConfigurationProblem;
 use std::collections::HashMap;
 
@@ -9,8 +9,6 @@ use std::collections::HashMap;
 const ATTACH_DEPTH_MAX: u32 = 256;
 /// Most hardware queues of a block device.
 const QUEUES_MAX: u32 = 64;
-/// Most requests in flight of all queues of a block device.
-const TAGS_MAX: u32 = 4096;
 /// Most requests in flight of a virtual machine's disk: the entries of its ring.
 const GUEST_DEPTH_MAX: u32 = 1024;
 
@@ -126,7 +124,7 @@ pub(super) fn warn(config: &Config, found: &mut Vec<ConfigurationProblem>) {
 
 fn attachments(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
     for attach in &config.attachments {
-        let Queues { count, depth } = attach.queues();
+        let Queues { count, depth } = config.queues_of(attach);
         let mut most = QUEUES_MAX;
         if (1..=ATTACH_DEPTH_MAX).contains(&depth) {
             most = most.min(TAGS_MAX / depth);
@@ -138,7 +136,11 @@ fn attachments(config: &Config, problems: &mut Vec<ConfigurationProblem>) {
         if !(1..=most).contains(&count) {
             let what = format!("{count} `queues` of {depth} requests each are not possible");
             let remedy = format!("choose from 1 to {most}");
-            problems.push(ConfigurationProblem::new(attach.queues.line, what, remedy));
+            let line = attach
+                .queues
+                .as_ref()
+                .map_or(attach.line, |queues| queues.line);
+            problems.push(ConfigurationProblem::new(line, what, remedy));
         }
     }
 }
@@ -281,6 +283,26 @@ mod tests {
                 found.len() == 1 && found[0].contains(expected),
                 "{frontends}: {found:#?}"
             );
+        }
+    }
+
+    #[test]
+    fn a_block_device_has_a_queue_for_each_shard_unless_it_names_a_number() {
+        for (shards, attach, expected) in [
+            ("1", "", 1),
+            ("3", "", 3),
+            ("[2, 4]", "", 2),
+            ("3", "queues=2", 2),
+            ("64", "", 32),
+            ("64", "depth=256", 16),
+        ] {
+            let text = format!("[daemon]\nshards={shards}\n[[attach]]\nublk='a'\n{attach}\n");
+            let mut found = Vec::new();
+            let config = parse(&text, &mut found);
+            attachments(&config, &mut found);
+            assert!(found.is_empty(), "{text}: {found:#?}");
+            let queues = config.queues_of(&config.attachments[0]);
+            assert_eq!(queues.count, expected, "{text}");
         }
     }
 

@@ -21,7 +21,7 @@ use ublk::{DeviceInfo, UblkCommand, UblkControl, UblkState};
 pub struct AttachCommand {
     /// The volume; without one, the devices of all are listed
     volume: Option<String>,
-    /// Hardware queues; 1 unless given
+    /// Hardware queues; one for each shard unless given
     #[arg(long, requires = "volume")]
     queues: Option<u32>,
     /// Requests at a time of each queue; 128 unless given

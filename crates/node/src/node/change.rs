@@ -144,9 +144,9 @@ impl<P: Platform> Node<P> {
         let before = self.devices.config();
         let mut known = before.attachments.iter();
         if let Some(known) = known.find(|known| known.ublk.value == *volume)
-            && known.queues() != attach.queues()
+            && before.queues_of(known) != before.queues_of(&attach)
         {
-            let Queues { count, depth } = known.queues();
+            let Queues { count, depth } = before.queues_of(known);
             return Err(format!(
                 "volume {volume} is attached with {count} queues of depth {depth}; have it changed in \
                  the configuration, by `hotset reload` without its section and then with it"
