@@ -2,7 +2,7 @@
 
 use crate::buf::{Buf, SharedBuf};
 use crate::error::{IoError, IoErrorKind, IoResult};
-use crate::located::{Generations, LocatedEnd, LocatedRead};
+use crate::located::{Generations, LocatedEnd, LocatedRead, LocatedUnit};
 use crate::units::{Extent, Fua, Lba, Sectors};
 use std::future::Future;
 use std::pin::Pin;
@@ -167,6 +167,18 @@ pub trait Device: 'static {
         None
     }
 
+    /// The unit of the block at `at`, for a shard that keeps its place; `None` if that is not known.
+    /// Nothing is counted.
+    fn locate_unit(&self, at: Lba) -> Option<LocatedUnit> {
+        let _ = at;
+        None
+    }
+
+    /// Refuses the located reads of `extent`: a log in front has other bytes from now on.
+    fn refuse_located(&self, extent: Extent) {
+        let _ = extent;
+    }
+
     /// The generations of located reads; `None` if no read is located.
     fn generations(&self) -> Option<Arc<Generations>> {
         None
@@ -199,6 +211,7 @@ trait DynDevice {
         out: &'a mut Vec<(Extent, Content)>,
     ) -> Fut<'a, IoResult>;
     fn announce(&self, extent: Extent);
+    fn refuse_located(&self, extent: Extent);
 }
 
 impl<D: Device> DynDevice for D {
@@ -229,6 +242,9 @@ impl<D: Device> DynDevice for D {
     }
     fn announce(&self, extent: Extent) {
         Device::announce(self, extent);
+    }
+    fn refuse_located(&self, extent: Extent) {
+        Device::refuse_located(self, extent);
     }
 }
 
@@ -267,6 +283,9 @@ impl Device for BoxDevice {
     fn announce(&self, extent: Extent) {
         self.0.announce(extent);
     }
+    fn refuse_located(&self, extent: Extent) {
+        self.0.refuse_located(extent);
+    }
 }
 
 impl<D: Device> Device for Rc<D> {
@@ -296,6 +315,12 @@ impl<D: Device> Device for Rc<D> {
     }
     fn locate(&self, extent: Extent) -> Option<LocatedRead> {
         D::locate(self, extent)
+    }
+    fn locate_unit(&self, at: Lba) -> Option<LocatedUnit> {
+        D::locate_unit(self, at)
+    }
+    fn refuse_located(&self, extent: Extent) {
+        D::refuse_located(self, extent);
     }
     fn generations(&self) -> Option<Arc<Generations>> {
         D::generations(self)

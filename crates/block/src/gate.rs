@@ -22,7 +22,7 @@ use crate::device::{Content, Device, Geometry};
 use crate::env::{Env, Persist};
 use crate::error::{IoError, IoErrorKind, IoResult};
 use crate::flush_errors::FlushErrors;
-use crate::located::{Generations, LocatedEnd, LocatedRead};
+use crate::located::{Generations, LocatedEnd, LocatedRead, LocatedUnit};
 use crate::pool::BUF_BYTES_MAX;
 use crate::range_lock::{Access, Acquire, Guard, RangeLock};
 use crate::units::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
@@ -74,6 +74,12 @@ pub trait Boundary: 'static {
     /// runs at the look-up, before a change that is in flight or comes.
     fn locate(&self, offset: u64, len: usize) -> Option<LocatedRead> {
         let _ = (offset, len);
+        None
+    }
+
+    /// The unit of the byte at `offset`, as of [`Device::locate_unit`].
+    fn locate_unit(&self, offset: u64) -> Option<LocatedUnit> {
+        let _ = offset;
         None
     }
 
@@ -224,6 +230,10 @@ impl<D: Device> Boundary for Gate<D> {
             skip: read.skip + cover.inside.start as u32,
             ..read
         })
+    }
+
+    fn locate_unit(&self, offset: u64) -> Option<LocatedUnit> {
+        self.0.device.locate_unit(Lba(offset / SECTOR_BYTES))
     }
 
     fn generations(&self) -> Option<Arc<Generations>> {

@@ -55,7 +55,7 @@ pub use intent::Intent;
 pub use layer::Layer;
 pub use located::{
     Checksums, Generation, Generations, LOCATED_BLOCK_BYTES, LOCATED_BLOCKS_MAX, LocatedEnd,
-    LocatedFate, LocatedRead, LocatedRequest,
+    LocatedFate, LocatedRead, LocatedRequest, LocatedUnit, UNIT_BLOCKS_MAX,
 };
 pub use log_limiter::LogLimiter;
 pub use mutex::Mutex;

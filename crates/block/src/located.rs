@@ -7,48 +7,62 @@
 //!
 //! The device's shard looks a read up and answers with the disk and the checksums. The asking shard,
 //! which may be the same, reads the disk and accepts the bytes, or asks for the bytes themselves.
+//! A further shard keeps the places of whole *units*, and reads hits of these without a look-up.
 //!
 //! Invariants:
-//!     a located block of the disk is about to be written ⟹ its generation has changed before
-//!     bytes are accepted ⟹ they are the device's at the look-up
+//!     a block of a slot stops being the device's ⟹ the slot's generation has changed before
+//!     bytes are accepted ⟹ they were the device's from the look-up to the end of the read
 //!
-//! So accepted bytes are those of a read that ran at the look-up: a later change of the device is
-//! acknowledged after the read began.
+//! So the read of accepted bytes runs at its end, wherever and whenever it was looked up.
 //!
-//! Not here: the checksum's computation, and the choice of reads to locate.
+//! Not here: the checksum's computation, the choice of reads to locate, and the kept units
+//! (`shard`).
 
-use crate::units::{Lba, Nanos, Sectors, TargetId};
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use crate::units::{Extent, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Most blocks of a located read: 512 KiB.
 pub const LOCATED_BLOCKS_MAX: usize = 128;
 /// Bytes of a block, which has one checksum.
 pub const LOCATED_BLOCK_BYTES: usize = 4096;
-/// Generations of a device. Slots that are equal modulo this number share one: a write to one
-/// refuses reads of the others in flight, which costs another look-up and nothing else.
-const GENERATIONS: usize = 4096;
+/// Most blocks of a unit: 64 KiB.
+pub const UNIT_BLOCKS_MAX: u32 = 16;
+/// Generations of a device. Slots that are equal modulo this number share one: a change of one
+/// refuses reads of the others, which costs another look-up and nothing else.
+const GENERATIONS: usize = 16_384;
 
 /// The generations of the slots of a cache, shared by all shards.
 pub struct Generations {
-    numbers: Box<[AtomicU32]>,
+    numbers: Box<[AtomicU64]>,
     /// Time limit of a located read.
     limit: Nanos,
+    /// Blocks of a unit, a power of two.
+    unit_blocks: u32,
 }
 
 /// A slot's generation at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Generation {
     index: u32,
-    number: u32,
+    number: u64,
 }
 
 impl Generations {
-    /// Generations of a cache that waits for a disk as long as `limit`.
-    pub fn new(limit: Nanos) -> Generations {
+    /// Generations of a cache that waits for a disk as long as `limit`. Its slots have
+    /// `slot_blocks` blocks, a power of two.
+    pub fn new(limit: Nanos, slot_blocks: u32) -> Generations {
         Generations {
-            numbers: (0..GENERATIONS).map(|_| AtomicU32::new(0)).collect(),
+            numbers: (0..GENERATIONS).map(|_| AtomicU64::new(0)).collect(),
             limit,
+            unit_blocks: slot_blocks.min(UNIT_BLOCKS_MAX),
         }
+    }
+
+    /// Blocks of a unit: a power of two, at most [`UNIT_BLOCKS_MAX`].
+    #[inline]
+    pub fn unit_blocks(&self) -> u32 {
+        self.unit_blocks
     }
 
     /// Time limit of a located read.
@@ -66,20 +80,21 @@ impl Generations {
         }
     }
 
-    /// Refuses the located reads of `slot` in flight. Called before the slot is written.
+    /// Refuses the located reads of `slot`. Called before a block of the slot stops being the
+    /// device's.
     #[inline]
     pub fn change(&self, slot: u32) {
         self.numbers[slot as usize % GENERATIONS].fetch_add(1, SeqCst);
     }
 
-    /// Refuses all located reads in flight. Called before a disk is closed.
+    /// Refuses all located reads. Called before a disk is closed.
     pub fn change_all(&self) {
         for number in &self.numbers {
             number.fetch_add(1, SeqCst);
         }
     }
 
-    /// True if the slot of `seen` was not about to be written since.
+    /// True if the slot of `seen` has lost no block since.
     #[inline]
     pub fn is_present(&self, seen: Generation) -> bool {
         self.numbers[seen.index as usize].load(SeqCst) == seen.number
@@ -151,6 +166,49 @@ impl LocatedRead {
     }
 }
 
+/// The places of the blocks of a unit: blocks of one slot, aligned to their number.
+#[derive(Clone, Debug)]
+pub struct LocatedUnit {
+    /// The unit on the device.
+    pub extent: Extent,
+    /// The disk.
+    pub target: TargetId,
+    /// The unit's first block on the disk.
+    pub at: Lba,
+    /// The disk's number in its cache.
+    pub member: u32,
+    /// Generation of the slot at the look-up.
+    pub generation: Generation,
+    /// Bit `i` is set if block `i` is the device's.
+    pub valid: u16,
+    /// CRC32C of each valid block.
+    pub checksums: [u32; UNIT_BLOCKS_MAX as usize],
+}
+
+impl LocatedUnit {
+    /// The read of `blocks` of the unit, if all are valid.
+    #[inline]
+    pub fn read(&self, blocks: Range<u32>) -> Option<LocatedRead> {
+        let count = blocks.end - blocks.start;
+        let asked = (u32::MAX >> (32 - count)) << blocks.start;
+        if u32::from(self.valid) & asked != asked {
+            return None;
+        }
+        let skipped = u64::from(blocks.start) * LOCATED_BLOCK_BYTES as u64 / SECTOR_BYTES;
+        let (first, end) = (blocks.start as usize, blocks.end as usize);
+        Some(LocatedRead {
+            blocks: count,
+            checksums: match count {
+                1 => Checksums::One(self.checksums[first]),
+                _ => Checksums::Each(self.checksums[first..end].into()),
+            },
+            generation: Some(self.generation),
+            member: self.member,
+            ..LocatedRead::on(self.target, Lba(self.at.0 + skipped))
+        })
+    }
+}
+
 /// The fate of a located read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LocatedFate {
@@ -184,6 +242,8 @@ pub struct LocatedRequest {
     pub sectors: Sectors,
     /// Its time.
     pub time: Nanos,
+    /// Its extent, if the device has not looked it up: the place was kept.
+    pub kept: Option<Extent>,
 }
 
 #[cfg(test)]
@@ -192,13 +252,38 @@ mod tests {
 
     #[test]
     fn a_slot_about_to_be_written_has_another_generation() {
-        let generations = Generations::new(Nanos::from_millis(1));
+        let generations = Generations::new(Nanos::from_millis(1), 16);
         let (one, other) = (generations.of(1), generations.of(2));
         generations.change(1);
         assert!(!generations.is_present(one) && generations.is_present(other));
         assert!(generations.is_present(generations.of(1)));
         generations.change_all();
         assert!(!generations.is_present(other));
+    }
+
+    #[test]
+    fn a_unit_gives_the_reads_of_its_valid_blocks_alone() {
+        let generations = Generations::new(Nanos::from_millis(1), 256);
+        assert_eq!(generations.unit_blocks(), 16);
+        let unit = LocatedUnit {
+            extent: Extent::new(Lba(128), Sectors(128)),
+            target: TargetId(3),
+            at: Lba(1000),
+            member: 1,
+            generation: generations.of(5),
+            valid: 0b1000_0000_0000_1110,
+            checksums: std::array::from_fn(|block| block as u32),
+        };
+        let two = unit.read(2..4).unwrap();
+        assert_eq!((two.at, two.blocks, two.bytes()), (Lba(1016), 2, 8192));
+        assert!(matches!(two.checksums, Checksums::Each(each) if *each == [2, 3]));
+        assert!(matches!(
+            unit.read(15..16).unwrap().checksums,
+            Checksums::One(15)
+        ));
+        for missing in [0..1, 0..2, 3..5, 14..16, 0..16] {
+            assert!(unit.read(missing.clone()).is_none(), "{missing:?}");
+        }
     }
 
     #[test]

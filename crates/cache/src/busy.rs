@@ -5,7 +5,6 @@
 //!     and no other line is put into the slot
 //!     two pool writes in flight never overlap
 //!     a pool write to b began while a hit on b was in flight ⟹ the hit is torn
-//!     a pool write to slot s, or a discard, began ⟹ located reads of s in flight are refused
 //!     a client write to b began while a pool write to b was in flight ⟹ the
 //!     pool write is poisoned, and makes nothing valid
 //!
@@ -15,11 +14,9 @@ use crate::budget::PromotionPermit;
 use crate::contents::PoolContents;
 use crate::lines::BlockRun;
 use crate::watchdog::TICKS_MAX;
-use block::Generations;
 use policy::SlotNumber;
 use slab::Slab;
 use std::ops::Range;
-use std::sync::Arc;
 use std::task::Waker;
 
 /// The number of operations in flight on each slot. Slots that are equal modulo the table's size
@@ -64,8 +61,6 @@ struct SlotWrite {
 
 pub(crate) struct Busy {
     pub(crate) pins: SlotPins,
-    /// Refuse the reads of slots by other shards.
-    pub(crate) generations: Arc<Generations>,
     hits: Slab<PinnedHit>,
     writes: Slab<SlotWrite>,
     /// Slots under a discard.
@@ -92,10 +87,9 @@ pub(crate) enum LateOperation {
 }
 
 impl Busy {
-    pub(crate) fn new(generations: Arc<Generations>) -> Busy {
+    pub(crate) fn new() -> Busy {
         Busy {
             pins: SlotPins(Box::new([0; PINS])),
-            generations,
             hits: Slab::new(),
             writes: Slab::new(),
             trims: Vec::new(),
@@ -153,7 +147,6 @@ impl Busy {
                 hit.torn |= hit.slot == slot && hit.run.overlaps(run);
             }
         }
-        self.generations.change(slot.0);
         *self.pins.of(slot) += 1;
         self.writes.insert(SlotWrite {
             slot,
@@ -198,7 +191,6 @@ impl Busy {
     pub(crate) fn begin_trim(&mut self, slot: SlotNumber) -> bool {
         let is_at_rest = !policy::VictimVeto::pinned(&self.pins, slot);
         if is_at_rest {
-            self.generations.change(slot.0);
             *self.pins.of(slot) += 1;
             self.trims.push(slot);
         }
@@ -308,7 +300,7 @@ mod tests {
     #[test]
     fn writes_tear_the_hits_they_overlap_and_no_other() {
         let budget = PromotionBudget::new(1 << 20, None, Nanos::ZERO);
-        let mut busy = Busy::new(Arc::new(Generations::new(block::Nanos::ZERO)));
+        let mut busy = Busy::new();
         let (a, b) = (
             busy.begin_hit(SLOT, run(0, 2)),
             busy.begin_hit(SLOT, run(2, 1)),
@@ -333,7 +325,7 @@ mod tests {
     #[test]
     fn operations_become_late_once_and_writes_again_that_are_waited_for() {
         let budget = PromotionBudget::new(4096, None, Nanos::ZERO);
-        let mut busy = Busy::new(Arc::new(Generations::new(block::Nanos::ZERO)));
+        let mut busy = Busy::new();
         let hit = busy.begin_hit(SLOT, run(0, 1));
         let write = busy.begin_write(SlotNumber(9), run(0, 1), budget.promote(4096).unwrap(), 3);
         let (mut hits, mut writes) = (Vec::new(), Vec::new());
@@ -369,7 +361,7 @@ mod tests {
     #[test]
     fn a_write_that_the_device_has_answered_is_never_late() {
         let budget = PromotionBudget::new(4096, None, Nanos::ZERO);
-        let mut busy = Busy::new(Arc::new(Generations::new(block::Nanos::ZERO)));
+        let mut busy = Busy::new();
         let write = busy.begin_write(SLOT, run(0, 1), budget.promote(4096).unwrap(), 0);
         busy.answered(write);
         assert!(budget.room(4096).is_ok());

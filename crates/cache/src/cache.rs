@@ -14,11 +14,10 @@ use crate::pool_device::NewPoolDevice;
 use crate::resting::RestingLines;
 use crate::state::CacheState;
 use crate::watchdog::{PERIODS_PER_LIMIT, Watchdog, watch};
-use block::{Device, Env, Generations, IoError, IoErrorKind, IoResult, Nanos};
+use block::{Device, Env, IoError, IoErrorKind, IoResult, Nanos};
 use policy::Policy;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// Longest time that the removal of a pool device waits for operations in flight; then they end by
 /// themselves.
@@ -63,8 +62,8 @@ impl<P: Device> Cache<P> {
         let state = CacheState {
             shape,
             policy,
-            contents: PoolContents::new(shape, durable.is_some()),
-            busy: Busy::new(Arc::new(Generations::new(config.hit_latency_max))),
+            contents: PoolContents::new(shape, durable.is_some(), config.hit_latency_max),
+            busy: Busy::new(),
             devices: PoolDevices::new(),
             resting: RestingLines::default(),
             budget: PromotionBudget::new(in_flight_max, config.fill_bytes_per_s, env.timer.now()),

@@ -4,17 +4,19 @@
 //!     valid(b) ⟹ the pool's copy of b equals the origin's, and its
 //!                 CRC32C is crc(b)
 //!     a pool write to b in flight ⟹ not valid(b)
+//!     b stops being valid ⟹ the generation of its slot has changed
 //!
 //! Two flat arrays, 33 bits a block; nothing is allocated between calls of
 //! `grow`. Which line a slot belongs to is the policy's to know.
 
 use crate::durable::changes::{Changes, PendingRecord};
 use crate::lines::{BlockRun, LineShape};
-use block::{SECTOR_BYTES, Sectors};
+use block::{Generations, Nanos, SECTOR_BYTES, Sectors};
 use layout::{LayoutPlan, Mask, SlotChange};
 use policy::{LineKey, LineParts, SlotNumber};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Bytes of memory of a line of `line_bytes` beside the policy's. Included is the memory to read
 /// its map back, which is used for a while.
@@ -48,18 +50,26 @@ pub(crate) struct PoolContents {
     changes: Option<Changes>,
     /// Slots of bypassed devices: no change of them is to be kept.
     hidden: Vec<Range<u32>>,
+    generations: Arc<Generations>,
 }
 
 impl PoolContents {
-    /// An empty map; `remembers` is true if the pool's devices keep it.
-    pub(crate) fn new(shape: LineShape, remembers: bool) -> PoolContents {
+    /// An empty map; `remembers` is true if the pool's devices keep it. Its located reads wait for
+    /// a disk as long as `limit`.
+    pub(crate) fn new(shape: LineShape, remembers: bool, limit: Nanos) -> PoolContents {
         PoolContents {
             shape,
             valid: Vec::new(),
             crc: Vec::new(),
             changes: remembers.then(Changes::default),
             hidden: Vec::new(),
+            generations: Arc::new(Generations::new(limit, shape.blocks())),
         }
+    }
+
+    /// Refuse the located reads of slots, on any shard.
+    pub(crate) fn generations(&self) -> &Arc<Generations> {
+        &self.generations
     }
 
     /// Makes the slots `..total` exist; those added hold nothing.
@@ -152,10 +162,11 @@ impl PoolContents {
             were += (*word & mask).count_ones();
             *word &= !mask;
         });
-        if were > 0
-            && let Some(changes) = self.noted(slot)
-        {
-            changes.touched(slot);
+        if were > 0 {
+            self.generations.change(slot.0);
+            if let Some(changes) = self.noted(slot) {
+                changes.touched(slot);
+            }
         }
         were
     }
@@ -222,6 +233,7 @@ impl PoolContents {
 
     /// Clears the slot; its device knows that no block is valid.
     pub(crate) fn wipe(&mut self, slot: SlotNumber) {
+        self.generations.change(slot.0);
         self.words(slot, self.whole_line(), |word, mask| *word &= !mask);
     }
 
@@ -289,7 +301,7 @@ mod tests {
     fn agrees_with_an_array_of_flags() {
         for line_bytes in [4096u32, 32768, 65536, 1 << 20] {
             let shape = LineShape::new(line_bytes);
-            let mut contents = PoolContents::new(shape, true);
+            let mut contents = PoolContents::new(shape, true, Nanos::ZERO);
             contents.grow(5);
             let mut model = vec![false; 5 * shape.blocks() as usize];
             let mut x = 9u64;
@@ -314,7 +326,7 @@ mod tests {
                 let line = &model[(slot * shape.blocks()) as usize..][..shape.blocks() as usize];
                 assert_eq!(contents.is_empty(SlotNumber(slot)), !line.contains(&true));
             }
-            let mut again = PoolContents::new(shape, true);
+            let mut again = PoolContents::new(shape, true, Nanos::ZERO);
             again.grow(5);
             for slot in (0..5).map(SlotNumber) {
                 let crcs: Vec<u32> = (0..shape.blocks()).map(|b| contents.crc(slot, b)).collect();
@@ -330,7 +342,7 @@ mod tests {
     #[test]
     fn a_record_sets_the_checksums_of_the_blocks_it_names() {
         let shape = LineShape::new(1 << 20);
-        let mut contents = PoolContents::new(shape, true);
+        let mut contents = PoolContents::new(shape, true, Nanos::ZERO);
         contents.grow(2);
         let named = [0u32, 1, 63, 64, 130, 191, 192, 255];
         let mut changed = Mask::default();
@@ -360,7 +372,7 @@ mod tests {
     #[test]
     fn nothing_is_due_for_what_was_not_there_or_is_lost() {
         let shape = LineShape::new(65536);
-        let mut contents = PoolContents::new(shape, true);
+        let mut contents = PoolContents::new(shape, true, Nanos::ZERO);
         contents.grow(4);
         contents.clear(0..4);
         assert_eq!(contents.changes_due(), 0);
@@ -379,7 +391,7 @@ mod tests {
 
     #[test]
     fn costs_thirty_three_bits_a_block() {
-        let mut contents = PoolContents::new(LineShape::new(65536), false);
+        let mut contents = PoolContents::new(LineShape::new(65536), false, Nanos::ZERO);
         contents.grow(1000);
         assert_eq!(contents.memory_bytes(), 16_000 * 33 / 8);
     }

@@ -70,6 +70,7 @@ counters! {
     HitsTorn, "hits_torn", "Hits read again from the origin because the pool block was rewritten meanwhile.";
     HitsLate, "hits_late", "Hits given up for the origin because the pool device took too long.";
     HitsFailed, "hits_failed", "Hits read again from the origin because the pool device failed.";
+    HitsKept, "hits_kept", "Located hits of other shards whose place was kept there, so that nothing was looked up.";
     HitsLocated, "hits_located", "Hits looked up for a frontend that reads the pool device itself.";
     HitsRefused, "hits_refused", "Such hits that had to be read again: late, damaged, or rewritten meanwhile. Each counts as two reads.";
     BlocksCorrupt, "blocks_corrupt", "4 KiB blocks dropped because their checksum did not match.";

@@ -19,7 +19,7 @@ use crate::lines::{
 use crate::state::{CacheState, LinePlace};
 use block::{
     BUF_BYTES_MAX, Buf, Checksums, Device, Extent, IoResult, LOCATED_BLOCK_BYTES,
-    LOCATED_BLOCKS_MAX, Lba, LocatedRead, Sectors,
+    LOCATED_BLOCKS_MAX, Lba, LocatedRead, LocatedUnit, Sectors, UNIT_BLOCKS_MAX,
 };
 use futures_util::future::join_all;
 use policy::{PolicyOp, PolicyRequest};
@@ -77,7 +77,7 @@ const _: () = assert!(BLOCK_BYTES == LOCATED_BLOCK_BYTES);
 /// Looks up a read for a reader of the disks. The read is located if the whole of it is hits, on
 /// disks of the driver, and then counts as a hit.
 pub(crate) fn locate<P: Device>(volume: &CacheShared<P>, extent: Extent) -> Option<LocatedRead> {
-    let (core, counters) = (&volume.core, &volume.counters);
+    let core = &volume.core;
     let blocks = covering(extent);
     let count = blocks.end - blocks.start;
     if volume.check(extent).is_err()
@@ -94,19 +94,88 @@ pub(crate) fn locate<P: Device>(volume: &CacheShared<P>, extent: Extent) -> Opti
         let rest = parts().skip(1).map(|part| locate_part(state, part));
         located.rest = rest.collect::<Option<Vec<_>>>()?;
     }
-    volume.sequential.borrow_mut().observe(&blocks);
-    for part in parts() {
+    count_located(volume, state, &blocks, LinesAre::Present);
+    located.skip = (extent.start - extent_of(&blocks).start).bytes() as u32;
+    Some(located)
+}
+
+/// The lines of a hit that is counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LinesAre {
+    /// They are resident.
+    Present,
+    /// They were resident when the hit was read.
+    Unknown,
+}
+
+/// Counts a hit of `blocks`. A line that has left meanwhile is not admitted for that.
+#[inline]
+fn count_located<P: Device>(
+    volume: &CacheShared<P>,
+    state: &mut CacheState<P>,
+    blocks: &Range<u64>,
+    lines: LinesAre,
+) {
+    let (shape, counters) = (volume.core.shape, &volume.counters);
+    volume.sequential.borrow_mut().observe(blocks);
+    for part in shape.parts(volume.id(), blocks.clone()) {
         let touches = PolicyRequest {
             op: PolicyOp::Read,
-            len_bytes: bytes_of(&blocks) as u32,
-            parts: core.shape.touched(part.run),
+            len_bytes: bytes_of(blocks) as u32,
+            parts: shape.touched(part.run),
         };
-        state.look_up(part.key, &touches, Ok(()), counters)?;
+        if lines == LinesAre::Present || state.policy.peek(part.key).is_some() {
+            state.look_up(part.key, &touches, Ok(()), counters);
+        }
     }
     counters.count(Counter::ReadsHit);
     counters.count(Counter::HitsLocated);
-    counters.add(Counter::BlocksHit, count);
-    located.skip = (extent.start - extent_of(&blocks).start).bytes() as u32;
+    counters.add(Counter::BlocksHit, blocks.end - blocks.start);
+}
+
+/// Counts a hit of `extent` whose place was kept.
+pub(crate) fn count_kept<P: Device>(volume: &CacheShared<P>, extent: Extent) {
+    if volume.check(extent).is_ok() {
+        let state = &mut *volume.core.state.borrow_mut();
+        count_located(volume, state, &covering(extent), LinesAre::Unknown);
+        volume.counters.count(Counter::HitsKept);
+    }
+}
+
+/// The place of the unit of the block at `at`.
+pub(crate) fn locate_unit<P: Device>(volume: &CacheShared<P>, at: Lba) -> Option<LocatedUnit> {
+    let shape = volume.core.shape;
+    let state = volume.core.state.borrow();
+    let generations = state.contents.generations();
+    let (unit, end) = (u64::from(generations.unit_blocks()), volume.cacheable_end);
+    let first = at.0 / BLOCK_SECTORS / unit * unit;
+    let part = shape.parts(volume.id(), first..first + unit).next()?;
+    let slot = state.policy.peek(part.key)?;
+    let member = state.devices.of(slot)?;
+    let len = Sectors(u64::from(part.run.count) * BLOCK_SECTORS);
+    let on_disk = Extent::new(member.at(slot, part.run.first), len);
+    let place = member.device.locate(on_disk)?;
+    let mut located = LocatedUnit {
+        extent: extent_of(&(first..first + u64::from(part.run.count))),
+        target: place.target,
+        at: place.at,
+        member: member.id.0,
+        generation: generations.of(slot.0),
+        valid: 0,
+        checksums: [0; UNIT_BLOCKS_MAX as usize],
+    };
+    for block in 0..part.run.count {
+        let run = BlockRun {
+            first: part.run.first + block,
+            count: 1,
+        };
+        if state.contents.leading(slot, run).0
+            && extent_of(&(first..first + u64::from(block) + 1)).end() <= end
+        {
+            located.valid |= 1 << block;
+            located.checksums[block as usize] = state.contents.crc(slot, run.first);
+        }
+    }
     Some(located)
 }
 
@@ -128,7 +197,7 @@ fn locate_part<P: Device>(state: &CacheState<P>, part: LinePart) -> Option<Locat
     };
     located.blocks = run.count;
     located.member = member.id.0;
-    located.generation = Some(state.busy.generations.of(slot.0));
+    located.generation = Some(state.contents.generations().of(slot.0));
     Some(located)
 }
 

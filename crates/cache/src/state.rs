@@ -243,7 +243,7 @@ impl<P: Device> CacheState<P> {
         if served {
             self.policy.retire(member.slots.clone());
             self.busy.poison_slots(&member.slots);
-            self.busy.generations.change_all();
+            self.contents.generations().change_all();
             if let (Some(durable), Some(_)) = (&self.durable, &member.store) {
                 durable.member_left();
             }

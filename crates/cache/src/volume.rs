@@ -15,7 +15,7 @@ use crate::writes::OriginDurability;
 use crate::{read, write};
 use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Generations, Geometry, IoErrorKind, IoResult,
-    Lba, LocatedEnd, LocatedFate, LocatedRead, Sectors, SharedBuf,
+    Lba, LocatedEnd, LocatedFate, LocatedRead, LocatedUnit, Sectors, SharedBuf,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -106,8 +106,15 @@ impl<P: Device> Volume<P> {
     /// Changes the mode for the requests that begin from now on.
     pub fn set_mode(&self, mode: CacheMode) {
         if self.0.mode.replace(mode) != mode {
+            self.refuse_all();
             self.0.counters.count(Counter::ModeSwitches);
         }
+    }
+
+    /// Refuses all located reads: they are no longer to be found as they were.
+    fn refuse_all(&self) {
+        let state = self.0.core.state.borrow();
+        state.contents.generations().change_all();
     }
 
     /// The counters of this volume since it was added.
@@ -186,6 +193,7 @@ impl<P: Device> Volume<P> {
             // Earlier reads are neither joined nor promoted any more.
             drop(volume.flights.begin_write(0..u64::MAX));
             volume.writes.set_id(id);
+            Volume(volume.clone()).refuse_all();
             volume.counters.count(Counter::Invalidations);
             cache.remember().await;
             cache.trim_forgotten();
@@ -198,6 +206,7 @@ impl<P: Device> Volume<P> {
     /// the origin. The volume's lines are never found again, and make room as others need it.
     pub async fn close(&self) {
         self.0.closed.set(true);
+        self.refuse_all();
         self.0.freeze.thaw();
         self.0.flights.writing.idle().await;
     }
@@ -260,14 +269,35 @@ impl<P: Device> Device for Volume<P> {
         read::locate(&self.0, extent)
     }
 
+    fn locate_unit(&self, at: Lba) -> Option<LocatedUnit> {
+        read::locate_unit(&self.0, at)
+    }
+
+    fn refuse_located(&self, extent: Extent) {
+        let core = &self.0.core;
+        let state = core.state.borrow();
+        let (generations, blocks) = (state.contents.generations(), covering(extent));
+        if core.shape.lines(&blocks) > u64::from(state.policy.slots().used()) {
+            return generations.change_all();
+        }
+        for part in core.shape.parts(self.0.id(), blocks) {
+            if let Some(slot) = state.policy.peek(part.key) {
+                generations.change(slot.0);
+            }
+        }
+    }
+
     fn generations(&self) -> Option<Arc<Generations>> {
         let state = self.0.core.state.borrow();
-        Some(state.busy.generations.clone())
+        Some(state.contents.generations().clone())
     }
 
     fn located(&self, end: &LocatedEnd) {
         if end.fate != LocatedFate::Accepted {
             self.0.counters.count(Counter::HitsRefused);
+        }
+        if let Some(extent) = end.request.and_then(|request| request.kept) {
+            read::count_kept(&self.0, extent);
         }
         let state = &mut *self.0.core.state.borrow_mut();
         // A device that was removed meanwhile is counted no more.

@@ -16,8 +16,9 @@ use crate::leaf::Leaf;
 use crate::log::{OpenLog, RestingLog};
 use crate::sink::Sink;
 use block::{
-    Buf, Content, Device, Driver, Extent, Fua, Gate, Generations, Geometry, IoResult, Lba,
-    LocatedEnd, LocatedRead, Nanos, SharedBuf, Signal, Timer,
+    Buf, Content, Device, Driver, Extent, Fua, Gate, Generations, Geometry, IoResult,
+    LOCATED_BLOCK_BYTES, Lba, LocatedEnd, LocatedRead, LocatedUnit, Nanos, SECTOR_BYTES, Sectors,
+    SharedBuf, Signal, Timer, UNIT_BLOCKS_MAX,
 };
 use control::config::{Name, VolumeMode};
 use control::status::LATENCY_BOUNDS_US;
@@ -29,6 +30,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use writelog::{WriteBackStatus, logged};
+
+/// Sectors of a block of a unit.
+const BLOCK_SECTORS: u64 = LOCATED_BLOCK_BYTES as u64 / SECTOR_BYTES;
 
 /// The gate of a volume.
 pub type VolumeGate<D> = Gate<ServedVolume<D>>;
@@ -196,6 +200,7 @@ impl<D: Driver> ServedVolume<D> {
     /// Installs `log` in place of the former one, if any; changes are held meanwhile.
     pub(crate) fn exchange_log(&self, log: OpenLog<D>) {
         self.0.log.replace(Some(log));
+        self.0.cached.refuse_located(self.0.logged.extent());
     }
 
     /// Removes the log.
@@ -324,11 +329,31 @@ impl<D: Driver> Device for ServedVolume<D> {
         Some(read)
     }
 
+    fn locate_unit(&self, at: Lba) -> Option<LocatedUnit> {
+        let mut unit = self.0.cached.locate_unit(at)?;
+        if let Some(log) = &*self.0.log.borrow() {
+            for block in 0..UNIT_BLOCKS_MAX {
+                let first = Lba(unit.extent.start.0 + u64::from(block) * BLOCK_SECTORS);
+                if log
+                    .engine()
+                    .is_dirty(Extent::new(first, Sectors(BLOCK_SECTORS)))
+                {
+                    unit.valid &= !(1 << block);
+                }
+            }
+        }
+        Some(unit)
+    }
+
     fn generations(&self) -> Option<Arc<Generations>> {
         self.0.cached.generations()
     }
 
     fn located(&self, end: &LocatedEnd) {
+        if let Some(extent) = end.request.and_then(|request| request.kept) {
+            let access = RawAccess::of(AccessVerb::Read, extent);
+            self.0.observers.begin(self.0.timer.now(), &access);
+        }
         self.0.observers.latencies.located(end);
         self.0.cached.located(end);
     }

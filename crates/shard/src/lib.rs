@@ -11,6 +11,7 @@
 mod alone;
 mod disk;
 mod executor;
+mod kept;
 mod lane;
 mod local;
 mod located;

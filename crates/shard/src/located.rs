@@ -1,8 +1,7 @@
 //! Located reads, carried out on this shard.
 //!
 //! Invariants:
-//!     bytes are returned ⟹ each block has its checksum, and no write to its slot was about to begin
-//!     before the read ended
+//!     bytes are returned ⟹ each block has its checksum, and was the device's until the read ended
 //!     a disk does not answer within the limit ⟹ the read is given up
 //!
 //! Not here: the look-up, and the report of the end (`remote`).
@@ -193,6 +192,7 @@ impl<D: Driver> LocatedReader<D> {
         let request = || LocatedRequest {
             sectors: Sectors(len as u64 / SECTOR_BYTES),
             time: self.now().since(asked),
+            kept: None,
         };
         let buf = if read.rest.is_empty() {
             let buf = self.env.pool.take(read.bytes());

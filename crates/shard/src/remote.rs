@@ -5,8 +5,8 @@
 //!                    └─> disk                 └── the shard of the device ───┘
 //! ```
 //!
-//! A read that the device's shard locates is carried out here (`located`); all else is carried out
-//! there.
+//! A read that the device's shard locates is carried out here (`located`), and the place of its unit
+//! is kept for later ones (`kept`). All else is carried out there.
 //!
 //! Invariants:
 //!     ranges are locked, and failed flushes recorded, by the gate alone
@@ -15,12 +15,13 @@
 //! The bytes of a read are memory of the shard that read them, and a write's are memory of the
 //! frontend's. Either goes back to its pool when it is dropped.
 
+use crate::kept::{self, KeptUnits};
 use crate::lane::{LaneAsker, LaneEnd, LaneServer};
 use crate::local::Local;
 use crate::located::LocatedReader;
 use block::{
     Boundary, Content, Driver, Env, Extent, FlushErrors, Fua, Generations, Geometry, IoError,
-    IoErrorKind, IoResult, LocatedEnd, LocatedRead, Nanos, SharedBuf, Signal, Timer,
+    IoErrorKind, IoResult, LocatedEnd, LocatedRead, LocatedUnit, Nanos, SharedBuf, Signal, Timer,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -70,8 +71,8 @@ pub enum GateVerb {
 pub enum GateSuccess {
     /// The bytes that were read.
     Bytes(SharedBuf),
-    /// The place of the bytes.
-    Located(LocatedRead),
+    /// The place of the bytes, and that of all blocks around if these are of one unit.
+    Located(LocatedRead, Option<Box<LocatedUnit>>),
     /// Contents of a range.
     Contents(Vec<(Extent, Content)>),
     /// The end of a change or of a flush.
@@ -147,8 +148,13 @@ impl<G: Boundary + Clone> GateTable<G> {
         let gates = self.gates.borrow();
         match request {
             GateRequest::To(gate, GateVerb::Locate(offset, len)) => {
-                let read = gates.get(gate)?.locate(*offset, *len)?;
-                Some(Ok(GateSuccess::Located(read)))
+                let gate = gates.get(gate)?;
+                let read = gate.locate(*offset, *len)?;
+                let generations = gate.generations()?;
+                let unit = kept::is_of_one(*offset, *len, &generations)
+                    .then(|| gate.locate_unit(*offset))
+                    .flatten();
+                Some(Ok(GateSuccess::Located(read, unit.map(Box::new))))
             }
             GateRequest::To(..) => None,
             GateRequest::Located(ends) => {
@@ -191,6 +197,7 @@ pub struct GateAsker<D: Driver>(Rc<AskingShard<D>>);
 struct AskingShard<D: Driver> {
     lane: LaneAsker<GateRequest, GateAnswer>,
     reader: Rc<LocatedReader<D>>,
+    kept: RefCell<KeptUnits>,
     unreported: Rc<UnreportedEnds>,
 }
 
@@ -222,6 +229,7 @@ impl<D: Driver> GateAsker<D> {
         let asking = Rc::new(AskingShard {
             lane: end.begin(&env),
             reader: LocatedReader::of(local),
+            kept: RefCell::default(),
             unreported: Rc::default(),
         });
         let unreported = asking.unreported.clone();
@@ -318,20 +326,34 @@ impl<D: Driver> Boundary for RemoteGate<D> {
         let Some(generations) = &self.pass.generations else {
             return self.read_there(offset, len).await;
         };
-        let (reader, gate) = (&self.asker.0.reader, self.pass.gate);
-        let asked = reader.now();
-        match self.ask(GateVerb::Locate(offset, len)).await? {
-            GateSuccess::Bytes(bytes) => Ok(bytes),
-            GateSuccess::Located(read) => {
-                let report = |end| self.asker.0.count(CountedEnd { gate, end });
-                let reading = reader.read(&read, len, generations, (asked, report));
-                match reading.await {
-                    Some(bytes) => Ok(bytes),
-                    // The device's shard meets the fault, if there is one, and deals with it.
-                    None => self.read_there(offset, len).await,
+        let (asking, gate) = (&*self.asker.0, self.pass.gate);
+        let asked = asking.reader.now();
+        let kept = asking.kept.borrow().read(gate, (offset, len), generations);
+        let extent = kept.as_ref().map(|_| kept::sectors(offset, len));
+        let read = match kept {
+            Some(read) => read,
+            None => match self.ask(GateVerb::Locate(offset, len)).await? {
+                GateSuccess::Bytes(bytes) => return Ok(bytes),
+                GateSuccess::Located(read, unit) => {
+                    if let Some(unit) = unit {
+                        asking.kept.borrow_mut().keep(gate, *unit, generations);
+                    }
+                    read
                 }
+                _ => unreachable!("a read has bytes"),
+            },
+        };
+        let report = |mut end: LocatedEnd| {
+            if let Some(request) = &mut end.request {
+                request.kept = extent;
             }
-            _ => unreachable!("a read has bytes"),
+            asking.count(CountedEnd { gate, end });
+        };
+        let reading = asking.reader.read(&read, len, generations, (asked, report));
+        match reading.await {
+            Some(bytes) => Ok(bytes),
+            // The device's shard meets the fault, if there is one, and deals with it.
+            None => self.read_there(offset, len).await,
         }
     }
 

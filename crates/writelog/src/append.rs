@@ -388,7 +388,12 @@ impl<P: Device> WriteBackShared<P> {
         {
             let state = &mut *self.state.borrow_mut();
             state.queue.ended(writes);
-            state.end(number, copies);
+            state.end(number, copies, |extents| {
+                for extent in extents {
+                    let blocks = extent.block..extent.block + u64::from(extent.count);
+                    self.origin.refuse_located(Self::extent(blocks));
+                }
+            });
         }
         self.changed.notify();
         number

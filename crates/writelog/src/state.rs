@@ -167,8 +167,9 @@ impl LogState {
         self.ages.front().filter(|_| is_dirty).map(|(_, at)| *at)
     }
 
-    /// Notes the end of a record, and indexes the records that are complete now.
-    pub(super) fn end(&mut self, number: u64, copies: usize) {
+    /// Notes the end of a record, and indexes the records that are complete now. `indexed` hears of
+    /// their extents.
+    pub(super) fn end(&mut self, number: u64, copies: usize, indexed: impl Fn(&[RecordExtent])) {
         let place = (number - self.completed_to) as usize;
         self.flights[place].ended = Some(copies);
         let is_complete = |flight: &RecordInFlight| flight.ended.is_some_and(|copies| copies > 0);
@@ -178,6 +179,7 @@ impl LogState {
             self.completed_to += 1;
             let (extents, crcs) = (&flight.extents, &flight.crcs);
             self.index.insert(number, extents, flight.at, crcs);
+            indexed(extents);
             if flight.forced && self.durable_to == number {
                 self.durable_to += 1;
             }

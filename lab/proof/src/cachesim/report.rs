@@ -28,6 +28,7 @@ classes! {
     MapWritten, "a pool that remembers wrote what it holds";
     Abandoned, "a client gave up on a write";
     HitLocated, "another shard read a hit from the pool device itself";
+    HitKept, "another shard knew the place of such a hit from an earlier one";
     HitRefused, "such a hit had to be read again, since it was late, rewritten or damaged";
     OriginError, "the origin failed an operation";
 }
@@ -41,6 +42,7 @@ impl Class {
             }
             Class::UpdateInVain => &[Counter::PoolWritesInVain],
             Class::HitLocated => &[Counter::HitsLocated],
+            Class::HitKept => &[Counter::HitsKept],
             Class::HitRefused => &[Counter::HitsRefused],
             Class::HitTorn => &[Counter::HitsTorn],
             Class::HitLate => &[Counter::HitsLate],
