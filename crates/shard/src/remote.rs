@@ -211,6 +211,7 @@ struct UnreportedEnds {
 
 impl<D: Driver> Drop for AskingShard<D> {
     fn drop(&mut self) {
+        self.report();
         self.unreported.is_over.set(true);
         self.unreported.signal.notify();
     }

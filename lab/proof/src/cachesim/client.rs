@@ -110,7 +110,13 @@ impl<G: Boundary> Operation<'_, G> {
 
     async fn perform(&self, rng: &mut SimRng) {
         match rng.below(100) {
-            0..49 => self.read(rng).await,
+            0..49 => {
+                self.read(rng).await;
+                // A further shard knows the place by then, while others change the block.
+                while self.scenario.crossed && rng.chance(0.6) {
+                    self.read(rng).await;
+                }
+            }
             49..52 => self.crowd(rng).await,
             52..88 => self.write(rng).await,
             88..92 => {
