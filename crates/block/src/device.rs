@@ -2,7 +2,7 @@
 
 use crate::buf::{Buf, SharedBuf};
 use crate::error::{IoError, IoErrorKind, IoResult};
-use crate::located::{Generations, LocatedEnd, LocatedRead, LocatedUnit};
+use crate::located::{DiskPlace, Generations, LocatedEnd, LocatedRead, LocatedUnit};
 use crate::units::{Extent, Fua, Lba, Sectors};
 use std::future::Future;
 use std::pin::Pin;
@@ -167,6 +167,12 @@ pub trait Device: 'static {
         None
     }
 
+    /// The place of the sectors from `at` on, if this is a disk of the driver.
+    fn disk_place(&self, at: Lba) -> Option<DiskPlace> {
+        let _ = at;
+        None
+    }
+
     /// The unit of the block at `at`, for a shard that keeps its place; `None` if that is not known.
     /// Nothing is counted.
     fn locate_unit(&self, at: Lba) -> Option<LocatedUnit> {
@@ -315,6 +321,9 @@ impl<D: Device> Device for Rc<D> {
     }
     fn locate(&self, extent: Extent) -> Option<LocatedRead> {
         D::locate(self, extent)
+    }
+    fn disk_place(&self, at: Lba) -> Option<DiskPlace> {
+        D::disk_place(self, at)
     }
     fn locate_unit(&self, at: Lba) -> Option<LocatedUnit> {
         D::locate_unit(self, at)

@@ -124,13 +124,20 @@ impl Checksums {
     }
 }
 
+/// A place on a disk of the driver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskPlace {
+    /// The disk.
+    pub target: TargetId,
+    /// The first sector there.
+    pub at: Lba,
+}
+
 /// A read of whole blocks: those of one slot, which are together on one disk, and the rest.
 #[derive(Clone, Debug)]
 pub struct LocatedRead {
-    /// The disk.
-    pub target: TargetId,
     /// The first block on the disk.
-    pub at: Lba,
+    pub place: DiskPlace,
     /// Number of blocks of the slot.
     pub blocks: u32,
     /// Bytes of the blocks before the first that was asked for.
@@ -138,28 +145,14 @@ pub struct LocatedRead {
     /// CRC32C of each block.
     pub checksums: Checksums,
     /// Generation of the slot at the look-up.
-    pub generation: Option<Generation>,
+    pub generation: Generation,
     /// The disk's number in its cache.
     pub member: u32,
     /// The blocks that follow, of one slot each.
-    pub rest: Vec<LocatedRead>,
+    pub rest: Box<[LocatedRead]>,
 }
 
 impl LocatedRead {
-    /// A read on a disk of the driver; its cache adds the rest.
-    pub fn on(target: TargetId, at: Lba) -> LocatedRead {
-        LocatedRead {
-            target,
-            at,
-            blocks: 0,
-            skip: 0,
-            checksums: Checksums::One(0),
-            generation: None,
-            member: 0,
-            rest: Vec::new(),
-        }
-    }
-
     /// Bytes of the blocks of the slot.
     pub fn bytes(&self) -> usize {
         self.blocks as usize * LOCATED_BLOCK_BYTES
@@ -171,10 +164,8 @@ impl LocatedRead {
 pub struct LocatedUnit {
     /// The unit on the device.
     pub extent: Extent,
-    /// The disk.
-    pub target: TargetId,
     /// The unit's first block on the disk.
-    pub at: Lba,
+    pub place: DiskPlace,
     /// The disk's number in its cache.
     pub member: u32,
     /// Generation of the slot at the look-up.
@@ -197,14 +188,19 @@ impl LocatedUnit {
         let skipped = u64::from(blocks.start) * LOCATED_BLOCK_BYTES as u64 / SECTOR_BYTES;
         let (first, end) = (blocks.start as usize, blocks.end as usize);
         Some(LocatedRead {
+            place: DiskPlace {
+                at: Lba(self.place.at.0 + skipped),
+                ..self.place
+            },
             blocks: count,
+            skip: 0,
             checksums: match count {
                 1 => Checksums::One(self.checksums[first]),
                 _ => Checksums::Each(self.checksums[first..end].into()),
             },
-            generation: Some(self.generation),
+            generation: self.generation,
             member: self.member,
-            ..LocatedRead::on(self.target, Lba(self.at.0 + skipped))
+            rest: Box::default(),
         })
     }
 }
@@ -267,15 +263,20 @@ mod tests {
         assert_eq!(generations.unit_blocks(), 16);
         let unit = LocatedUnit {
             extent: Extent::new(Lba(128), Sectors(128)),
-            target: TargetId(3),
-            at: Lba(1000),
+            place: DiskPlace {
+                target: TargetId(3),
+                at: Lba(1000),
+            },
             member: 1,
             generation: generations.of(5),
             valid: 0b1000_0000_0000_1110,
             checksums: std::array::from_fn(|block| block as u32),
         };
         let two = unit.read(2..4).unwrap();
-        assert_eq!((two.at, two.blocks, two.bytes()), (Lba(1016), 2, 8192));
+        assert_eq!(
+            (two.place.at, two.blocks, two.bytes()),
+            (Lba(1016), 2, 8192)
+        );
         assert!(matches!(two.checksums, Checksums::Each(each) if *each == [2, 3]));
         assert!(matches!(
             unit.read(15..16).unwrap().checksums,

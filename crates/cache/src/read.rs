@@ -19,7 +19,7 @@ use crate::lines::{
 use crate::state::{CacheState, LinePlace};
 use block::{
     BUF_BYTES_MAX, Buf, Checksums, Device, Extent, IoResult, LOCATED_BLOCK_BYTES,
-    LOCATED_BLOCKS_MAX, Lba, LocatedRead, LocatedUnit, Sectors, UNIT_BLOCKS_MAX,
+    LOCATED_BLOCKS_MAX, Lba, LocatedRead, LocatedUnit, UNIT_BLOCKS_MAX,
 };
 use futures_util::future::join_all;
 use policy::{PolicyOp, PolicyRequest};
@@ -92,7 +92,7 @@ pub(crate) fn locate<P: Device>(volume: &CacheShared<P>, extent: Extent) -> Opti
     let mut located = locate_part(state, parts().next()?)?;
     if u64::from(located.blocks) < count {
         let rest = parts().skip(1).map(|part| locate_part(state, part));
-        located.rest = rest.collect::<Option<Vec<_>>>()?;
+        located.rest = rest.collect::<Option<_>>()?;
     }
     count_located(volume, state, &blocks, LinesAre::Present);
     located.skip = (extent.start - extent_of(&blocks).start).bytes() as u32;
@@ -152,13 +152,9 @@ pub(crate) fn locate_unit<P: Device>(volume: &CacheShared<P>, at: Lba) -> Option
     let part = shape.parts(volume.id(), first..first + unit).next()?;
     let slot = state.policy.peek(part.key)?;
     let member = state.devices.of(slot)?;
-    let len = Sectors(u64::from(part.run.count) * BLOCK_SECTORS);
-    let on_disk = Extent::new(member.at(slot, part.run.first), len);
-    let place = member.device.locate(on_disk)?;
     let mut located = LocatedUnit {
         extent: extent_of(&(first..first + u64::from(part.run.count))),
-        target: place.target,
-        at: place.at,
+        place: member.device.disk_place(member.at(slot, part.run.first))?,
         member: member.id.0,
         generation: generations.of(slot.0),
         valid: 0,
@@ -187,18 +183,19 @@ fn locate_part<P: Device>(state: &CacheState<P>, part: LinePart) -> Option<Locat
         return None;
     }
     let member = state.devices.of(slot)?;
-    let len = Sectors(u64::from(run.count) * BLOCK_SECTORS);
-    let at = Extent::new(member.at(slot, run.first), len);
-    let mut located = member.device.locate(at)?;
     let checksum = |block| state.contents.crc(slot, block);
-    located.checksums = match run.count {
-        1 => Checksums::One(checksum(run.first)),
-        count => Checksums::Each((run.first..run.first + count).map(checksum).collect()),
-    };
-    located.blocks = run.count;
-    located.member = member.id.0;
-    located.generation = Some(state.contents.generations().of(slot.0));
-    Some(located)
+    Some(LocatedRead {
+        place: member.device.disk_place(member.at(slot, run.first))?,
+        blocks: run.count,
+        skip: 0,
+        checksums: match run.count {
+            1 => Checksums::One(checksum(run.first)),
+            count => Checksums::Each((run.first..run.first + count).map(checksum).collect()),
+        },
+        generation: state.contents.generations().of(slot.0),
+        member: member.id.0,
+        rest: Box::default(),
+    })
 }
 
 /// Cuts the requested part out of the blocks around `extent`.

@@ -5,8 +5,8 @@
 
 use crate::access::{AccessVerb, RawAccess};
 use block::{
-    Buf, Content, Device, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba, LocatedEnd,
-    LocatedRead, Nanos, SharedBuf, Timer,
+    Buf, Content, Device, DiskPlace, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
+    LocatedEnd, Nanos, SharedBuf, Timer,
 };
 
 /// End of a request.
@@ -158,8 +158,8 @@ impl<D: Device, W: RequestObserver> Device for ObservedDevice<D, W> {
     }
 
     #[inline]
-    fn locate(&self, extent: Extent) -> Option<LocatedRead> {
-        self.inner.locate(extent)
+    fn disk_place(&self, at: Lba) -> Option<DiskPlace> {
+        self.inner.disk_place(at)
     }
 
     fn located(&self, end: &LocatedEnd) {

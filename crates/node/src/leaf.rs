@@ -1,8 +1,8 @@
 //! An open device with a meter, below all layers.
 
 use block::{
-    BoxDevice, Buf, Content, Device, Driver, Extent, Fua, Geometry, IoResult, Lba, LocatedEnd,
-    LocatedRead, SharedBuf, Timer,
+    BoxDevice, Buf, Content, Device, DiskPlace, Driver, Extent, Fua, Geometry, IoResult, Lba,
+    LocatedEnd, SharedBuf, Timer,
 };
 use filter::{Metered, VerbMeter};
 use shard::ShardDisk;
@@ -96,9 +96,9 @@ impl<D: Driver> Device for Leaf<D> {
     }
 
     #[inline]
-    fn locate(&self, extent: Extent) -> Option<LocatedRead> {
+    fn disk_place(&self, at: Lba) -> Option<DiskPlace> {
         match self {
-            Leaf::Disk(device) => device.locate(extent),
+            Leaf::Disk(device) => device.disk_place(at),
             Leaf::Other(_) => None,
         }
     }

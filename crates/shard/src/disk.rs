@@ -3,8 +3,8 @@
 use crate::executor::ShardCore;
 use crate::perform::Perform;
 use block::{
-    Buf, Content, Device, Driver, DriverOp, Extent, Fua, Geometry, IoError, IoResult, Lba,
-    LocatedRead, Payload, SharedBuf, TargetId,
+    Buf, Content, Device, DiskPlace, Driver, DriverOp, Extent, Fua, Geometry, IoError, IoResult,
+    Lba, Payload, SharedBuf, TargetId,
 };
 use std::future::Future;
 use std::pin::Pin;
@@ -78,8 +78,11 @@ impl<D: Driver> Device for ShardDisk<D> {
     }
 
     #[inline]
-    fn locate(&self, extent: Extent) -> Option<LocatedRead> {
-        Some(LocatedRead::on(self.target, extent.start))
+    fn disk_place(&self, at: Lba) -> Option<DiskPlace> {
+        Some(DiskPlace {
+            target: self.target,
+            at,
+        })
     }
 }
 

@@ -6,21 +6,21 @@
 //!
 //! Not here: the look-up, and the report of the end (`remote`).
 
-use crate::disk::ShardDisk;
 use crate::local::Local;
+use crate::perform::Perform;
 use block::{
-    Boundary, Buf, Content, Device, Driver, Env, Extent, FlushErrors, Fua, Generations, Geometry,
-    IoResult, LocatedEnd, LocatedFate, LocatedRead, LocatedRequest, Nanos, SECTOR_BYTES, Sectors,
-    SharedBuf, Signal, Timer,
+    Boundary, Buf, Content, Device, Driver, DriverOp, Env, Extent, FlushErrors, Fua, Generations,
+    Geometry, IoResult, LocatedEnd, LocatedFate, LocatedRead, LocatedRequest, Nanos, Payload,
+    SECTOR_BYTES, Sectors, SharedBuf, Signal, Timer,
 };
 use futures_util::future::join_all;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 /// The looks at a read within its time limit. One more ends the wait: the first may come at once.
 const LOOKS: u32 = 8;
@@ -90,25 +90,15 @@ impl ReadWatch {
 }
 
 impl Watched<'_> {
-    /// The output of `work`, or `None` once the read is late.
+    /// True once the read is late; until then the task of `cx` is woken when it becomes so.
     #[inline]
-    async fn bound<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut work = pin!(work);
-        poll_fn(|cx| {
-            if let Poll::Ready(output) = work.as_mut().poll(cx) {
-                return Poll::Ready(Some(output));
-            }
-            let read = &mut self.watch.reads.borrow_mut()[self.key];
-            match &mut read.waker {
-                Some(known) => known.clone_from(cx.waker()),
-                none => *none = Some(cx.waker().clone()),
-            }
-            match read.is_late {
-                true => Poll::Ready(None),
-                false => Poll::Pending,
-            }
-        })
-        .await
+    fn is_late(&self, cx: &mut Context<'_>) -> bool {
+        let read = &mut self.watch.reads.borrow_mut()[self.key];
+        match &mut read.waker {
+            Some(known) => known.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        read.is_late
     }
 }
 
@@ -132,7 +122,7 @@ pub(crate) struct LocatedReader<D: Driver> {
     env: Env,
     watch: Rc<ReadWatch>,
     /// The disks used so far, by number.
-    disks: RefCell<Vec<Option<Rc<ShardDisk<D>>>>>,
+    disks: RefCell<Vec<Option<Geometry>>>,
 }
 
 impl<D: Driver> Drop for LocatedReader<D> {
@@ -196,7 +186,7 @@ impl<D: Driver> LocatedReader<D> {
         };
         let buf = if read.rest.is_empty() {
             let buf = self.env.pool.take(read.bytes());
-            let (buf, mut end) = self.slot(read, buf, generations).await;
+            let (buf, mut end) = self.begin(read, buf, generations).await;
             end.request = buf.as_ref().map(|_| request());
             report(end);
             buf?
@@ -230,7 +220,7 @@ impl<D: Driver> LocatedReader<D> {
         for slot in slots() {
             let (buf, tail) = rest.split_at(slot.bytes());
             rest = tail;
-            reads.push(self.slot(slot, buf, generations));
+            reads.push(self.begin(slot, buf, generations));
         }
         let done = join_all(reads).await;
         // The tail that is left is empty, and a neighbour of nothing.
@@ -238,67 +228,102 @@ impl<D: Driver> LocatedReader<D> {
         done
     }
 
-    /// Reads the blocks of one slot into `buf`; returns the buffer if the blocks are accepted.
+    /// Begins to read the blocks of one slot into `buf`.
     #[inline]
-    async fn slot(
-        &self,
-        read: &LocatedRead,
+    fn begin<'a>(
+        &'a self,
+        read: &'a LocatedRead,
         buf: Buf,
-        generations: &Generations,
-    ) -> (Option<Buf>, LocatedEnd) {
-        let begun = self.now();
-        let accepted = self.accepted(read, buf, generations).await;
-        let end = LocatedEnd {
-            fate: match &accepted {
-                Ok(_) => LocatedFate::Accepted,
-                Err(fate) => *fate,
-            },
-            member: read.member,
-            sectors: Sectors(read.bytes() as u64 / SECTOR_BYTES),
-            time: self.now().since(begun),
-            request: None,
-        };
-        (accepted.ok(), end)
-    }
-
-    /// The blocks of one slot, if they are the device's at the look-up.
-    #[inline]
-    async fn accepted(
-        &self,
-        read: &LocatedRead,
-        buf: Buf,
-        generations: &Generations,
-    ) -> Result<Buf, LocatedFate> {
-        let disk = self.disk(read).ok_or(LocatedFate::Refused)?;
-        let watched = self.watch.begin(generations.limit());
-        let answer = watched.bound(disk.read(read.at, buf)).await;
-        let (buf, result) = answer.ok_or(LocatedFate::Late)?;
-        if result.is_err() {
-            // Another disk may have the number by now.
-            self.disks.borrow_mut()[read.target.0 as usize] = None;
-            return Err(LocatedFate::Refused);
-        }
-        let is_sound = read.checksums.are_of(&buf, crc_fast::crc32_iscsi);
-        let is_present = |seen| generations.is_present(seen);
-        match is_sound && read.generation.is_some_and(is_present) {
-            true => Ok(buf),
-            false => Err(LocatedFate::Refused),
+        generations: &'a Generations,
+    ) -> SlotReading<'a, D> {
+        let (core, place) = (&self.local.0, read.place);
+        let is_on_disk = self.is_on_disk(read);
+        let work = is_on_disk.then(|| core.perform(place.target, DriverOp::Read(place.at, buf)));
+        SlotReading {
+            reader: self,
+            read,
+            generations,
+            begun: self.now(),
+            watched: self.watch.begin(generations.limit()),
+            work,
         }
     }
 
+    /// True if the blocks of one slot are on a disk of this shard.
     #[inline]
-    fn disk(&self, read: &LocatedRead) -> Option<Rc<ShardDisk<D>>> {
-        let number = read.target.0 as usize;
+    fn is_on_disk(&self, read: &LocatedRead) -> bool {
+        let (place, number) = (read.place, read.place.target.0 as usize);
+        let fits = |disk: &Geometry| disk.transfer(place.at, read.bytes()).is_ok();
         if let Some(Some(disk)) = self.disks.borrow().get(number) {
-            return Some(disk.clone());
+            return fits(disk);
         }
-        let disk = Rc::new(self.local.disk(read.target).ok()?);
+        let Ok(disk) = self.local.disk(place.target) else {
+            return false;
+        };
         let mut disks = self.disks.borrow_mut();
         if disks.len() <= number {
             disks.resize_with(number + 1, || None);
         }
-        disks[number] = Some(disk.clone());
-        Some(disk)
+        fits(disks[number].insert(disk.geometry().clone()))
+    }
+}
+
+/// The read of the blocks of one slot: one future down to the driver's queue, for it is on the path
+/// of every hit. Gives the buffer if the blocks are accepted.
+struct SlotReading<'a, D: Driver> {
+    reader: &'a LocatedReader<D>,
+    read: &'a LocatedRead,
+    generations: &'a Generations,
+    begun: Nanos,
+    watched: Watched<'a>,
+    /// `None` if there is no such disk.
+    work: Option<Perform<'a, D>>,
+}
+
+impl<D: Driver> SlotReading<'_, D> {
+    /// The end of the read, if the disk has answered or is late.
+    #[inline]
+    fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<Buf, LocatedFate>> {
+        let Some(work) = &mut self.work else {
+            return Poll::Ready(Err(LocatedFate::Refused));
+        };
+        let buf = match Pin::new(work).poll(cx) {
+            Poll::Ready((Ok(_), Payload::Buf(buf))) => buf,
+            Poll::Ready((Err(_), _)) => {
+                // Another disk may have the number by now.
+                self.reader.disks.borrow_mut()[self.read.place.target.0 as usize] = None;
+                return Poll::Ready(Err(LocatedFate::Refused));
+            }
+            Poll::Ready((_, other)) => panic!("a read gave back {other:?}"),
+            Poll::Pending => {
+                return match self.watched.is_late(cx) {
+                    true => Poll::Ready(Err(LocatedFate::Late)),
+                    false => Poll::Pending,
+                };
+            }
+        };
+        let is_sound = self.read.checksums.are_of(&buf, crc_fast::crc32_iscsi);
+        match is_sound && self.generations.is_present(self.read.generation) {
+            true => Poll::Ready(Ok(buf)),
+            false => Poll::Ready(Err(LocatedFate::Refused)),
+        }
+    }
+}
+
+impl<D: Driver> Future for SlotReading<'_, D> {
+    type Output = (Option<Buf>, LocatedEnd);
+
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(self.poll_work(cx));
+        let end = LocatedEnd {
+            fate: *answer.as_ref().err().unwrap_or(&LocatedFate::Accepted),
+            member: self.read.member,
+            sectors: Sectors(self.read.bytes() as u64 / SECTOR_BYTES),
+            time: self.reader.now().since(self.begun),
+            request: None,
+        };
+        Poll::Ready((answer.ok(), end))
     }
 }
 

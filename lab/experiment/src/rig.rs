@@ -150,7 +150,7 @@ impl NodeRig {
     pub fn volume(&mut self, name: &str) -> Result<Volume, String> {
         let client = self.frontend.client(name);
         let client = client.ok_or_else(|| format!("volume {name} is not served"))?;
-        let device = BoxDevice::new(client.gate().gate().device().clone());
+        let device = BoxDevice::new(client.volume().clone());
         self.clients.push(client);
         Ok(Gate::new(device, self.env.clone()))
     }

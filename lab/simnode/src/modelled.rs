@@ -104,7 +104,7 @@ impl ModelledDaemon {
             let name = volume.name.as_str();
             let client = frontend.client(name);
             let client = client.ok_or_else(|| format!("volume {name} is not served"))?;
-            devices.push(BoxDevice::new(client.gate().gate().device().clone()));
+            devices.push(BoxDevice::new(client.volume().clone()));
             clients.push(client);
         }
         *self.running.borrow_mut() = Some((node, clients));

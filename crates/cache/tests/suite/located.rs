@@ -19,9 +19,9 @@ async fn resident(rig: &Rig, byte: u8) {
 
 /// True if the bytes of the disk at the place of `read` have its checksums.
 async fn is_there(rig: &Rig, read: &LocatedRead) -> bool {
-    let disk = rig.local.disk(read.target).unwrap();
+    let disk = rig.local.disk(read.place.target).unwrap();
     let buf = rig.env.pool.get(read.bytes()).await;
-    let (buf, result) = disk.read(read.at, buf).await;
+    let (buf, result) = disk.read(read.place.at, buf).await;
     result.unwrap();
     read.checksums.are_of(&buf, crc_fast::crc32_iscsi)
 }
@@ -36,7 +36,7 @@ fn a_hit_is_located_and_counted_and_nothing_else_is() {
         for (at, sectors, blocks, skip) in [(0, 8, 1, 0), (8, 120, 15, 0), (3, 2, 1, 1536)] {
             let read = rig.volume.locate(extent(at, sectors)).unwrap();
             assert_eq!((read.blocks, read.skip), (blocks, skip), "{at}+{sectors}");
-            assert_eq!(read.target, rig.disks[0]);
+            assert_eq!(read.place.target, rig.disks[0]);
             assert!(is_there(&rig, &read).await);
         }
         assert_eq!(rig.count(Counter::ReadsHit), before + 3);
@@ -74,7 +74,7 @@ fn a_write_to_the_slot_or_the_loss_of_the_device_refuses_reads_in_flight() {
         resident(&rig, 1).await;
         let generation = || {
             let read = rig.volume.locate(extent(0, 8)).unwrap();
-            read.generation.unwrap()
+            read.generation
         };
         let first = generation();
         assert!(generations.is_present(first));
@@ -133,10 +133,12 @@ fn the_lines_of_one_read_are_one_buffer_in_order() {
         assert_eq!(rig.count(Counter::HitsRefused), 0);
         // One line is rewritten on its disk, by nobody's leave: its read is refused, and all with it.
         let place = rig.volume.locate(extent(LINE, 8)).unwrap();
-        let disk = rig.local.disk(place.target).unwrap();
+        let disk = rig.local.disk(place.place.target).unwrap();
         let mut buf = rig.buf(8).await;
         buf.fill(9);
-        disk.write(place.at, buf.share(), Fua::No).await.unwrap();
+        disk.write(place.place.at, buf.share(), Fua::No)
+            .await
+            .unwrap();
         let bytes = gate.read(0, 4 * line).await.unwrap();
         let expected = (0..4 * line).map(|at| (at / line) as u8);
         assert!(bytes.iter().copied().eq(expected));
