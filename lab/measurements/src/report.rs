@@ -9,7 +9,7 @@ use crate::ablation::Ablated;
 use crate::choices::{self, Tried};
 use crate::ownership::{self, PriceList};
 use advise::page::{HtmlPage, escape, span, table, themed};
-pub use chart::CurveCharts;
+pub use chart::{CurveCharts, of_shards as shard_chart};
 use experiment::figures::{FigureStatus, FigureVerdict};
 use experiment::finished::Finished;
 use experiment::verdict::{CostedFigure, FigureRow, VerdictCounts};

@@ -1,7 +1,7 @@
 //! The test program's control of the world while its shards run.
 
 use crate::fault::Domain;
-use block::{Nanos, Sectors, TargetId};
+use block::{Nanos, Sectors, ShardId, TargetId};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};
@@ -19,6 +19,7 @@ pub(crate) enum WorldCommand {
     Grow(TargetId, Sectors),
     Reserve(TargetId, bool),
     Pause(Nanos),
+    Occupy(ShardId, Nanos),
 }
 
 /// A handle on the world; takes effect at the next submission of an operation or
@@ -88,6 +89,12 @@ impl WorldControl {
     /// hardware carries out. The others are served no further before the shards run.
     pub fn pause(&self, span: Nanos) {
         self.send(WorldCommand::Pause(span));
+    }
+
+    /// Keeps a shard of a host busy for `span` more, from the end of its present turn: its work costs
+    /// time, or its thread does not run. What happens meanwhile waits for its next turn.
+    pub fn occupy(&self, shard: ShardId, span: Nanos) {
+        self.send(WorldCommand::Occupy(shard, span));
     }
 
     /// Breaks a stream, named by either end.

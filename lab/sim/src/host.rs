@@ -1,7 +1,7 @@
 //! The host of a simulated world: boots shards on one thread and steps them.
 //!
 //! Which of the shards that could run runs next is drawn by seed. Time passes
-//! only when none could: a turn takes no time.
+//! only when none could: a turn takes no time, but for that which `WorldControl::occupy` adds.
 
 use crate::driver::SimDriver;
 use crate::operation::place_of;
@@ -70,6 +70,7 @@ const POOL_BYTES: usize = 40 << 20;
 pub struct SimHost {
     world: Rc<RefCell<SimWorld>>,
     pool_bytes: usize,
+    turn_cost: Nanos,
     budget: RunBudget,
     outcome: Option<RunOutcome>,
 }
@@ -86,6 +87,7 @@ impl SimHost {
         SimHost {
             world: Rc::new(RefCell::new(world)),
             pool_bytes: POOL_BYTES,
+            turn_cost: Nanos::ZERO,
             budget: RunBudget::default(),
             outcome: None,
         }
@@ -94,6 +96,13 @@ impl SimHost {
     /// Gives each shard `bytes` of buffers.
     pub fn pool_bytes(mut self, bytes: usize) -> SimHost {
         self.pool_bytes = bytes;
+        self
+    }
+
+    /// Makes each turn of a shard take `cost`, and more if its work does: see
+    /// [`crate::WorldControl::occupy`].
+    pub fn turn_cost(mut self, cost: Nanos) -> SimHost {
+        self.turn_cost = cost;
         self
     }
 
@@ -183,6 +192,10 @@ impl SimHost {
             let turn = resident.turn.as_mut().expect("chosen among the live");
             turn.park(now);
             resident.progress = turn.run_once();
+            if self.turn_cost > Nanos::ZERO {
+                let seat = &mut self.world.borrow_mut().seats[resident.seat];
+                seat.busy_until = seat.busy_until.max(now) + self.turn_cost;
+            }
         }
     }
 
@@ -210,6 +223,10 @@ impl SimHost {
             let due = match resident.progress {
                 _ if now < paused => {
                     deadline = paused;
+                    false
+                }
+                TurnProgress::Ready | TurnProgress::Idle(_) if now < seat.busy_until => {
+                    deadline = deadline.min(seat.busy_until);
                     false
                 }
                 TurnProgress::Ready => true,

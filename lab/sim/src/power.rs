@@ -8,7 +8,7 @@ use crate::operation::is_disk_op;
 use crate::plan::PlannedAction;
 use crate::trace_hash::TraceEvent;
 use crate::world::{SimTarget, SimWorld};
-use block::{IoErrorKind, Nanos, Sectors, TargetId};
+use block::{IoErrorKind, Nanos, Sectors, ShardId, TargetId};
 
 impl SimWorld {
     /// Carries out the commands of the test program.
@@ -27,6 +27,7 @@ impl SimWorld {
                 WorldCommand::Grow(disk, sectors) => self.grow(disk, sectors),
                 WorldCommand::Reserve(disk, elsewhere) => self.reserve(disk, elsewhere),
                 WorldCommand::Pause(span) => self.pause(span),
+                WorldCommand::Occupy(shard, span) => self.occupy(shard, span),
             }
         }
         if !self.ports.is_empty() {
@@ -134,6 +135,14 @@ impl SimWorld {
     fn reserve(&mut self, target: TargetId, elsewhere: bool) {
         if let Some(unit) = self.disk_index(target) {
             self.disks[unit].reserved_elsewhere = elsewhere;
+        }
+    }
+
+    fn occupy(&mut self, shard: ShardId, span: Nanos) {
+        let now = self.ledger.now;
+        let seats = self.seats[self.boot..].iter_mut();
+        for seat in seats.filter(|seat| seat.shard == shard) {
+            seat.busy_until = seat.busy_until.max(now) + span;
         }
     }
 

@@ -67,6 +67,8 @@ pub(crate) struct Seat {
     pub live: bool,
     pub ready: Vec<Completion>,
     pub unparked: Arc<Flag>,
+    /// The shard runs no turn before.
+    pub busy_until: Nanos,
 }
 
 /// Notification of a shard: set if unparked since the last park.
@@ -364,6 +366,7 @@ impl SimWorld {
             live: true,
             ready: Vec::new(),
             unparked: Arc::default(),
+            busy_until: Nanos::ZERO,
         });
         self.seats.len() - 1
     }

@@ -5,7 +5,7 @@ use super::fio::{self, FioLoad};
 use super::hits::POLICIES;
 use super::reads::{cpu_time, make_file, random_reads};
 use super::{BenchRow, Goal, alone, paired};
-use block::{BoxDevice, Device, IoResult, Lba, Nanos, Sectors};
+use block::{BoxDevice, Device, Driver, IoResult, Lba, Nanos, Sectors};
 use cache::{Cache, CacheMode, Config, Counter, NewPoolDevice, Volume, VolumeConfig};
 use shard::{Local, ShardDisk, run_alone};
 use std::fs::{self, OpenOptions};
@@ -137,7 +137,7 @@ fn measure(origin: &Path, plan: HitsPlan) -> io::Result<Vec<Vec<Round>>> {
         let disk = |target| local.disk(target).expect("opened above");
         let mut subjects = Vec::new();
         for (policy, pool) in POLICIES.into_iter().zip(pools) {
-            let warm = warm(&local, disk(pool), disk(origin), policy).await;
+            let warm = warm(&local, disk(pool), disk(origin), (policy, VOLUME_BYTES)).await;
             let (cache, volume) = warm.expect("the files are readable and writable");
             subjects.push((cache, Rc::new(volume)));
         }
@@ -147,15 +147,12 @@ fn measure(origin: &Path, plan: HitsPlan) -> io::Result<Vec<Vec<Round>>> {
 }
 
 /// A cache with its whole volume resident.
-pub(super) async fn warm(
-    local: &Local<UringDriver>,
-    pool: ShardDisk<UringDriver>,
-    origin: ShardDisk<UringDriver>,
-    policy: &str,
-) -> IoResult<(
-    Cache<ShardDisk<UringDriver>>,
-    Volume<ShardDisk<UringDriver>>,
-)> {
+pub(super) async fn warm<D: Driver>(
+    local: &Local<D>,
+    pool: ShardDisk<D>,
+    origin: ShardDisk<D>,
+    (policy, volume_bytes): (&str, u64),
+) -> IoResult<(Cache<ShardDisk<D>>, Volume<ShardDisk<D>>)> {
     let policy = policy::registry::build(policy, 0, 1).expect("registered");
     let config = Config {
         sequential_bytes: None,
@@ -165,12 +162,12 @@ pub(super) async fn warm(
     cache.add_device(NewPoolDevice::whole(pool, "controller"))?;
     let config = VolumeConfig {
         name: "volume".into(),
-        sectors: Some(Sectors(VOLUME_BYTES / 512)),
+        sectors: Some(Sectors(volume_bytes / 512)),
         mode: CacheMode::WriteThrough,
     };
     let volume = cache.add_volume(config, BoxDevice::new(origin))?;
     let step = WARM_BYTES as u64 / 512;
-    for at in (0..VOLUME_BYTES / 512).step_by(step as usize) {
+    for at in (0..volume_bytes / 512).step_by(step as usize) {
         let buf = local.env().pool.get(WARM_BYTES).await;
         volume.read(Lba(at), buf).await.1?;
         cache.settle().await;

@@ -55,6 +55,24 @@ pub fn of(finished: &Finished) -> Result<Vec<(String, String)>, Box<dyn Error>> 
     Ok(charts)
 }
 
+/// Hits of shards in millions a second, modelled and as many times one.
+pub fn of_shards(
+    modelled: Vec<(f64, f64)>,
+    linear: Vec<(f64, f64)>,
+) -> Result<String, Box<dyn Error>> {
+    let series = |name: &str, points, colour, dashed| ChartSeries {
+        name: name.into(),
+        points,
+        colour,
+        dashed,
+    };
+    let series = [
+        series("modelled", modelled, SECOND, false),
+        series("as many times one shard", linear, INK, true),
+    ];
+    lines(("shards", "million hits a second"), &series, &[])
+}
+
 /// Curves over time, and the published figures of the whole run.
 pub struct CurveCharts<'a> {
     /// Curves by name.
