@@ -2,7 +2,9 @@
 
 use crate::buf::{Buf, SharedBuf};
 use crate::error::{IoError, IoErrorKind, IoResult};
-use crate::located::{DiskPlace, Generations, LocatedEnd, LocatedRead, LocatedUnit};
+use crate::located::{
+    DiskPlace, Generations, KeptHits, LocatedEnd, LocatedRead, LocatedUnit, ReadTimes,
+};
 use crate::units::{Extent, Fua, Lba, Sectors};
 use std::future::Future;
 use std::pin::Pin;
@@ -194,6 +196,16 @@ pub trait Device: 'static {
     fn located(&self, end: &LocatedEnd) {
         let _ = end;
     }
+
+    /// Counts hits that were not looked up.
+    fn kept(&self, hits: &KeptHits) {
+        let _ = hits;
+    }
+
+    /// Counts reads of this disk by other shards.
+    fn read_elsewhere(&self, reads: &ReadTimes) {
+        let _ = reads;
+    }
 }
 
 /// A device of a type unknown here, shared; for topologies built at run time. Costs a boxed future
@@ -336,5 +348,11 @@ impl<D: Device> Device for Rc<D> {
     }
     fn located(&self, end: &LocatedEnd) {
         D::located(self, end);
+    }
+    fn kept(&self, hits: &KeptHits) {
+        D::kept(self, hits);
+    }
+    fn read_elsewhere(&self, reads: &ReadTimes) {
+        D::read_elsewhere(self, reads);
     }
 }

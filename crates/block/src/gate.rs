@@ -22,7 +22,7 @@ use crate::device::{Content, Device, Geometry};
 use crate::env::{Env, Persist};
 use crate::error::{IoError, IoErrorKind, IoResult};
 use crate::flush_errors::FlushErrors;
-use crate::located::{Generations, LocatedEnd, LocatedRead, LocatedUnit};
+use crate::located::{Generations, KeptHits, LocatedEnd, LocatedRead, LocatedUnit};
 use crate::pool::BUF_BYTES_MAX;
 use crate::range_lock::{Access, Acquire, Guard, RangeLock};
 use crate::units::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
@@ -91,6 +91,11 @@ pub trait Boundary: 'static {
     /// Counts a located read that has ended.
     fn located(&self, end: &LocatedEnd) {
         let _ = end;
+    }
+
+    /// Counts hits that were not looked up.
+    fn kept(&self, hits: &KeptHits) {
+        let _ = hits;
     }
 }
 
@@ -242,6 +247,10 @@ impl<D: Device> Boundary for Gate<D> {
 
     fn located(&self, end: &LocatedEnd) {
         self.0.device.located(end);
+    }
+
+    fn kept(&self, hits: &KeptHits) {
+        self.0.device.kept(hits);
     }
 }
 

@@ -54,8 +54,9 @@ pub use in_flight::{Entered, InFlight};
 pub use intent::Intent;
 pub use layer::Layer;
 pub use located::{
-    Checksums, DiskPlace, Generation, Generations, LOCATED_BLOCK_BYTES, LOCATED_BLOCKS_MAX,
-    LocatedEnd, LocatedFate, LocatedRead, LocatedRequest, LocatedUnit, UNIT_BLOCKS_MAX,
+    Checksums, DiskPlace, Generation, Generations, KeptHits, KeptTouch, LOCATED_BLOCK_BYTES,
+    LOCATED_BLOCKS_MAX, LocatedEnd, LocatedFate, LocatedRead, LocatedRequest, LocatedUnit,
+    ReadTimes, UNIT_BLOCKS_MAX,
 };
 pub use log_limiter::LogLimiter;
 pub use mutex::Mutex;

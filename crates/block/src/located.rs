@@ -238,8 +238,44 @@ pub struct LocatedRequest {
     pub sectors: Sectors,
     /// Its time.
     pub time: Nanos,
-    /// Its extent, if the device has not looked it up: the place was kept.
-    pub kept: Option<Extent>,
+}
+
+/// Reads, with their times to two digits.
+#[derive(Clone, Debug, Default)]
+pub struct ReadTimes {
+    /// Sectors of all reads.
+    pub sectors: Sectors,
+    /// Times, each with the number of reads.
+    pub times: Vec<(Nanos, u64)>,
+}
+
+impl ReadTimes {
+    /// Number of reads.
+    pub fn count(&self) -> u64 {
+        self.times.iter().map(|(_, count)| count).sum()
+    }
+}
+
+/// A place that was kept and read.
+#[derive(Clone, Copy, Debug)]
+pub struct KeptTouch {
+    /// The part of the last read there, within a unit.
+    pub extent: Extent,
+    /// Number of reads there.
+    pub reads: u32,
+}
+
+/// Hits of kept places, which the device has not looked up, for its counters.
+#[derive(Clone, Debug, Default)]
+pub struct KeptHits {
+    /// The clients' requests.
+    pub requests: ReadTimes,
+    /// Blocks of the requests.
+    pub blocks: u64,
+    /// The reads of each disk, by the disk's number in its cache.
+    pub disks: Vec<(u32, ReadTimes)>,
+    /// The places; one may come twice.
+    pub touched: Vec<KeptTouch>,
 }
 
 #[cfg(test)]

@@ -86,7 +86,12 @@ pub(crate) struct DeviceHealth {
 impl DeviceHealth {
     #[inline]
     pub(crate) fn operation(&self) {
-        self.operations.set(self.operations.get() + 1);
+        self.operations(1);
+    }
+
+    #[inline]
+    pub(crate) fn operations(&self, count: u64) {
+        self.operations.set(self.operations.get() + count);
     }
 
     pub(crate) fn answer(&self) {

@@ -10,6 +10,7 @@
 
 use crate::budget::{PromotionBudget, PromotionPermit};
 use crate::counters::Counter;
+use crate::devices::DeviceId;
 use crate::fill;
 use crate::hit::{HitBlocks, LostHit};
 use crate::inner::CacheShared;
@@ -18,7 +19,7 @@ use crate::lines::{
 };
 use crate::state::{CacheState, LinePlace};
 use block::{
-    BUF_BYTES_MAX, Buf, Checksums, Device, Extent, IoResult, LOCATED_BLOCK_BYTES,
+    BUF_BYTES_MAX, Buf, Checksums, Device, Extent, IoResult, KeptHits, LOCATED_BLOCK_BYTES,
     LOCATED_BLOCKS_MAX, Lba, LocatedRead, LocatedUnit, UNIT_BLOCKS_MAX,
 };
 use futures_util::future::join_all;
@@ -94,51 +95,55 @@ pub(crate) fn locate<P: Device>(volume: &CacheShared<P>, extent: Extent) -> Opti
         let rest = parts().skip(1).map(|part| locate_part(state, part));
         located.rest = rest.collect::<Option<_>>()?;
     }
-    count_located(volume, state, &blocks, LinesAre::Present);
+    count_located(volume, state, &blocks);
     located.skip = (extent.start - extent_of(&blocks).start).bytes() as u32;
     Some(located)
 }
 
-/// The lines of a hit that is counted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum LinesAre {
-    /// They are resident.
-    Present,
-    /// They were resident when the hit was read.
-    Unknown,
-}
-
-/// Counts a hit of `blocks`. A line that has left meanwhile is not admitted for that.
+/// Counts a hit of resident `blocks`.
 #[inline]
 fn count_located<P: Device>(
     volume: &CacheShared<P>,
     state: &mut CacheState<P>,
     blocks: &Range<u64>,
-    lines: LinesAre,
 ) {
-    let (shape, counters) = (volume.core.shape, &volume.counters);
+    let counters = &volume.counters;
     volume.sequential.borrow_mut().observe(blocks);
-    for part in shape.parts(volume.id(), blocks.clone()) {
-        let touches = PolicyRequest {
-            op: PolicyOp::Read,
-            len_bytes: bytes_of(blocks) as u32,
-            parts: shape.touched(part.run),
-        };
-        if lines == LinesAre::Present || state.policy.peek(part.key).is_some() {
-            state.look_up(part.key, &touches, Ok(()), counters);
-        }
+    for part in volume.core.shape.parts(volume.id(), blocks.clone()) {
+        state.touch(part, bytes_of(blocks), counters);
     }
     counters.count(Counter::ReadsHit);
     counters.count(Counter::HitsLocated);
     counters.add(Counter::BlocksHit, blocks.end - blocks.start);
 }
 
-/// Counts a hit of `extent` whose place was kept.
-pub(crate) fn count_kept<P: Device>(volume: &CacheShared<P>, extent: Extent) {
-    if volume.check(extent).is_ok() {
-        let state = &mut *volume.core.state.borrow_mut();
-        count_located(volume, state, &covering(extent), LinesAre::Unknown);
-        volume.counters.count(Counter::HitsKept);
+/// Counts hits that were not looked up. The policy hears of each place once, and of no line that has
+/// left meanwhile. Streams are not followed: those read what is not resident too.
+pub(crate) fn count_kept<P: Device>(volume: &CacheShared<P>, hits: &KeptHits) {
+    let counters = &volume.counters;
+    for counter in [Counter::ReadsHit, Counter::HitsLocated, Counter::HitsKept] {
+        counters.add(counter, hits.requests.count());
+    }
+    counters.add(Counter::BlocksHit, hits.blocks);
+    let state = &mut *volume.core.state.borrow_mut();
+    for touch in hits
+        .touched
+        .iter()
+        .filter(|touch| volume.check(touch.extent).is_ok())
+    {
+        let blocks = covering(touch.extent);
+        for part in volume.core.shape.parts(volume.id(), blocks.clone()) {
+            if state.policy.peek(part.key).is_some() {
+                state.touch(part, bytes_of(&blocks), counters);
+            }
+        }
+    }
+    for (member, reads) in &hits.disks {
+        // A device that was removed meanwhile is counted no more.
+        if let Some(member) = state.devices.get(DeviceId(*member)) {
+            member.health.operations(reads.count());
+            member.device.read_elsewhere(reads);
+        }
     }
 }
 

@@ -13,7 +13,9 @@ use crate::history::{Decision, GhostHistory};
 use crate::lines::{BLOCK_BYTES, BlockRun, LinePart, LineShape, split_key};
 use crate::resting::RestingLines;
 use block::{Device, Nanos};
-use policy::{BypassReason, Instruction, LineKey, Policy, PolicyRequest, SlotNumber, VictimVeto};
+use policy::{
+    BypassReason, Instruction, LineKey, Policy, PolicyOp, PolicyRequest, SlotNumber, VictimVeto,
+};
 use std::ops::{Range, RangeInclusive};
 use std::rc::Rc;
 
@@ -90,6 +92,17 @@ impl<P: Device> CacheState<P> {
                 Some(LinePlace::Entered(slot))
             }
         }
+    }
+
+    /// Notes that a read of `len_bytes` has hit a part of a resident line.
+    #[inline]
+    pub(crate) fn touch(&mut self, part: LinePart, len_bytes: usize, counters: &CacheCounters) {
+        let touches = PolicyRequest {
+            op: PolicyOp::Read,
+            len_bytes: len_bytes as u32,
+            parts: self.shape.touched(part.run),
+        };
+        self.look_up(part.key, &touches, Ok(()), counters);
     }
 
     /// Counts why `key` is not admitted, or not written to the pool.

@@ -15,7 +15,7 @@ use crate::writes::OriginDurability;
 use crate::{read, write};
 use block::{
     BoxDevice, Buf, Content, Device, Extent, Fua, Generations, Geometry, IoErrorKind, IoResult,
-    Lba, LocatedEnd, LocatedFate, LocatedRead, LocatedUnit, Sectors, SharedBuf,
+    KeptHits, Lba, LocatedEnd, LocatedFate, LocatedRead, LocatedUnit, Sectors, SharedBuf,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -296,9 +296,6 @@ impl<P: Device> Device for Volume<P> {
         if end.fate != LocatedFate::Accepted {
             self.0.counters.count(Counter::HitsRefused);
         }
-        if let Some(extent) = end.request.and_then(|request| request.kept) {
-            read::count_kept(&self.0, extent);
-        }
         let state = &mut *self.0.core.state.borrow_mut();
         // A device that was removed meanwhile is counted no more.
         let Some(member) = state.devices.get(DeviceId(end.member)) else {
@@ -312,5 +309,9 @@ impl<P: Device> Device for Volume<P> {
             LocatedFate::Late => state.late_hit(&member, self.0.core.env.timer.now()),
             LocatedFate::Refused => {}
         }
+    }
+
+    fn kept(&self, hits: &KeptHits) {
+        read::count_kept(&self.0, hits);
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::access::{AccessVerb, RawAccess};
 use crate::watch::{Ending, RequestObserver};
-use block::{LocatedEnd, Nanos, Sectors};
+use block::{LocatedEnd, Nanos, ReadTimes, Sectors};
 use std::cell::RefCell;
 
 /// Latency counts of reads and writes.
@@ -78,26 +78,37 @@ impl RequestObserver for Latencies {
                 return;
             }
         };
-        latency.done(bounds_us, access.extent.len, now.since(began));
+        latency.done(bounds_us, (1, access.extent.len), now.since(began));
     }
 
     fn located(&self, end: &LocatedEnd) {
         if let Some(request) = end.request {
             let mut inner = self.0.borrow_mut();
             let bounds_us = inner.bounds_us;
-            inner.reads.done(bounds_us, request.sectors, request.time);
+            inner
+                .reads
+                .done(bounds_us, (1, request.sectors), request.time);
+        }
+    }
+
+    fn read_elsewhere(&self, reads: &ReadTimes) {
+        let mut inner = self.0.borrow_mut();
+        let bounds_us = inner.bounds_us;
+        inner.reads.sectors += reads.sectors.0;
+        for (time, count) in &reads.times {
+            inner.reads.done(bounds_us, (*count, Sectors(0)), *time);
         }
     }
 }
 
 impl VerbLatency {
-    fn done(&mut self, bounds_us: &[u64], sectors: Sectors, took: Nanos) {
-        self.requests += 1;
+    fn done(&mut self, bounds_us: &[u64], (requests, sectors): (u64, Sectors), took: Nanos) {
+        self.requests += requests;
         self.sectors += sectors.0;
-        self.time += took;
+        self.time += Nanos(took.0.saturating_mul(requests));
         let bucket = bounds_us.partition_point(|us| us * 1000 < took.0);
         if let Some(count) = self.counts.get_mut(bucket) {
-            *count += 1;
+            *count += requests;
         }
     }
 }

@@ -14,7 +14,7 @@
 
 use crate::access::{AccessVerb, RawAccess};
 use crate::watch::{Ending, ObservedDevice, RequestObserver};
-use block::{IoError, LocatedEnd, Nanos, Sectors, Timer};
+use block::{IoError, LocatedEnd, Nanos, ReadTimes, Sectors, Timer};
 use hdrhistogram::Histogram;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -98,7 +98,7 @@ impl RequestObserver for VerbMeter {
         // Copied only if a snapshot was taken since.
         let tally = Rc::make_mut(&mut snapshot.tallies[access.verb as usize]);
         match ending {
-            Ending::Done => tally.done(access.extent.len, now - began),
+            Ending::Done => tally.done((1, access.extent.len), now - began),
             Ending::Failed(_) => tally.errors += 1,
             Ending::Abandoned => tally.abandoned += 1,
         }
@@ -108,7 +108,18 @@ impl RequestObserver for VerbMeter {
         let mut snapshot = self.0.borrow_mut();
         snapshot.weighted += end.time;
         let tally = Rc::make_mut(&mut snapshot.tallies[AccessVerb::Read as usize]);
-        tally.done(end.sectors, end.time);
+        tally.done((1, end.sectors), end.time);
+    }
+
+    fn read_elsewhere(&self, reads: &ReadTimes) {
+        let mut snapshot = self.0.borrow_mut();
+        let spent = reads.times.iter().map(|(time, count)| time.0 * count);
+        snapshot.weighted += Nanos(spent.sum());
+        let tally = Rc::make_mut(&mut snapshot.tallies[AccessVerb::Read as usize]);
+        tally.sectors += reads.sectors.0;
+        for (time, count) in &reads.times {
+            tally.done((*count, Sectors(0)), *time);
+        }
     }
 }
 
@@ -139,11 +150,12 @@ impl VerbTally {
         }
     }
 
-    fn done(&mut self, sectors: Sectors, took: Nanos) {
-        self.requests += 1;
+    fn done(&mut self, (requests, sectors): (u64, Sectors), took: Nanos) {
+        self.requests += requests;
         self.sectors += sectors.0;
         let took = took.0.min(LATENCY_MAX.0);
-        self.latency.record(took).expect("it grows as far as that");
+        let recorded = self.latency.record_n(took, requests);
+        recorded.expect("it grows as far as that");
     }
 
     fn since(&self, earlier: &VerbTally) -> VerbTally {

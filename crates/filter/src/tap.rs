@@ -41,6 +41,11 @@ impl<S: Begin> Tap<S> {
         free
     }
 
+    /// True if there is a sink.
+    pub fn is_on(&self) -> bool {
+        self.0.on.get()
+    }
+
     /// Takes the sink out.
     pub fn take(&self) -> Option<S> {
         self.0.on.set(false);

@@ -6,7 +6,7 @@
 use crate::access::{AccessVerb, RawAccess};
 use block::{
     Buf, Content, Device, DiskPlace, Extent, Fua, Geometry, IoError, IoErrorKind, IoResult, Lba,
-    LocatedEnd, Nanos, SharedBuf, Timer,
+    LocatedEnd, Nanos, ReadTimes, SharedBuf, Timer,
 };
 
 /// End of a request.
@@ -31,6 +31,9 @@ pub trait RequestObserver: 'static {
     fn failed(&self, _: &IoError) {}
     /// Takes a read that another shard has carried out, and of which the bytes were accepted.
     fn located(&self, _: &LocatedEnd) {}
+
+    /// Reads that other shards have carried out.
+    fn read_elsewhere(&self, _: &ReadTimes) {}
 }
 
 /// The device `D`, watched by `W`.
@@ -164,5 +167,9 @@ impl<D: Device, W: RequestObserver> Device for ObservedDevice<D, W> {
 
     fn located(&self, end: &LocatedEnd) {
         self.watch.located(end);
+    }
+
+    fn read_elsewhere(&self, reads: &ReadTimes) {
+        self.watch.read_elsewhere(reads);
     }
 }

@@ -2,7 +2,7 @@
 
 use block::{
     BoxDevice, Buf, Content, Device, DiskPlace, Driver, Extent, Fua, Geometry, IoResult, Lba,
-    LocatedEnd, SharedBuf, Timer,
+    LocatedEnd, ReadTimes, SharedBuf, Timer,
 };
 use filter::{Metered, VerbMeter};
 use shard::ShardDisk;
@@ -106,6 +106,12 @@ impl<D: Driver> Device for Leaf<D> {
     fn located(&self, end: &LocatedEnd) {
         if let Leaf::Disk(device) = self {
             device.located(end);
+        }
+    }
+
+    fn read_elsewhere(&self, reads: &ReadTimes) {
+        if let Leaf::Disk(device) = self {
+            device.read_elsewhere(reads);
         }
     }
 }

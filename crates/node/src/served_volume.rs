@@ -16,7 +16,7 @@ use crate::leaf::Leaf;
 use crate::log::{OpenLog, RestingLog};
 use crate::sink::Sink;
 use block::{
-    Buf, Content, Device, Driver, Extent, Fua, Gate, Generations, Geometry, IoResult,
+    Buf, Content, Device, Driver, Extent, Fua, Gate, Generations, Geometry, IoResult, KeptHits,
     LOCATED_BLOCK_BYTES, Lba, LocatedEnd, LocatedRead, LocatedUnit, Nanos, SECTOR_BYTES, Sectors,
     SharedBuf, Signal, Timer, UNIT_BLOCKS_MAX,
 };
@@ -164,8 +164,9 @@ impl<D: Driver> ServedVolume<D> {
         &self.0.observers.latencies
     }
 
-    /// The tap that records requests.
+    /// The tap that records requests. From now on no shard serves reads without this one.
     pub(crate) fn tap(&self) -> Tap<Sink> {
+        self.0.cached.refuse_located(self.0.logged.extent());
         self.0.observers.tap.clone()
     }
 
@@ -330,6 +331,10 @@ impl<D: Driver> Device for ServedVolume<D> {
     }
 
     fn locate_unit(&self, at: Lba) -> Option<LocatedUnit> {
+        // A recording has every request, at its time.
+        if self.0.observers.tap.is_on() {
+            return None;
+        }
         let mut unit = self.0.cached.locate_unit(at)?;
         if let Some(log) = &*self.0.log.borrow() {
             for block in 0..UNIT_BLOCKS_MAX {
@@ -350,11 +355,17 @@ impl<D: Driver> Device for ServedVolume<D> {
     }
 
     fn located(&self, end: &LocatedEnd) {
-        if let Some(extent) = end.request.and_then(|request| request.kept) {
-            let access = RawAccess::of(AccessVerb::Read, extent);
-            self.0.observers.begin(self.0.timer.now(), &access);
-        }
         self.0.observers.latencies.located(end);
         self.0.cached.located(end);
+    }
+
+    fn kept(&self, hits: &KeptHits) {
+        let (observers, now) = (&self.0.observers, self.0.timer.now());
+        for touch in &hits.touched {
+            let access = RawAccess::of(AccessVerb::Read, touch.extent);
+            (0..touch.reads).for_each(|_| observers.profiling.begin(now, &access));
+        }
+        observers.latencies.read_elsewhere(&hits.requests);
+        self.0.cached.kept(hits);
     }
 }

@@ -3,22 +3,34 @@
 //! A unit has its place in the table by a hash of its gate and number. Units that have the same
 //! place displace each other.
 //!
+//! Hits are counted here and reported together: the places of each unit's reads as one.
+//!
 //! Invariants:
 //!     a read is given ⟹ its slots had the generations of their units just now
 //!     units kept <= `UNITS_MAX`; memory is taken for those that were kept, a page at a time
+//!     a unit has reads that are not reported ⟺ its name is in `due`, or a touch of it in `displaced`
 //!
 //! Not here: whether the bytes count, which is found when they have been read (`located`).
 
 use block::{
-    Extent, Generations, LOCATED_BLOCK_BYTES, LOCATED_BLOCKS_MAX, Lba, LocatedRead, LocatedUnit,
-    SECTOR_BYTES, Sectors,
+    Extent, Generations, KeptHits, KeptTouch, LOCATED_BLOCK_BYTES, LOCATED_BLOCKS_MAX, Lba,
+    LocatedEnd, LocatedRead, LocatedUnit, Nanos, ReadTimes, SECTOR_BYTES, Sectors,
 };
+use hdrhistogram::Histogram;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 /// Units kept at most: 4 GiB of 64 KiB each, for 8 MiB of memory.
 const UNITS_MAX: usize = 1 << 16;
 /// Units of a page.
 const PAGE_UNITS: usize = 256;
+/// Fewest touches of a report, if there are so many.
+const TOUCHES: usize = 64;
+/// A report has one in so many of the units that are due, so that more reads of each come together.
+const REPORTS: usize = 64;
+
+/// Sectors of a block.
+const BLOCK_SECTORS: u64 = LOCATED_BLOCK_BYTES as u64 / SECTOR_BYTES;
 
 /// The name of a unit: the number of its gate, and its own on the device of that.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,16 +42,105 @@ struct UnitName {
 struct KeptUnit {
     name: UnitName,
     unit: LocatedUnit,
+    /// Reads that are not reported, with the part of the last.
+    unreported: Option<KeptTouch>,
 }
 
 type UnitPage = Box<[Option<KeptUnit>]>;
 
-/// The units that a shard keeps.
-pub(crate) struct KeptUnits(Vec<Option<UnitPage>>);
+/// Reads and their times, until they are reported.
+struct TimedReads {
+    sectors: Sectors,
+    times: Histogram<u64>,
+}
+
+/// The hits of a gate that are not reported.
+#[derive(Default)]
+pub(crate) struct GateHits {
+    requests: TimedReads,
+    blocks: u64,
+    disks: Vec<(u32, TimedReads)>,
+}
+
+/// The units that a shard keeps, and the reads of these that are not reported.
+pub(crate) struct KeptUnits {
+    pages: Vec<Option<UnitPage>>,
+    due: VecDeque<UnitName>,
+    displaced: Vec<(u32, KeptTouch)>,
+}
 
 impl Default for KeptUnits {
     fn default() -> KeptUnits {
-        KeptUnits((0..UNITS_MAX / PAGE_UNITS).map(|_| None).collect())
+        KeptUnits {
+            pages: (0..UNITS_MAX / PAGE_UNITS).map(|_| None).collect(),
+            due: VecDeque::new(),
+            displaced: Vec::new(),
+        }
+    }
+}
+
+impl Default for TimedReads {
+    fn default() -> TimedReads {
+        TimedReads {
+            sectors: Sectors(0),
+            times: Histogram::new(2).expect("so few digits can be kept"),
+        }
+    }
+}
+
+impl TimedReads {
+    #[inline]
+    fn add(&mut self, sectors: Sectors, time: Nanos) {
+        self.sectors.0 += sectors.0;
+        self.times.record(time.0).expect("it grows");
+    }
+
+    fn take(&mut self) -> ReadTimes {
+        let times = self.times.iter_recorded();
+        let times = times.map(|at| {
+            (
+                Nanos(at.value_iterated_to()),
+                at.count_since_last_iteration(),
+            )
+        });
+        let taken = ReadTimes {
+            sectors: std::mem::take(&mut self.sectors),
+            times: times.collect(),
+        };
+        self.times.reset();
+        taken
+    }
+}
+
+impl GateHits {
+    /// Counts the read of a slot, and the client's request if that ends it.
+    #[inline]
+    pub(crate) fn add(&mut self, end: &LocatedEnd, blocks: u64) {
+        let place = self.disks.iter().position(|(disk, _)| *disk == end.member);
+        let place = place.unwrap_or_else(|| {
+            self.disks.push((end.member, TimedReads::default()));
+            self.disks.len() - 1
+        });
+        self.disks[place].1.add(end.sectors, end.time);
+        if let Some(request) = &end.request {
+            self.requests.add(request.sectors, request.time);
+            self.blocks += blocks;
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.disks.iter().all(|(_, reads)| reads.times.is_empty())
+    }
+
+    /// Takes all hits, without their places.
+    pub(crate) fn take(&mut self) -> KeptHits {
+        let disks = self.disks.iter_mut();
+        KeptHits {
+            requests: self.requests.take(),
+            blocks: std::mem::take(&mut self.blocks),
+            disks: disks.map(|(disk, reads)| (*disk, reads.take())).collect(),
+            touched: Vec::new(),
+        }
     }
 }
 
@@ -65,11 +166,10 @@ fn touched(offset: u64, len: usize) -> Range<u64> {
     }
 }
 
-/// The sectors that `len` bytes at `offset` touch.
-pub(crate) fn sectors(offset: u64, len: usize) -> Extent {
-    let start = offset / SECTOR_BYTES;
-    let end = (offset + len as u64).div_ceil(SECTOR_BYTES);
-    Extent::new(Lba(start), Sectors(end - start))
+/// The number of blocks that `len` bytes at `offset` touch.
+pub(crate) fn blocks(offset: u64, len: usize) -> u64 {
+    let blocks = touched(offset, len);
+    blocks.end - blocks.start
 }
 
 /// True if the bytes are of one unit.
@@ -86,8 +186,76 @@ impl KeptUnits {
         let number = unit.extent.start.byte() / unit_bytes;
         let name = UnitName { gate, number };
         let (page, at) = name.place();
-        let page = self.0[page].get_or_insert_with(|| (0..PAGE_UNITS).map(|_| None).collect());
-        page[at] = Some(KeptUnit { name, unit });
+        let page = &mut self.pages[page];
+        let page = page.get_or_insert_with(|| (0..PAGE_UNITS).map(|_| None).collect());
+        let former = page[at].replace(KeptUnit {
+            name,
+            unit,
+            unreported: None,
+        });
+        if let Some((gate, touch)) = former.and_then(|f| Some((f.name.gate, f.unreported?))) {
+            self.displaced.push((gate, touch));
+        }
+    }
+
+    /// Counts a read of `len` bytes at `offset`, whose places were kept.
+    #[inline]
+    pub(crate) fn touch(
+        &mut self,
+        gate: u32,
+        (offset, len): (u64, usize),
+        generations: &Generations,
+    ) {
+        let (blocks, unit) = (touched(offset, len), u64::from(generations.unit_blocks()));
+        for number in blocks.start / unit..=(blocks.end - 1) / unit {
+            let first = blocks.start.max(number * unit);
+            let end = blocks.end.min((number + 1) * unit);
+            let extent = Extent::new(
+                Lba(first * BLOCK_SECTORS),
+                Sectors((end - first) * BLOCK_SECTORS),
+            );
+            let name = UnitName { gate, number };
+            let (page, at) = name.place();
+            let kept = self.pages[page].as_mut().and_then(|page| page[at].as_mut());
+            let Some(kept) = kept.filter(|kept| kept.name == name) else {
+                self.displaced.push((gate, KeptTouch { extent, reads: 1 }));
+                continue;
+            };
+            let reads = kept.unreported.map_or(0, |touch| touch.reads);
+            if reads == 0 {
+                self.due.push_back(name);
+            }
+            kept.unreported = Some(KeptTouch {
+                extent,
+                reads: reads.saturating_add(1),
+            });
+        }
+    }
+
+    /// Takes the places of reads, by gate: some, or `all`.
+    pub(crate) fn take_touched(&mut self, all: bool) -> BTreeMap<u32, Vec<KeptTouch>> {
+        let mut touched = BTreeMap::<u32, Vec<KeptTouch>>::new();
+        for (gate, touch) in self.displaced.drain(..) {
+            touched.entry(gate).or_default().push(touch);
+        }
+        let count = match all {
+            true => self.due.len(),
+            false => (self.due.len() / REPORTS).max(TOUCHES).min(self.due.len()),
+        };
+        for name in self.due.drain(..count) {
+            let (page, at) = name.place();
+            let kept = self.pages[page].as_mut().and_then(|page| page[at].as_mut());
+            let kept = kept.filter(|kept| kept.name == name);
+            if let Some(touch) = kept.and_then(|kept| kept.unreported.take()) {
+                touched.entry(name.gate).or_default().push(touch);
+            }
+        }
+        touched
+    }
+
+    /// True if the places of reads are not reported.
+    pub(crate) fn has_touched(&self) -> bool {
+        !self.due.is_empty() || !self.displaced.is_empty()
     }
 
     /// The read of `len` bytes at `offset`, if the places of all blocks are kept.
@@ -107,7 +275,7 @@ impl KeptUnits {
             let first = number * unit_blocks;
             let name = UnitName { gate, number };
             let (page, at) = name.place();
-            let kept = self.0[page].as_ref()?[at].as_ref()?;
+            let kept = self.pages[page].as_ref()?[at].as_ref()?;
             if kept.name != name || !generations.is_present(kept.unit.generation) {
                 return None;
             }
@@ -180,6 +348,36 @@ mod tests {
         assert!(kept.read(7, (at, 300), &generations).is_some());
         generations.change_all();
         assert!(kept.read(7, (at, 300), &generations).is_none());
+    }
+
+    #[test]
+    fn the_reads_of_a_unit_are_reported_together_and_none_is_lost() {
+        let generations = Generations::new(Nanos::from_millis(1), 16);
+        let mut kept = KeptUnits::default();
+        let bytes = 16 * BLOCK as u64;
+        for number in 0..4000 {
+            kept.keep(9, unit(number, 1, &generations), &generations);
+            kept.touch(9, (number * bytes + 4096, 8192), &generations);
+            // Of two units; the latter is not kept yet.
+            kept.touch(9, ((number + 1) * bytes - 1, 2), &generations);
+        }
+        let (mut reads, mut reports) = (0, 0);
+        while kept.has_touched() {
+            let touched = kept.take_touched(false).remove(&9).unwrap();
+            for touch in &touched {
+                let unit = touch.extent.start.0 / 128;
+                assert_eq!((touch.extent.end().0 - 1) / 128, unit, "{touch:?}");
+                reads += touch.reads;
+            }
+            reports += 1;
+        }
+        assert_eq!(reads, 3 * 4000);
+        assert!(reports > REPORTS / 2, "{reports}");
+        kept.touch(9, (0, BLOCK), &generations);
+        kept.touch(9, (BLOCK as u64, BLOCK), &generations);
+        let touched = kept.take_touched(true).remove(&9).unwrap();
+        assert_eq!((touched.len(), touched[0].reads), (1, 2));
+        assert_eq!(touched[0].extent.start, Lba(8));
     }
 
     #[test]

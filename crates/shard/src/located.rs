@@ -182,7 +182,6 @@ impl<D: Driver> LocatedReader<D> {
         let request = || LocatedRequest {
             sectors: Sectors(len as u64 / SECTOR_BYTES),
             time: self.now().since(asked),
-            kept: None,
         };
         let buf = if read.rest.is_empty() {
             let buf = self.env.pool.take(read.bytes());

@@ -15,23 +15,22 @@
 //! The bytes of a read are memory of the shard that read them, and a write's are memory of the
 //! frontend's. Either goes back to its pool when it is dropped.
 
-use crate::kept::{self, KeptUnits};
+use crate::kept::{self, GateHits, KeptUnits};
 use crate::lane::{LaneAsker, LaneEnd, LaneServer};
 use crate::local::Local;
 use crate::located::LocatedReader;
 use block::{
     Boundary, Content, Driver, Env, Extent, FlushErrors, Fua, Generations, Geometry, IoError,
-    IoErrorKind, IoResult, LocatedEnd, LocatedRead, LocatedUnit, Nanos, SharedBuf, Signal, Timer,
+    IoErrorKind, IoResult, KeptHits, LocatedEnd, LocatedFate, LocatedRead, LocatedUnit, Nanos,
+    SharedBuf, Signal, Timer,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// Ends of located reads that are reported together.
-const REPORT_ENDS: usize = 64;
-/// The longest time that an end waits for its report.
-const REPORT_DELAY: Nanos = Nanos::from_millis(100);
+/// Time between reports, while there are hits to report.
+const REPORT_PERIOD: Nanos = Nanos::from_millis(10);
 
 /// The end of a located read, with the number of its gate.
 pub struct CountedEnd {
@@ -43,8 +42,9 @@ pub struct CountedEnd {
 pub enum GateRequest {
     /// For the gate of this number.
     To(u32, GateVerb),
-    /// The ends of located reads, each with the number of its gate.
-    Located(Vec<CountedEnd>),
+    /// The ends of located reads, each with the number of its gate, and hits of kept places, with
+    /// the number of theirs.
+    Located(Vec<CountedEnd>, Vec<(u32, KeptHits)>),
 }
 
 /// A request for one gate.
@@ -136,7 +136,7 @@ impl<G: Boundary + Clone> GateTable<G> {
         let carry_out = move |request: GateRequest| {
             let (gate, verb) = match request {
                 GateRequest::To(gate, verb) => (gate, verb),
-                GateRequest::Located(_) => unreachable!("answered at once"),
+                GateRequest::Located(..) => unreachable!("answered at once"),
             };
             let gate = self.gates.borrow().get(&gate).cloned();
             async move { carry_out(gate, verb).await }
@@ -157,11 +157,16 @@ impl<G: Boundary + Clone> GateTable<G> {
                 Some(Ok(GateSuccess::Located(read, unit.map(Box::new))))
             }
             GateRequest::To(..) => None,
-            GateRequest::Located(ends) => {
+            // A gate that was removed meanwhile is counted no more.
+            GateRequest::Located(ends, kept) => {
                 for counted in ends {
-                    // A gate that was removed meanwhile is counted no more.
                     if let Some(gate) = gates.get(&counted.gate) {
                         gate.located(&counted.end);
+                    }
+                }
+                for (gate, hits) in kept {
+                    if let Some(gate) = gates.get(gate) {
+                        gate.kept(hits);
                     }
                 }
                 Some(Ok(GateSuccess::Done))
@@ -198,22 +203,25 @@ struct AskingShard<D: Driver> {
     lane: LaneAsker<GateRequest, GateAnswer>,
     reader: Rc<LocatedReader<D>>,
     kept: RefCell<KeptUnits>,
-    unreported: Rc<UnreportedEnds>,
+    ends: RefCell<Vec<CountedEnd>>,
+    /// The hits of each gate, by number, that are not reported.
+    hits: RefCell<BTreeMap<u32, Rc<RefCell<GateHits>>>>,
+    reports: Rc<ReportsDue>,
 }
 
-/// The ends of located reads that are not reported yet.
+/// Wakes the task that reports.
 #[derive(Default)]
-struct UnreportedEnds {
-    ends: RefCell<Vec<CountedEnd>>,
-    signal: Signal,
+struct ReportsDue {
+    is_due: Cell<bool>,
     is_over: Cell<bool>,
+    signal: Signal,
 }
 
 impl<D: Driver> Drop for AskingShard<D> {
     fn drop(&mut self) {
-        self.report();
-        self.unreported.is_over.set(true);
-        self.unreported.signal.notify();
+        self.report(true);
+        self.reports.is_over.set(true);
+        self.reports.signal.notify();
     }
 }
 
@@ -231,52 +239,69 @@ impl<D: Driver> GateAsker<D> {
             lane: end.begin(&env),
             reader: LocatedReader::of(local),
             kept: RefCell::default(),
-            unreported: Rc::default(),
+            ends: RefCell::default(),
+            hits: RefCell::default(),
+            reports: Rc::default(),
         });
-        let unreported = asking.unreported.clone();
-        let reporting = report_ends(Rc::downgrade(&asking), unreported, env.timer.clone());
+        let reports = asking.reports.clone();
+        let reporting = report(Rc::downgrade(&asking), reports, env.timer.clone());
         env.spawn.spawn(reporting);
         GateAsker(asking)
     }
 }
 
 impl<D: Driver> AskingShard<D> {
-    fn report(&self) {
-        let ends = self.unreported.ends.take();
-        if !ends.is_empty() {
-            self.lane.send(GateRequest::Located(ends));
+    /// Reports what is due, and with `all` the places of all reads; more is due afterwards if not all
+    /// is reported.
+    fn report(&self, all: bool) {
+        let ends = self.ends.take();
+        let mut kept = self.kept.borrow_mut();
+        let mut touched = kept.take_touched(all);
+        self.reports.is_due.set(kept.has_touched());
+        let mut hits = Vec::new();
+        for (gate, counted) in &*self.hits.borrow() {
+            let mut counted = counted.borrow_mut();
+            let touched = touched.remove(gate).unwrap_or_default();
+            if !counted.is_empty() || !touched.is_empty() {
+                let counted = counted.take();
+                hits.push((*gate, KeptHits { touched, ..counted }));
+            }
+        }
+        if !ends.is_empty() || !hits.is_empty() {
+            self.lane.send(GateRequest::Located(ends, hits));
+        }
+    }
+
+    #[inline]
+    fn is_due(&self) {
+        if !self.reports.is_due.replace(true) {
+            self.reports.signal.notify();
         }
     }
 
     #[inline]
     fn count(&self, end: CountedEnd) {
-        let mut ends = self.unreported.ends.borrow_mut();
-        ends.push(end);
-        let count = ends.len();
-        drop(ends);
-        match count {
-            1 => self.unreported.signal.notify(),
-            REPORT_ENDS => self.report(),
-            _ => {}
-        }
+        self.ends.borrow_mut().push(end);
+        self.is_due();
+    }
+
+    /// The hits of `gate` that are not reported.
+    fn hits_of(&self, gate: u32) -> Rc<RefCell<GateHits>> {
+        self.hits.borrow_mut().entry(gate).or_default().clone()
     }
 }
 
-/// Reports ends that are too few for a report of their own, until nobody asks any more.
-async fn report_ends<D: Driver>(
-    asking: Weak<AskingShard<D>>,
-    unreported: Rc<UnreportedEnds>,
-    timer: Timer,
-) {
-    let is_due = || unreported.is_over.get() || !unreported.ends.borrow().is_empty();
+/// Reports hits now and then while there are some, until nobody asks any more.
+async fn report<D: Driver>(asking: Weak<AskingShard<D>>, reports: Rc<ReportsDue>, timer: Timer) {
     loop {
-        unreported.signal.until(is_due).await;
-        if unreported.is_over.get() {
+        let is_awake = || reports.is_over.get() || reports.is_due.get();
+        reports.signal.until(is_awake).await;
+        if reports.is_over.get() {
             return;
         }
-        timer.sleep(REPORT_DELAY).await;
+        timer.sleep(REPORT_PERIOD).await;
         if let Some(asking) = asking.upgrade() {
-            asking.report();
+            asking.report(false);
         }
     }
 }
@@ -285,6 +310,7 @@ async fn report_ends<D: Driver>(
 pub struct RemoteGate<D: Driver> {
     asker: GateAsker<D>,
     pass: GatePass,
+    hits: Rc<RefCell<GateHits>>,
 }
 
 impl<D: Driver> Clone for RemoteGate<D> {
@@ -293,10 +319,21 @@ impl<D: Driver> Clone for RemoteGate<D> {
     }
 }
 
+impl<D: Driver> Drop for RemoteGate<D> {
+    fn drop(&mut self) {
+        // The gate's own, and the asker's.
+        if Rc::strong_count(&self.hits) == 2 {
+            self.asker.0.report(true);
+            self.asker.0.hits.borrow_mut().remove(&self.pass.gate);
+        }
+    }
+}
+
 impl<D: Driver> RemoteGate<D> {
     /// The gate that `pass` names, on the shard that `asker` asks.
     pub fn new(asker: GateAsker<D>, pass: GatePass) -> RemoteGate<D> {
-        RemoteGate { asker, pass }
+        let hits = asker.0.hits_of(pass.gate);
+        RemoteGate { asker, pass, hits }
     }
 
     async fn ask(&self, verb: GateVerb) -> GateAnswer {
@@ -330,7 +367,7 @@ impl<D: Driver> Boundary for RemoteGate<D> {
         let (asking, gate) = (&*self.asker.0, self.pass.gate);
         let asked = asking.reader.now();
         let kept = asking.kept.borrow().read(gate, (offset, len), generations);
-        let extent = kept.as_ref().map(|_| kept::sectors(offset, len));
+        let is_kept = kept.is_some();
         let read = match kept {
             Some(read) => read,
             None => match self.ask(GateVerb::Locate(offset, len)).await? {
@@ -344,15 +381,23 @@ impl<D: Driver> Boundary for RemoteGate<D> {
                 _ => unreachable!("a read has bytes"),
             },
         };
-        let report = |mut end: LocatedEnd| {
-            if let Some(request) = &mut end.request {
-                request.kept = extent;
+        let report = |end: LocatedEnd| match is_kept && end.fate == LocatedFate::Accepted {
+            true => {
+                let blocks = kept::blocks(offset, len);
+                self.hits.borrow_mut().add(&end, blocks);
             }
-            asking.count(CountedEnd { gate, end });
+            false => asking.count(CountedEnd { gate, end }),
         };
         let reading = asking.reader.read(&read, len, generations, (asked, report));
         match reading.await {
-            Some(bytes) => Ok(bytes),
+            Some(bytes) => {
+                if is_kept {
+                    let mut kept = asking.kept.borrow_mut();
+                    kept.touch(gate, (offset, len), generations);
+                    asking.is_due();
+                }
+                Ok(bytes)
+            }
             // The device's shard meets the fault, if there is one, and deals with it.
             None => self.read_there(offset, len).await,
         }

@@ -9,8 +9,8 @@
 use super::{LoadedShards, ShardRun};
 use crate::report::shard_chart;
 use block::{
-    Boundary, Content, Extent, FlushErrors, Fua, Generations, Geometry, Host, IoResult, LocatedEnd,
-    LocatedRead, LocatedUnit, Nanos, Sectors, ShardId, SharedBuf,
+    Boundary, Content, Extent, FlushErrors, Fua, Generations, Geometry, Host, IoResult, KeptHits,
+    LocatedEnd, LocatedRead, LocatedUnit, Nanos, Sectors, ShardId, SharedBuf,
 };
 use shard::Mesh;
 use sim::{DiskSpec, ServiceSpan, ServiceTime, SimDriver, SimHost, SimWorld, WorldControl};
@@ -103,11 +103,14 @@ impl<G: Boundary> Boundary for CostlyGate<G> {
     }
 
     fn located(&self, end: &LocatedEnd) {
-        // A hit of the home shard has its own cost.
-        if end.request.is_some_and(|request| request.kept.is_some()) {
-            self.control.occupy(ShardId(0), self.cost);
-        }
         self.gate.located(end);
+    }
+
+    fn kept(&self, hits: &KeptHits) {
+        let touched = hits.touched.len() as u64;
+        self.control
+            .occupy(ShardId(0), Nanos(self.cost.0 * touched));
+        self.gate.kept(hits);
     }
 }
 
