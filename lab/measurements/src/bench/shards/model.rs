@@ -1,8 +1,8 @@
 //! Hits of more shards than this machine has processors for.
 //!
 //! The shards, gates and lanes are the product's, in a simulated world with a processor for each
-//! shard. A turn, a hit and a look-up or count at the home shard take the processor's time; the
-//! disks are fast.
+//! shard. A turn, a hit, and at the home shard a look-up and the count of a hit take the processor's
+//! time; the disks are fast.
 //!
 //! Not here: what processors take from each other, which are memory, caches and the kernel's locks.
 
@@ -49,7 +49,7 @@ impl ShardCosts {
 struct CostlyGate<G> {
     gate: G,
     control: WorldControl,
-    cost: Nanos,
+    costs: ShardCosts,
 }
 
 impl<G: Boundary> Boundary for CostlyGate<G> {
@@ -94,7 +94,7 @@ impl<G: Boundary> Boundary for CostlyGate<G> {
     }
 
     fn locate_unit(&self, offset: u64) -> Option<LocatedUnit> {
-        self.control.occupy(ShardId(0), self.cost);
+        self.control.occupy(ShardId(0), self.costs.hit);
         self.gate.locate_unit(offset)
     }
 
@@ -107,9 +107,8 @@ impl<G: Boundary> Boundary for CostlyGate<G> {
     }
 
     fn kept(&self, hits: &KeptHits) {
-        let touched = hits.touched.len() as u64;
-        self.control
-            .occupy(ShardId(0), Nanos(self.cost.0 * touched));
+        let cost = Nanos(self.costs.count.0 * hits.requests.count());
+        self.control.occupy(ShardId(0), cost);
         self.gate.kept(hits);
     }
 }
@@ -148,7 +147,7 @@ pub(super) fn reads(shards: u32, costs: ShardCosts) -> f64 {
         let gate = move |gate| CostlyGate {
             gate,
             control: of_gate,
-            cost: costs.count,
+            costs,
         };
         let read = move || of_reads.occupy(id, costs.hit);
         booted.clone().boot((id, driver, mesh.clone()), gate, read)
