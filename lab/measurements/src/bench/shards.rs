@@ -119,7 +119,7 @@ impl LoadedShards {
     where
         D: Driver,
         G: Boundary + Clone,
-        F: Fn() + Clone + 'static,
+        F: Fn(Nanos) + Clone + 'static,
     {
         let config = ShardConfig {
             busy_poll: self.run.busy_poll,
@@ -153,7 +153,7 @@ impl LoadedShards {
         &self,
         local: &Local<D>,
         gate: G,
-        read: impl Fn() + Clone + 'static,
+        read: impl Fn(Nanos) + Clone + 'static,
     ) {
         let (env, table) = (local.env(), Rc::new(GateTable::default()));
         let ways = self.ways.lock().expect("no panic").take();
@@ -179,7 +179,7 @@ impl LoadedShards {
         &self,
         gate: G,
         env: Env,
-        read: impl Fn() + Clone + 'static,
+        read: impl Fn(Nanos) + Clone + 'static,
     ) {
         let end = env.timer.now() + self.run.span;
         let blocks = gate.bytes() / READ_BYTES as u64;
@@ -192,7 +192,7 @@ impl LoadedShards {
                 while timer.now() < end {
                     let offset = rng.u64(0..blocks) * READ_BYTES as u64;
                     drop(gate.read(offset, READ_BYTES).await.expect("a sound disk"));
-                    read();
+                    read(timer.now());
                     reads += 1;
                 }
                 // The shard outlives its tasks.
@@ -246,7 +246,7 @@ pub fn reads(run: ShardRun, dir: &Path) -> io::Result<ShardReads> {
     Host::run(&mut host, run.shards, move |id, driver: UringDriver| {
         booted
             .clone()
-            .boot((id, driver, mesh.clone()), |gate| gate, || ())
+            .boot((id, driver, mesh.clone()), |gate| gate, |_| ())
     });
     Ok(shards.result())
 }

@@ -1,6 +1,7 @@
 //! A bounded part of the campaign of nodes.
 
 mod devices;
+mod kept;
 mod pauses;
 
 use proof::campaign::{Campaign, sound};

@@ -115,6 +115,15 @@ impl<G: Boundary> Boundary for CostlyGate<G> {
 
 /// Reads a second of `shards` modelled shards.
 pub(super) fn reads(shards: u32, costs: ShardCosts) -> f64 {
+    run(shards, costs, |_, _, _| ())
+}
+
+/// Reads a second of `shards` modelled shards; `read` hears of each read's shard and end.
+fn run(
+    shards: u32,
+    costs: ShardCosts,
+    read: impl Fn(ShardId, &WorldControl, Nanos) + Clone + Send + Sync + 'static,
+) -> f64 {
     let mut world = SimWorld::new(1);
     let mut disk = |name, bytes: u64| {
         let geometry = Geometry::new(name, Sectors(bytes / 512), Sectors(1));
@@ -149,8 +158,12 @@ pub(super) fn reads(shards: u32, costs: ShardCosts) -> f64 {
             control: of_gate,
             costs,
         };
-        let read = move || of_reads.occupy(id, costs.hit);
-        booted.clone().boot((id, driver, mesh.clone()), gate, read)
+        let read = read.clone();
+        let cost = move |now| {
+            of_reads.occupy(id, costs.hit);
+            read(id, &of_reads, now);
+        };
+        booted.clone().boot((id, driver, mesh.clone()), gate, cost)
     });
     loaded.result().per_s
 }
@@ -167,4 +180,53 @@ pub fn chart(costs: ShardCosts) -> Result<String, Box<dyn Error>> {
     };
     let linear = of(&|point| one * f64::from(point.0));
     shard_chart(of(&|point| point.1), linear)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    const SHARDS: u32 = 3;
+    const STALL: Nanos = Nanos::from_millis(100);
+
+    /// The longest time between two reads of each shard, when `stalled` stands still for a while.
+    fn gaps(stalled: ShardId) -> Vec<Nanos> {
+        let costs = ShardCosts::measured(1000.0, 20.0);
+        let state = Arc::new(Mutex::new((
+            0,
+            vec![(Nanos::ZERO, Nanos::ZERO); SHARDS as usize],
+        )));
+        let seen = state.clone();
+        run(SHARDS, costs, move |shard, control, now| {
+            let (reads, shards) = &mut *seen.lock().unwrap();
+            *reads += 1;
+            if *reads == 10_000 {
+                control.occupy(stalled, STALL);
+            }
+            let (last, gap) = &mut shards[shard.0 as usize];
+            if *reads > 5_000 {
+                *gap = (*gap).max(now.since(*last));
+            }
+            *last = now;
+        });
+        let state = state.lock().unwrap();
+        state.1.iter().map(|(_, gap)| *gap).collect()
+    }
+
+    #[test]
+    fn a_shard_that_stalls_holds_up_its_own_hits_alone() {
+        for stalled in 0..SHARDS {
+            for (shard, gap) in gaps(ShardId(stalled)).into_iter().enumerate() {
+                let bounds = match shard as u32 == stalled {
+                    true => STALL..STALL + Nanos::from_millis(1),
+                    false => Nanos::ZERO..Nanos::from_millis(1),
+                };
+                assert!(
+                    bounds.contains(&gap),
+                    "shard {shard}, {stalled} stalled: {gap}"
+                );
+            }
+        }
+    }
 }
