@@ -59,6 +59,11 @@ impl Profiling {
         self.0.borrow_mut().is_streamed = Some(Box::new(is_streamed));
     }
 
+    /// Counts reads of `extent`, one right after the other.
+    pub fn reads(&self, extent: Extent, times: u32) {
+        self.0.borrow_mut().access(extent, PolicyOp::Read, times);
+    }
+
     /// Passes the time, such as once a second.
     pub fn tick(&self, now: Nanos) {
         self.0.borrow_mut().tick(now);
@@ -95,8 +100,8 @@ impl ProfileState {
     }
 
     #[inline]
-    fn access(&mut self, extent: Extent, op: PolicyOp) {
-        if extent.len.0 == 0 {
+    fn access(&mut self, extent: Extent, op: PolicyOp, times: u32) {
+        if extent.len.0 == 0 || times == 0 {
             return;
         }
         // A request beyond all addresses is refused below.
@@ -110,9 +115,13 @@ impl ProfileState {
             let first = (extent.start.0.max(start) - start) >> self.part;
             let end = (last.min(start + ((1 << self.line) - 1)) - start) >> self.part;
             if !is_streamed {
-                self.profiler.access(line, blocks(first, end), op);
+                let blocks = blocks(first, end);
+                self.profiler.access(line, blocks, op);
+                if times > 1 {
+                    self.profiler.read_again(blocks, u64::from(times - 1));
+                }
             }
-            self.regions.access(line, op);
+            self.regions.accesses(line, op, times);
         }
     }
 }
@@ -122,9 +131,9 @@ impl RequestObserver for Profiling {
     fn begin(&self, _: Nanos, access: &RawAccess) {
         let mut state = self.0.borrow_mut();
         match access.verb {
-            AccessVerb::Read => state.access(access.extent, PolicyOp::Read),
+            AccessVerb::Read => state.access(access.extent, PolicyOp::Read, 1),
             AccessVerb::Write => {
-                state.access(access.extent, PolicyOp::Write);
+                state.access(access.extent, PolicyOp::Write, 1);
                 let bytes = access.extent.len.0.saturating_mul(SECTOR_BYTES);
                 state.writes.write(bytes, access.fua == Fua::Yes);
             }

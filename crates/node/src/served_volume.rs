@@ -360,10 +360,9 @@ impl<D: Driver> Device for ServedVolume<D> {
     }
 
     fn kept(&self, hits: &KeptHits) {
-        let (observers, now) = (&self.0.observers, self.0.timer.now());
+        let observers = &self.0.observers;
         for touch in &hits.touched {
-            let access = RawAccess::of(AccessVerb::Read, touch.extent);
-            (0..touch.reads).for_each(|_| observers.profiling.begin(now, &access));
+            observers.profiling.reads(touch.extent, touch.reads);
         }
         observers.latencies.read_elsewhere(&hits.requests);
         self.0.cached.kept(hits);

@@ -67,6 +67,12 @@ impl Profiler {
         }
     }
 
+    /// Counts `more` reads of the line of the last access, right after that.
+    pub fn read_again(&mut self, blocks: Blocks, more: u64) {
+        self.curve.read_again(blocks, more);
+        self.reads += more;
+    }
+
     /// Passes the time, before the accesses that follow. The first call begins
     /// the profile.
     pub fn tick(&mut self, now: Nanos) {
@@ -208,6 +214,18 @@ mod tests {
             near(whole.read_bytes, 768) && near(whole.written_bytes, 256),
             "{whole:?}"
         );
+    }
+
+    #[test]
+    fn reads_again_are_reads_of_the_same_line() {
+        let (mut each, mut together) = (Profiler::new(4096, 1), Profiler::new(4096, 1));
+        for i in 0..20_000u64 {
+            let line = mix(i) % 700;
+            (0..=i % 5).for_each(|_| each.access(line, 3, PolicyOp::Read));
+            together.access(line, 3, PolicyOp::Read);
+            together.read_again(3, i % 5);
+        }
+        assert_eq!(each.profile(), together.profile());
     }
 
     #[test]

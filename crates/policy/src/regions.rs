@@ -60,13 +60,19 @@ impl PolicyRegions {
     /// Counts an access to a line. A line past the end counts nowhere.
     #[inline]
     pub fn access(&mut self, line: u64, op: PolicyOp) {
+        self.accesses(line, op, 1);
+    }
+
+    /// Counts accesses to a line, as [`PolicyRegions::access`] does.
+    #[inline]
+    pub fn accesses(&mut self, line: u64, op: PolicyOp, times: u32) {
         let last = (self.now.0 / 1_000_000_000) as u32 + 1;
         if let Some(region) = self.regions.get_mut((line >> self.shift) as usize) {
             let count = match op {
                 PolicyOp::Read => &mut region.reads,
                 PolicyOp::Write => &mut region.writes,
             };
-            *count = count.saturating_add(1);
+            *count = count.saturating_add(times);
             region.last = last;
         }
     }

@@ -79,6 +79,12 @@ impl MissRatioCurve {
         }
     }
 
+    /// Counts `more` reads of the line of the last access, at no distance.
+    pub(super) fn read_again(&mut self, blocks: Blocks, more: u64) {
+        self.accesses += more;
+        self.parts_read += more * u64::from(blocks.count_ones());
+    }
+
     /// The estimate for a cache of `lines`.
     pub fn at(&self, lines: u64) -> CurvePoint {
         self.point(lines, |sampler| sampler.far(lines) + sampler.cold)
