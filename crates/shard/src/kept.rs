@@ -305,7 +305,7 @@ mod tests {
             extent: Extent::new(Lba(number * 128), Sectors(128)),
             place: DiskPlace {
                 target: TargetId(1),
-                at: Lba(1 << 20 | number * 128),
+                at: Lba((1 << 20) + number * 128),
             },
             member: 0,
             generation: generations.of(slot),
@@ -323,7 +323,7 @@ mod tests {
         let at = 3 * 16 * BLOCK as u64 + 100;
         let read = kept.read(7, (at, 300), &generations).unwrap();
         assert_eq!((read.blocks, read.skip, read.rest.len()), (1, 100, 0));
-        assert_eq!(read.place.at, Lba(1 << 20 | 384));
+        assert_eq!(read.place.at, Lba((1 << 20) + 384));
         let two = kept.read(7, (at, 16 * BLOCK), &generations).unwrap();
         assert_eq!((two.blocks, two.rest[0].blocks), (16, 1));
         assert!(is_of_one(at, 300, &generations) && !is_of_one(at, 16 * BLOCK, &generations));
@@ -390,7 +390,7 @@ mod tests {
         let mut count = 0;
         for number in 0..units {
             if let Some(read) = found(number) {
-                assert_eq!(read.place.at, Lba(1 << 20 | number * 128));
+                assert_eq!(read.place.at, Lba((1 << 20) + number * 128));
                 count += 1;
             }
         }
