@@ -118,7 +118,7 @@ fn count_located<P: Device>(
 }
 
 /// Counts hits that were not looked up. The policy hears of each place once, and of no line that has
-/// left meanwhile. Streams are not followed: those read what is not resident too.
+/// left meanwhile. Streams are not followed: those read blocks that are not resident too.
 pub(crate) fn count_kept<P: Device>(volume: &CacheShared<P>, hits: &KeptHits) {
     let counters = &volume.counters;
     for counter in [Counter::ReadsHit, Counter::HitsLocated, Counter::HitsKept] {

@@ -198,7 +198,7 @@ impl KeptUnits {
         }
     }
 
-    /// Counts a read of `len` bytes at `offset`, whose places were kept.
+    /// Counts a read of `len` bytes at `offset`, of kept places.
     #[inline]
     pub(crate) fn touch(
         &mut self,

@@ -251,8 +251,7 @@ impl<D: Driver> GateAsker<D> {
 }
 
 impl<D: Driver> AskingShard<D> {
-    /// Reports what is due, and with `all` the places of all reads; more is due afterwards if not all
-    /// is reported.
+    /// Reports hits, and the places of some reads, or of `all`. The rest is due.
     fn report(&self, all: bool) {
         let ends = self.ends.take();
         let mut kept = self.kept.borrow_mut();

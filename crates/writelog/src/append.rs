@@ -388,15 +388,19 @@ impl<P: Device> WriteBackShared<P> {
         {
             let state = &mut *self.state.borrow_mut();
             state.queue.ended(writes);
-            state.end(number, copies, |extents| {
-                for extent in extents {
-                    let blocks = extent.block..extent.block + u64::from(extent.count);
-                    self.origin.refuse_located(Self::extent(blocks));
-                }
-            });
+            state.end(number, copies, |extents| self.refuse_located(extents));
         }
         self.changed.notify();
         number
+    }
+
+    /// Refuses the located reads of the blocks that a record has changed, in the step that indexes
+    /// the record.
+    fn refuse_located(&self, extents: &[RecordExtent]) {
+        for extent in extents {
+            let blocks = extent.block..extent.block + u64::from(extent.count);
+            self.origin.refuse_located(Self::extent(blocks));
+        }
     }
 
     /// Returns memory for a record with the data of writes, and the checksum of each block.

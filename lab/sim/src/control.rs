@@ -92,7 +92,7 @@ impl WorldControl {
     }
 
     /// Keeps a shard of a host busy for `span` more, from the end of its present turn: its work costs
-    /// time, or its thread does not run. What happens meanwhile waits for its next turn.
+    /// time, or its thread does not run. Completions meanwhile wait for its next turn.
     pub fn occupy(&self, shard: ShardId, span: Nanos) {
         self.send(WorldCommand::Occupy(shard, span));
     }

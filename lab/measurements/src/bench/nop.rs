@@ -20,7 +20,7 @@ pub(super) struct Nop {
     now: Nanos,
 }
 
-/// Time that passes with each park, so that what is done now and then is done.
+/// Time that passes with each park, so that periods end.
 const TURN: Nanos = Nanos::from_micros(100);
 
 impl Nop {

@@ -4,9 +4,9 @@
 //! shard. A turn, a hit, and at the home shard a look-up and the count of a hit take the processor's
 //! time; the disks are fast.
 //!
-//! Not here: what processors take from each other, which are memory, caches and the kernel's locks.
+//! Not here: the contention of processors for memory, caches and the kernel's locks.
 
-use super::{LoadedShards, ShardRun};
+use super::load::{LoadedShards, ShardRun};
 use crate::report::shard_chart;
 use block::{
     Boundary, Content, Extent, FlushErrors, Fua, Generations, Geometry, Host, IoResult, KeptHits,
@@ -44,7 +44,7 @@ impl ShardCosts {
     }
 }
 
-/// A gate whose look-ups and counts take the home shard's time.
+/// A gate with look-ups and counts that take the home shard's time.
 #[derive(Clone)]
 struct CostlyGate<G> {
     gate: G,
@@ -190,7 +190,7 @@ mod tests {
     const SHARDS: u32 = 3;
     const STALL: Nanos = Nanos::from_millis(100);
 
-    /// The longest time between two reads of each shard, when `stalled` stands still for a while.
+    /// The longest time between two reads of each shard, when `stalled` stalls.
     fn gaps(stalled: ShardId) -> Vec<Nanos> {
         let costs = ShardCosts::measured(1000.0, 20.0);
         let state = Arc::new(Mutex::new((

@@ -1,4 +1,4 @@
-//! Hits of a write-back volume whose places a further shard keeps.
+//! Hits of a write-back volume, of places that a further shard keeps.
 
 use block::{Boundary, Fua, Geometry, Nanos, Sectors};
 use control::config::{Config, parse};
