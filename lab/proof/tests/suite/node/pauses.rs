@@ -118,7 +118,10 @@ async fn pause_under_load(
     }
     let mut rng = SimRng::new(7);
     for _ in 0..PAUSES {
-        env.timer.sleep(Nanos(rng.below(3_000_000_000))).await;
+        // The processes run for up to 3 s between two pauses.
+        env.timer
+            .sleep(PAUSE + Nanos(rng.below(3_000_000_000)))
+            .await;
         machine.pause(PAUSE);
     }
     env.timer.sleep(Nanos::from_secs(30)).await;
