@@ -12,6 +12,8 @@ use std::path::Path;
 /// Most bytes of an index entry of a log, and bytes of the block that an entry stands for.
 const LOG_ENTRY_BYTES: u64 = 32;
 pub(crate) const LOG_BLOCK_BYTES: u64 = 4096;
+/// Most bytes of the places that a further shard keeps (`shard::KEPT_BYTES_MAX`).
+pub const KEPT_BYTES_MAX: u64 = 11 << 20;
 
 /// The memory that one parameter of the configuration needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,7 +42,7 @@ pub fn further_buffers(daemon: &Daemon) -> u64 {
     daemon.buffers.value.0 / u64::from(daemon.shards.value.count())
 }
 
-/// Memory of the buffers.
+/// Memory of the buffers, and of the places that further shards keep.
 pub fn buffers(config: &Config) -> Need {
     let buffers = &config.daemon.buffers;
     let further = u64::from(config.daemon.shards.value.count() - 1);
@@ -51,7 +53,7 @@ pub fn buffers(config: &Config) -> Need {
         bytes: buffers
             .value
             .0
-            .saturating_add(further_buffers(&config.daemon) * further),
+            .saturating_add((further_buffers(&config.daemon) + KEPT_BYTES_MAX) * further),
     }
 }
 

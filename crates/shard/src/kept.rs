@@ -20,8 +20,10 @@ use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Units kept at most: 4 GiB of 64 KiB each, for 8 MiB of memory.
+/// Units kept at most: 4 GiB of 64 KiB each.
 const UNITS_MAX: usize = 1 << 16;
+/// Most bytes of memory of the units that a shard keeps.
+pub const KEPT_BYTES_MAX: usize = UNITS_MAX * size_of::<Option<KeptUnit>>();
 /// Units of a page.
 const PAGE_UNITS: usize = 256;
 /// Fewest touches of a report, if there are so many.

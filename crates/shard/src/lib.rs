@@ -29,6 +29,7 @@ mod timers;
 pub use alone::run_alone;
 pub use disk::ShardDisk;
 pub use executor::{Config, Shard};
+pub use kept::KEPT_BYTES_MAX;
 pub use lane::{LaneAsker, LaneEnd, LaneServer, lane};
 pub use local::Local;
 pub use located::LocatingGate;

@@ -130,6 +130,8 @@ impl<R: Driver> Drop for LentGate<R> {
     }
 }
 
+const _: () = assert!(shard::KEPT_BYTES_MAX as u64 <= control::memory::KEPT_BYTES_MAX);
+
 /// The gate that `pass` names, on the further shard `front`.
 pub fn lent_gate<R: Driver>(front: &Local<R>, pass: GatePass) -> RemoteGate<R> {
     let asker = front.get::<GateAsker<R>>();
