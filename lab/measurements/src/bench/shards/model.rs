@@ -8,6 +8,7 @@
 
 use super::load::{LoadedShards, ShardRun};
 use crate::report::shard_chart;
+use advise::page::standalone;
 use block::{
     Boundary, Content, Extent, FlushErrors, Fua, Generations, Geometry, Host, IoResult, KeptHits,
     LocatedEnd, LocatedRead, LocatedUnit, Nanos, Sectors, ShardId, SharedBuf,
@@ -179,7 +180,8 @@ pub fn chart(costs: ShardCosts) -> Result<String, Box<dyn Error>> {
             .collect()
     };
     let linear = of(&|point| one * f64::from(point.0));
-    shard_chart(of(&|point| point.1), linear)
+    let drawn = shard_chart(of(&|point| point.1), linear)?;
+    Ok(standalone(&drawn))
 }
 
 #[cfg(test)]
