@@ -71,7 +71,7 @@ pub trait Boundary: 'static {
     async fn announce(&self, offset: u64, len: u64);
 
     /// Looks up a read for a frontend, as [`Device::locate`] does. No range is held: the read
-    /// runs at the look-up, before a change that is in flight or comes.
+    /// runs at its end, and waits for no change in flight.
     fn locate(&self, offset: u64, len: usize) -> Option<LocatedRead> {
         let _ = (offset, len);
         None

@@ -55,8 +55,8 @@ pub use intent::Intent;
 pub use layer::Layer;
 pub use located::{
     Checksums, DiskPlace, Generation, Generations, KeptHits, KeptTouch, LOCATED_BLOCK_BYTES,
-    LOCATED_BLOCKS_MAX, LocatedEnd, LocatedFate, LocatedRead, LocatedRequest, LocatedUnit,
-    ReadTimes, UNIT_BLOCKS_MAX,
+    LOCATED_BLOCK_SECTORS, LOCATED_BLOCKS_MAX, LocatedEnd, LocatedFate, LocatedRead,
+    LocatedRequest, LocatedUnit, ReadTimes, UNIT_BLOCKS_MAX,
 };
 pub use log_limiter::LogLimiter;
 pub use mutex::Mutex;

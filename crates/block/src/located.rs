@@ -26,6 +26,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 pub const LOCATED_BLOCKS_MAX: usize = 128;
 /// Bytes of a block, which has one checksum.
 pub const LOCATED_BLOCK_BYTES: usize = 4096;
+/// Sectors of a block.
+pub const LOCATED_BLOCK_SECTORS: u64 = LOCATED_BLOCK_BYTES as u64 / SECTOR_BYTES;
 /// Most blocks of a unit: 64 KiB.
 pub const UNIT_BLOCKS_MAX: u32 = 16;
 /// Generations of a device. Slots that are equal modulo this number share one: a change of one
@@ -185,7 +187,7 @@ impl LocatedUnit {
         if u32::from(self.valid) & asked != asked {
             return None;
         }
-        let skipped = u64::from(blocks.start) * LOCATED_BLOCK_BYTES as u64 / SECTOR_BYTES;
+        let skipped = u64::from(blocks.start) * LOCATED_BLOCK_SECTORS;
         let (first, end) = (blocks.start as usize, blocks.end as usize);
         Some(LocatedRead {
             place: DiskPlace {

@@ -17,8 +17,8 @@ use crate::log::{OpenLog, RestingLog};
 use crate::sink::Sink;
 use block::{
     Buf, Content, Device, Driver, Extent, Fua, Gate, Generations, Geometry, IoResult, KeptHits,
-    LOCATED_BLOCK_BYTES, Lba, LocatedEnd, LocatedRead, LocatedUnit, Nanos, SECTOR_BYTES, Sectors,
-    SharedBuf, Signal, Timer, UNIT_BLOCKS_MAX,
+    LOCATED_BLOCK_SECTORS, Lba, LocatedEnd, LocatedRead, LocatedUnit, Nanos, Sectors, SharedBuf,
+    Signal, Timer, UNIT_BLOCKS_MAX,
 };
 use control::config::{Name, VolumeMode};
 use control::status::LATENCY_BOUNDS_US;
@@ -30,9 +30,6 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use writelog::{WriteBackStatus, logged};
-
-/// Sectors of a block of a unit.
-const BLOCK_SECTORS: u64 = LOCATED_BLOCK_BYTES as u64 / SECTOR_BYTES;
 
 /// The gate of a volume.
 pub type VolumeGate<D> = Gate<ServedVolume<D>>;
@@ -336,13 +333,12 @@ impl<D: Driver> Device for ServedVolume<D> {
             return None;
         }
         let mut unit = self.0.cached.locate_unit(at)?;
-        if let Some(log) = &*self.0.log.borrow() {
+        let log = self.0.log.borrow();
+        let log = log.as_ref().map(|log| log.engine());
+        if let Some(log) = log.filter(|log| log.is_dirty(unit.extent)) {
             for block in 0..UNIT_BLOCKS_MAX {
-                let first = Lba(unit.extent.start.0 + u64::from(block) * BLOCK_SECTORS);
-                if log
-                    .engine()
-                    .is_dirty(Extent::new(first, Sectors(BLOCK_SECTORS)))
-                {
+                let first = Lba(unit.extent.start.0 + u64::from(block) * LOCATED_BLOCK_SECTORS);
+                if log.is_dirty(Extent::new(first, Sectors(LOCATED_BLOCK_SECTORS))) {
                     unit.valid &= !(1 << block);
                 }
             }

@@ -13,8 +13,8 @@
 //! Not here: whether the bytes count, which is found when they have been read (`located`).
 
 use block::{
-    Extent, Generations, KeptHits, KeptTouch, LOCATED_BLOCK_BYTES, LOCATED_BLOCKS_MAX, Lba,
-    LocatedEnd, LocatedRead, LocatedUnit, Nanos, ReadTimes, SECTOR_BYTES, Sectors,
+    Extent, Generations, KeptHits, KeptTouch, LOCATED_BLOCK_BYTES, LOCATED_BLOCK_SECTORS,
+    LOCATED_BLOCKS_MAX, Lba, LocatedEnd, LocatedRead, LocatedUnit, Nanos, ReadTimes, Sectors,
 };
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, VecDeque};
@@ -30,9 +30,6 @@ const PAGE_UNITS: usize = 256;
 const TOUCHES: usize = 64;
 /// A report has one in so many of the units that are due, so that more reads of each come together.
 const REPORTS: usize = 64;
-
-/// Sectors of a block.
-const BLOCK_SECTORS: u64 = LOCATED_BLOCK_BYTES as u64 / SECTOR_BYTES;
 
 /// The name of a unit: the number of its gate, and its own on the device of that.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -213,8 +210,8 @@ impl KeptUnits {
             let first = blocks.start.max(number * unit);
             let end = blocks.end.min((number + 1) * unit);
             let extent = Extent::new(
-                Lba(first * BLOCK_SECTORS),
-                Sectors((end - first) * BLOCK_SECTORS),
+                Lba(first * LOCATED_BLOCK_SECTORS),
+                Sectors((end - first) * LOCATED_BLOCK_SECTORS),
             );
             let name = UnitName { gate, number };
             let (page, at) = name.place();

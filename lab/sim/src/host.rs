@@ -194,7 +194,7 @@ impl SimHost {
             resident.progress = turn.run_once();
             if self.turn_cost > Nanos::ZERO {
                 let seat = &mut self.world.borrow_mut().seats[resident.seat];
-                seat.busy_until = seat.busy_until.max(now) + self.turn_cost;
+                seat.occupy(now, self.turn_cost);
             }
         }
     }

@@ -142,7 +142,7 @@ impl SimWorld {
         let now = self.ledger.now;
         let seats = self.seats[self.boot..].iter_mut();
         for seat in seats.filter(|seat| seat.shard == shard) {
-            seat.busy_until = seat.busy_until.max(now) + span;
+            seat.occupy(now, span);
         }
     }
 

@@ -71,6 +71,13 @@ pub(crate) struct Seat {
     pub busy_until: Nanos,
 }
 
+impl Seat {
+    /// Keeps the shard busy for `span` more.
+    pub fn occupy(&mut self, now: Nanos, span: Nanos) {
+        self.busy_until = self.busy_until.max(now) + span;
+    }
+}
+
 /// Notification of a shard: set if unparked since the last park.
 #[derive(Default)]
 pub(crate) struct Flag(AtomicBool);
