@@ -30,6 +30,9 @@ const GROUP: u32 = 4;
 /// Resident keys passed over in each queue when a followed key is given up.
 const TURNS: u32 = 8;
 const NONE: u32 = u32::MAX;
+/// Place of an entry that is not in a miniature cache.
+const NOWHERE: u16 = u16::MAX;
+const _: () = assert!(MINI_LINES < NOWHERE as u32);
 
 #[derive(Clone, Copy, Debug)]
 struct MonitorEntry {
@@ -38,7 +41,7 @@ struct MonitorEntry {
     bucket: u8,
     older: u32,
     newer: u32,
-    place: [u32; EXPERTS],
+    place: [u16; EXPERTS],
 }
 
 /// A line of a miniature cache; its history again, to be near its neighbours.
@@ -136,7 +139,7 @@ impl Monitor {
         for expert in Expert::ALL {
             let e = expert as usize;
             let MonitorEntry { place, line, .. } = self.entries[id as usize];
-            missed[e] = place[e] == NONE;
+            missed[e] = place[e] == NOWHERE;
             if missed[e] {
                 self.admit(id, request, expert, hazards, scale);
             } else {
@@ -199,7 +202,7 @@ impl Monitor {
             bucket: 0,
             older: NONE,
             newer: NONE,
-            place: [NONE; EXPERTS],
+            place: [NOWHERE; EXPERTS],
         };
         let id = if (self.entries.len() as u32) < self.entries_max {
             self.entries.push(entry);
@@ -226,7 +229,7 @@ impl Monitor {
                 if id == NONE {
                     break;
                 }
-                if self.entries[id as usize].place == [NONE; EXPERTS] {
+                if self.entries[id as usize].place == [NOWHERE; EXPERTS] {
                     return id;
                 }
                 self.unlink(id);
@@ -244,8 +247,8 @@ impl Monitor {
 
     /// Takes an entry out of a miniature cache, if present.
     fn expel(&mut self, id: u32, e: usize) {
-        let place = std::mem::replace(&mut self.entries[id as usize].place[e], NONE);
-        if place != NONE {
+        let place = std::mem::replace(&mut self.entries[id as usize].place[e], NOWHERE);
+        if place != NOWHERE {
             self.minis[e].swap_remove(place as usize);
             if let Some(moved) = self.minis[e].get(place as usize) {
                 self.entries[moved.entry as usize].place[e] = place;
@@ -266,7 +269,7 @@ impl Monitor {
         let now = line.last;
         let resident = MonitorLine { entry: id, line };
         if self.minis[e].len() < self.mini_lines as usize {
-            self.entries[id as usize].place[e] = self.minis[e].len() as u32;
+            self.entries[id as usize].place[e] = self.minis[e].len() as u16;
             self.minis[e].push(resident);
             return;
         }
@@ -290,8 +293,8 @@ impl Monitor {
         }
         let place = worst.2;
         let victim = std::mem::replace(&mut self.minis[e][place], resident);
-        self.entries[victim.entry as usize].place[e] = NONE;
-        self.entries[id as usize].place[e] = place as u32;
+        self.entries[victim.entry as usize].place[e] = NOWHERE;
+        self.entries[id as usize].place[e] = place as u16;
     }
 
     fn push(&mut self, id: u32, b: usize) {
@@ -330,7 +333,7 @@ impl Monitor {
             assert!(mini.len() <= self.mini_lines as usize);
             for (place, resident) in mini.iter().enumerate() {
                 let entry = &self.entries[resident.entry as usize];
-                assert_eq!(entry.place[e], place as u32);
+                assert_eq!(usize::from(entry.place[e]), place);
                 let (followed, held) = (entry.line, resident.line);
                 assert_eq!(
                     (followed.last, followed.class(), followed.count()),
