@@ -46,6 +46,8 @@ pub(crate) struct ArrayCore {
     pub late: LateChanges,
     /// Of RAID 5.
     limits: Option<StripeLimits>,
+    /// A flush is under way that makes room in the journals.
+    pub makes_room: Cell<bool>,
     /// Ranges being written, or resynced.
     busy: RangeLock,
     turn: Cell<u64>,
@@ -145,6 +147,7 @@ impl ArrayCore {
             work: BackgroundWork::default(),
             late: LateChanges::default(),
             limits: limits.transpose()?,
+            makes_room: Cell::new(false),
             busy: RangeLock::new(),
             turn: Cell::new(0),
             last_use: Cell::new(Nanos::ZERO),

@@ -107,6 +107,11 @@ impl StripeJournal {
         self.records.borrow_mut().is_idle_and_open()
     }
 
+    /// True if half of the slots are taken, and a flush frees some.
+    pub fn is_half_full(&self) -> bool {
+        self.records.borrow().is_half_full()
+    }
+
     /// Continues the numbers after `number`.
     pub fn resume_after(&self, number: u64) {
         self.records.borrow_mut().resume_after(number);

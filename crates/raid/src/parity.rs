@@ -8,11 +8,11 @@
 //! Not here: the protection against a loss of power (`journal`).
 
 use crate::core::ArrayCore;
-use crate::journal::StripeCover;
+use crate::journal::{StripeCover, StripeJournal};
 use crate::levels::{LegPiece, ParityStripe, Roles};
 use crate::maintenance::ScrubReport;
 use crate::member::{ArrayMember, ExtentChange, is_loss};
-use crate::stripe::{ChunkPart, StripeUpdate, bytes, rebuild_in, xor, zeroes};
+use crate::stripe::{ChunkPart, StripeUpdate, bytes, rebuild_in, xor, xor_of, zeroes};
 use block::{
     Access, Buf, Extent, Fua, Grant, IoError, IoErrorKind, IoResult, Lba, Proof, SECTOR_BYTES,
     Sectors, SharedBuf,
@@ -117,7 +117,8 @@ impl ArrayCore {
         }
     }
 
-    /// Returns `None` if the stripe's parity was given up first.
+    /// Returns `None` if the stripe's parity was given up first, or a member was lost before the
+    /// stripe was locked.
     async fn try_stripe(
         self: &Rc<ArrayCore>,
         stripe: ParityStripe,
@@ -127,15 +128,19 @@ impl ArrayCore {
         _marked: &Proof,
     ) -> IoResult<Option<Proof>> {
         let update = StripeUpdate::new(&self.shape, stripe, extent, data, fua);
-        let grant = self
-            .limits()
-            .update(update.data_bytes(), bytes(update.len))
-            .await;
+        let is_whole =
+            || update.is_complete() && update.len == self.shape.chunk() && self.is_whole();
+        let expected = is_whole();
+        let grant = self.limits().update(update.memory(expected)).await;
         // Bounds the records that a journal can have open.
         let slots = self.journals[stripe.parity].slots();
         let _lane = self.limits().lane(&stripe, slots).await;
         let _busy = self.lock(stripe.extent(), Access::Exclusive).await;
-        let whole = update.is_complete() && update.len == self.shape.chunk() && self.is_whole();
+        let whole = is_whole();
+        if expected && !whole {
+            // Its record has bytes now, which need more memory.
+            return Ok(None);
+        }
         if !whole && self.journals[stripe.parity].has_whole(stripe.number) {
             self.flush_members().await?;
         }
@@ -288,13 +293,11 @@ impl ArrayCore {
         mut parity: Buf,
         grant: &Grant,
     ) -> IoResult<Option<Buf>> {
-        parity.fill(0);
         if update.is_complete() {
-            for part in &update.parts {
-                xor(&mut parity, &part.data);
-            }
+            xor_of(&mut parity, update.parts.iter().map(|part| &part.data[..]));
             return Ok(Some(parity));
         }
+        parity.fill(0);
         let (stripe, len) = (update.stripe, bytes(update.len));
         let roles: Vec<usize> = (0..self.shape.members()).collect();
         let all = grant.take(len * roles.len());
@@ -398,7 +401,22 @@ impl ArrayCore {
             Err(error) => Err(error),
         };
         journal.end(record, result.is_ok());
+        self.make_room_early(journal);
         result
+    }
+
+    /// Flushes the members once half of a journal's slots are taken: later changes need not wait
+    /// for room.
+    fn make_room_early(self: &Rc<ArrayCore>, journal: &StripeJournal) {
+        if !journal.is_half_full() || self.makes_room.replace(true) {
+            return;
+        }
+        let core = self.clone();
+        self.env.spawn.spawn(async move {
+            // A change that finds no room flushes too, and meets the error.
+            let _ = core.flush_members().await;
+            core.makes_room.set(false);
+        });
     }
 
     fn sums(&self, update: &StripeUpdate, parity: &[u8]) -> JournalEntry {

@@ -24,6 +24,19 @@ pub fn xor(into: &mut [u8], from: &[u8]) {
     }
 }
 
+/// Computes `into` as the XOR of `all`, of its length, while blocks are in the processor's caches.
+pub(crate) fn xor_of<'a>(into: &mut [u8], all: impl Iterator<Item = &'a [u8]> + Clone) {
+    for (block, into) in into.chunks_mut(BLOCK_BYTES).enumerate() {
+        let (at, len) = (block * BLOCK_BYTES, into.len());
+        let mut parts = all.clone().map(|part| &part[at..at + len]);
+        match parts.next() {
+            Some(first) => into.copy_from_slice(first),
+            None => into.fill(0),
+        }
+        parts.for_each(|part| xor(into, part));
+    }
+}
+
 /// Computes chunk `lost` of `band`, chunks of `len`, from the others.
 pub(crate) fn rebuild_in(band: &mut [u8], len: usize, lost: usize) {
     let Some(at) = lost.checked_mul(len).filter(|at| at + len <= band.len()) else {
@@ -31,9 +44,8 @@ pub(crate) fn rebuild_in(band: &mut [u8], len: usize, lost: usize) {
     };
     let (before, rest) = band.split_at_mut(at);
     let (into, after) = rest.split_at_mut(len);
-    into.fill(0);
-    before.chunks_exact(len).for_each(|chunk| xor(into, chunk));
-    after.chunks_exact(len).for_each(|chunk| xor(into, chunk));
+    let others = before.chunks_exact(len).chain(after.chunks_exact(len));
+    xor_of(into, others);
 }
 
 /// The bytes of a write that fall on one data chunk.
@@ -97,6 +109,16 @@ impl StripeUpdate {
         }
     }
 
+    /// Returns the bytes that need memory, with a record of the stripe as a `whole` or of its bytes.
+    pub fn memory(&self, whole: bool) -> UpdateBytes {
+        let data = self.data_bytes();
+        UpdateBytes {
+            recorded: if whole { 0 } else { data },
+            old: if self.is_complete() { 0 } else { data },
+            band: bytes(self.len),
+        }
+    }
+
     /// True if all of the band is new on the member of `role`.
     pub fn overwrites(&self, role: usize) -> bool {
         let mut parts = self.parts.iter();
@@ -134,13 +156,28 @@ fn reconstruct(members: usize, len: usize) -> usize {
     Pool::footprint(step(members, len) * (members - 1))
 }
 
-/// Returns the memory for a change of `data` bytes of a stripe, which lie in a band of `band` bytes
-/// of its chunks: the record, of two headers if there is room, and the old bytes or those of all
-/// members.
-fn update(members: usize, data: usize, band: usize) -> usize {
-    Pool::footprint((2 * BLOCK_BYTES + data + band).min(BUF_BYTES_MAX))
-        + Pool::footprint(data)
-        + Pool::footprint(band * members)
+/// The bytes of a change of a stripe that memory is needed for.
+#[derive(Clone, Copy)]
+pub(crate) struct UpdateBytes {
+    /// New bytes of chunks that the record has.
+    pub recorded: usize,
+    /// Bytes of chunks that change, if parity does not follow from the new bytes alone.
+    pub old: usize,
+    /// Length of the band of the chunks that changes.
+    pub band: usize,
+}
+
+impl UpdateBytes {
+    /// Returns the memory: the record, of two headers if there is room, with the new parity; and the
+    /// old bytes or those of all members.
+    fn memory(&self, members: usize) -> usize {
+        let image = (2 * BLOCK_BYTES + self.recorded + self.band).min(BUF_BYTES_MAX);
+        let read = match self.old {
+            0 => 0,
+            old => Pool::footprint(old) + Pool::footprint(self.band * members),
+        };
+        Pool::footprint(image) + read
+    }
 }
 
 /// Returns the sectors of zeroes that are written at once.
@@ -154,7 +191,13 @@ pub(crate) fn zeroes(shape: &ArrayShape) -> Sectors {
 /// filling a chunk.
 fn least(shape: &ArrayShape) -> usize {
     let (members, chunk) = (shape.members(), bytes(shape.chunk()));
-    let change = update(members, chunk * (members - 1), chunk);
+    let data = chunk * (members - 1);
+    let change = UpdateBytes {
+        recorded: data,
+        old: data,
+        band: chunk,
+    };
+    let change = change.memory(members);
     let fill = 2 * Pool::footprint(chunk) + reconstruct(members, chunk);
     Pool::footprint(bytes(zeroes(shape))) + change.max(fill)
 }
@@ -195,9 +238,9 @@ impl StripeLimits {
         self.zeroing.lock().await
     }
 
-    /// Grants memory for a change of `data` bytes in a band of `band` bytes of a stripe.
-    pub async fn update(&self, data: usize, band: usize) -> Grant {
-        self.reserve.grant(update(self.members, data, band)).await
+    /// Grants memory for a change of a stripe.
+    pub async fn update(&self, change: UpdateBytes) -> Grant {
+        self.reserve.grant(change.memory(self.members)).await
     }
 
     /// Grants memory for `copies` of `len` bytes of a member, one of which is computed at a time.
@@ -237,6 +280,7 @@ pub(crate) async fn room_for(env: &Env, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::levels::Level;
 
     #[test]
     fn what_is_taken_twice_is_gone() {
@@ -246,5 +290,40 @@ mod tests {
         assert!(c.iter().zip(&a).zip(&b).all(|((c, a), b)| *c == a ^ b));
         xor(&mut c, &b);
         assert_eq!(c, a);
+    }
+
+    #[test]
+    fn blocks_are_combined_whatever_the_length() {
+        for len in [0, 1, 4095, 4096, 4097, 9000] {
+            let of = |factor: usize| (0..len).map(|i| (i * factor) as u8).collect::<Vec<_>>();
+            let all = [of(3), of(5), of(11)];
+            let mut into = vec![0xA5; len];
+            xor_of(&mut into, all.iter().map(|part| &part[..]));
+            let at = |i: usize| all[0][i] ^ all[1][i] ^ all[2][i];
+            assert!((0..len).all(|i| into[i] == at(i)), "{len} bytes");
+            xor_of(&mut into, std::iter::empty());
+            assert!(into.iter().all(|byte| *byte == 0));
+        }
+    }
+
+    /// A change of whole chunks reads nothing, and its record has no bytes of them.
+    #[test]
+    fn a_stripe_written_whole_needs_memory_for_its_parity_alone() {
+        let shape = ArrayShape::new(Level::Raid5, &[Sectors(4096); 4], Sectors(128)).unwrap();
+        let data = Pool::new(1 << 20).try_get(3 << 16).unwrap().share();
+        let of = |sectors: u64, whole| {
+            let extent = Extent::new(Lba::ZERO, Sectors(sectors));
+            let data = data.slice(0..bytes(extent.len));
+            let update = StripeUpdate::new(&shape, shape.stripe(0), extent, &data, Fua::No);
+            update.memory(whole).memory(4)
+        };
+        let parity = Pool::footprint((64 << 10) + 2 * BLOCK_BYTES);
+        assert_eq!(of(384, true), parity);
+        assert_eq!(
+            of(384, false),
+            Pool::footprint(4 * (64 << 10) + 2 * BLOCK_BYTES)
+        );
+        assert!(of(376, false) > of(384, false) + Pool::footprint(4 * (64 << 10)));
+        assert!(of(376, false) <= least(&shape));
     }
 }
