@@ -205,8 +205,13 @@ impl ArrayCore {
     /// Returns the leg that can serve all of `extent` as it is, if there is one.
     fn pick_whole(&self, extent: Extent) -> Option<(Leg, Rc<ArrayMember>)> {
         let first = self.shape.first_piece(extent);
-        let whole = first.extent == extent && !self.is_unsynced(extent);
-        whole.then(|| self.pick(&first, Roles::default())).flatten()
+        if first.extent != extent || self.is_unsynced(extent) {
+            return None;
+        }
+        match first.legs() {
+            [only] => Some((*only, self.in_sync(only.member)?)),
+            _ => self.pick(&first, Roles::default()),
+        }
     }
 
     async fn read_pieces(self: &Rc<ArrayCore>, extent: Extent, buf: Buf) -> (Buf, IoResult) {

@@ -22,8 +22,8 @@ mod tests;
 use crate::levels::Leg;
 use crate::members::ArrayMembers;
 use block::{
-    BoxDevice, Buf, Deadline, Device, Env, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos,
-    Permit, SECTOR_BYTES, Sectors, Semaphore, SharedBuf,
+    BoxDevice, Buf, Deadline, Device, Env, Extent, Fua, Fut, IoError, IoErrorKind, IoResult, Lba,
+    Nanos, Permit, SECTOR_BYTES, Sectors, Semaphore, SharedBuf,
 };
 use futures_util::future::join;
 use layout::Uuid;
@@ -204,19 +204,20 @@ impl ArrayMember {
     }
 
     /// Reads data. After a timeout the device keeps the given buffer.
-    pub async fn read(&self, at: Lba, buf: Buf) -> (Buf, IoResult) {
-        let (len, began) = (buf.len(), self.env.timer.now());
-        self.head.set(at + Sectors((len / 512) as u64));
+    pub fn read(&self, at: Lba, buf: Buf) -> MemberRead<'_> {
+        let len = buf.len();
         let bytes = len as u64;
+        self.head.set(at + Sectors(bytes / SECTOR_BYTES));
         self.reading_bytes.set(self.reading_bytes.get() + bytes);
-        let _done = OnDrop(|| self.reading_bytes.set(self.reading_bytes.get() - bytes));
-        let (buf, result) = match self
-            .within(bytes, self.device.read(at + self.data_at, buf))
-            .await
-        {
-            Ok(answer) => answer,
-            Err(late) => (self.env.pool.take(len), Err(late)),
-        };
+        MemberRead {
+            len,
+            began: self.env.timer.now(),
+            within: self.within(bytes, self.device.read(at + self.data_at, buf)),
+        }
+    }
+
+    /// Accounts for a read that `began` then; returns its result.
+    fn has_read(&self, began: Nanos, result: IoResult) -> IoResult {
         let result = result.and_then(|()| self.check_losses());
         let took = self.env.timer.now() - began;
         let average = self.read_time.get().0;
@@ -226,7 +227,7 @@ impl ArrayMember {
             Ok(()) => c.reads += 1,
             Err(_) => c.read_errors += 1,
         });
-        (buf, result)
+        result
     }
 
     /// Evicts a member that may have forgotten writes before its data is used, unless no other
@@ -445,12 +446,31 @@ pub(crate) async fn ended_on(env: &Env, device: &BoxDevice, timeout: Nanos) -> I
     }
 }
 
-/// Calls a function when dropped, however the future that holds it ends.
-struct OnDrop<F: FnMut()>(F);
+/// A read of a member; see [`ArrayMember::read`].
+pub(crate) struct MemberRead<'a> {
+    within: Within<'a, Fut<'a, (Buf, IoResult)>>,
+    len: usize,
+    began: Nanos,
+}
 
-impl<F: FnMut()> Drop for OnDrop<F> {
+impl Future for MemberRead<'_> {
+    type Output = (Buf, IoResult);
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<(Buf, IoResult)> {
+        let answer = ready!(Pin::new(&mut self.within).poll(cx));
+        let member = self.within.member;
+        let (buf, result) = match answer {
+            Ok(answer) => answer,
+            Err(late) => (member.env.pool.take(self.len), Err(late)),
+        };
+        Poll::Ready((buf, member.has_read(self.began, result)))
+    }
+}
+
+impl Drop for MemberRead<'_> {
     fn drop(&mut self) {
-        (self.0)();
+        let reading = &self.within.member.reading_bytes;
+        reading.set(reading.get() - self.len as u64);
     }
 }
 

@@ -5,6 +5,7 @@ use crate::common::{Bench, drive, options, run, strike};
 use block::{Device, Extent, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
 use drives::Hdd;
 use drives::catalogue::hdd::SAS15K;
+use futures_util::future::join_all;
 use raid::{Array, ArrayPlan, Level, MemberState, Options, create};
 use sim::{
     DiskSpec, FaultEffect, FaultRule, OpFilter, ServiceTime, SimHost, SimRng, SimWorld, When,
@@ -165,4 +166,61 @@ fn writes_near_each_other_wait_for_one_mark() {
     let each = time_of_writes(Sectors::ZERO);
     let ahead = time_of_writes(Options::default().mark_ahead);
     assert!(each - ahead >= Nanos::from_millis(63 * 5), "{each} {ahead}");
+}
+
+/// Four disks of 256 MiB with a RAID 5, on which operations of a kind take `delay`.
+fn slow_stripes(ops: OpFilter, delay: Nanos, test: impl AsyncFnOnce(Bench, Array) + 'static) {
+    let (mut sim, disks) = run(1, 1, &[256; 4], async |bench| {
+        made(&bench, Level::Raid5, 4, &[])
+            .await
+            .close()
+            .await
+            .unwrap();
+    });
+    let slow = |disk: &TargetId| FaultRule {
+        disk: *disk,
+        ops,
+        within: None,
+        when: When::Always,
+        effect: FaultEffect::Delay(delay),
+    };
+    strike(&mut sim, disks.iter().map(slow).collect());
+    drive(&mut sim, &disks, async move |bench| {
+        let array = bench.assemble_with(bench.candidates(&[0, 1, 2, 3]), options());
+        let array = array.await.unwrap();
+        bench.write(&array, 0, STRIPE, 1).await.unwrap();
+        test(bench, array).await;
+    });
+}
+
+/// Sectors of the data of a stripe of [`made`].
+const STRIPE: u64 = 3 * 128;
+
+/// Each waits for its record, and then for its data: twice the delay, however many there are.
+#[test]
+fn many_whole_stripes_are_written_at_once() {
+    let delay = Nanos::from_millis(10);
+    slow_stripes(OpFilter::Writes, delay, async move |bench, array| {
+        let began = bench.env.timer.now();
+        let write = |stripe| bench.write(&array, stripe * STRIPE, STRIPE, 2);
+        for written in join_all((1..17).map(write)).await {
+            written.unwrap();
+        }
+        let took = bench.env.timer.now() - began;
+        assert!(took < Nanos(3 * delay.0), "{took}");
+    });
+}
+
+#[test]
+fn room_in_the_journals_is_made_before_a_write_needs_it() {
+    let delay = Nanos::from_millis(10);
+    slow_stripes(OpFilter::Flushes, delay, async move |bench, array| {
+        for stripe in 1..600 {
+            let began = bench.env.timer.now();
+            let written = bench.write(&array, stripe * STRIPE, STRIPE, 2);
+            written.await.unwrap();
+            let took = bench.env.timer.now() - began;
+            assert!(took < delay, "stripe {stripe}: {took}");
+        }
+    });
 }
