@@ -2,7 +2,7 @@
 
 use crate::common::{Bench, after_power, drive, options, run, strike};
 use crate::faulty::{Op, faulty};
-use block::{Device, Extent, Fua, IoErrorKind, Lba, Sectors, TargetId};
+use block::{Device, Extent, Fua, IoErrorKind, Lba, Nanos, Sectors, TargetId};
 use futures_util::future::join;
 use raid::{Array, ArraySuperblock, Level, MemberState};
 use sim::{FaultEffect, FaultRule, OpFilter, SimHost, When};
@@ -371,17 +371,30 @@ fn a_full_journal_waits_for_a_flush() {
         let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
         array.close().await.unwrap();
     });
-    // The start flushes twice.
-    refuse(&mut sim, disks[0], OpFilter::Flushes, None, When::Nth(3));
-    drive(&mut sim, &disks, async |bench| {
+    let flush = Nanos::from_secs(1);
+    let slow = FaultRule {
+        disk: disks[0],
+        ops: OpFilter::Flushes,
+        within: None,
+        when: When::Always,
+        effect: FaultEffect::Delay(flush),
+    };
+    strike(&mut sim, vec![slow]);
+    drive(&mut sim, &disks, async move |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        let began = bench.env.timer.now();
         // Sixteen records: the start left one, that older ones count no more.
         for at in 0..15 {
             bench.write(&array, at, 1, 1).await.unwrap();
         }
-        assert!(array.is_settled(), "nothing asked for a flush");
+        let took = bench.env.timer.now() - began;
+        assert!(
+            took < Nanos(flush.0 / 2),
+            "a write waited for a flush: {took}"
+        );
         bench.write(&array, 15, 1, 1).await.unwrap();
-        assert!(!array.is_settled(), "the journal was not flushed");
+        let took = bench.env.timer.now() - began;
+        assert!(took >= flush, "the journal was not flushed: {took}");
         for at in 16..100 {
             bench.write(&array, at, 1, 1).await.unwrap();
         }
