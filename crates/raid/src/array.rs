@@ -359,6 +359,7 @@ impl Array {
         // Background work ends first: each task looks before it goes on.
         let all = core.geometry.extent();
         let _alone = core.lock(all, Access::Exclusive).await;
+        core.room_made.until(|| !core.makes_room.get()).await;
         core.flush_members().await?;
         if core.work.suspects.is_empty() {
             core.clear_bitmap(Nanos::MAX).await?;

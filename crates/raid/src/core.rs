@@ -46,8 +46,9 @@ pub(crate) struct ArrayCore {
     pub late: LateChanges,
     /// Of RAID 5.
     limits: Option<StripeLimits>,
-    /// A flush is under way that makes room in the journals.
+    /// A flush is under way that makes room in the journals; notified of its end.
     pub makes_room: Cell<bool>,
+    pub room_made: Signal,
     /// Ranges being written, or resynced.
     busy: RangeLock,
     turn: Cell<u64>,
@@ -148,6 +149,7 @@ impl ArrayCore {
             late: LateChanges::default(),
             limits: limits.transpose()?,
             makes_room: Cell::new(false),
+            room_made: Signal::default(),
             busy: RangeLock::new(),
             turn: Cell::new(0),
             last_use: Cell::new(Nanos::ZERO),

@@ -416,6 +416,7 @@ impl ArrayCore {
             // A change that finds no room flushes too, and meets the error.
             let _ = core.flush_members().await;
             core.makes_room.set(false);
+            core.room_made.notify();
         });
     }
 

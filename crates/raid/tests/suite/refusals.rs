@@ -402,6 +402,35 @@ fn a_full_journal_waits_for_a_flush() {
     });
 }
 
+/// The members of a closed array may be in other use next.
+#[test]
+fn an_array_is_closed_once_its_flush_for_room_has_ended() {
+    let (mut sim, disks) = run(13, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let flush = Nanos::from_secs(1);
+    // The start flushes twice.
+    let slow = FaultRule {
+        disk: disks[0],
+        ops: OpFilter::Flushes,
+        within: None,
+        when: When::Nth(3),
+        effect: FaultEffect::Delay(flush),
+    };
+    strike(&mut sim, vec![slow]);
+    drive(&mut sim, &disks, async move |bench| {
+        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        for at in 0..10 {
+            bench.write(&array, at, 1, 1).await.unwrap();
+        }
+        let began = bench.env.timer.now();
+        array.close().await.unwrap();
+        let took = bench.env.timer.now() - began;
+        assert!(took > Nanos(flush.0 / 2), "{took}");
+    });
+}
+
 /// Members of an unused array get no operations.
 #[test]
 fn an_array_that_is_not_used_leaves_its_members_alone() {
