@@ -1,7 +1,8 @@
 //! Operations of RAID 5 for a stripe, and operations that it can do without.
 
 use crate::common::{Bench, drive, plan, run, strike};
-use block::{Extent, IoErrorKind, Lba, Sectors};
+use block::{Extent, IoErrorKind, Lba, Nanos, Sectors, TargetId};
+use futures_util::future::join;
 use raid::{Array, ArrayPlan, Level};
 use sim::{FaultEffect, FaultRule, OpFilter, When};
 
@@ -107,5 +108,35 @@ fn chunks_longer_than_what_is_computed_at_once_are_computed_whole() {
                 );
             }
         }
+    });
+}
+
+/// Its record has the bytes of the stripe then, and needs more memory than was granted.
+#[test]
+fn a_whole_stripe_is_written_though_a_member_is_lost_while_it_waits() {
+    let (mut sim, disks) = run(14, 1, &[8; 3], async |bench| {
+        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
+        array.close().await.unwrap();
+    });
+    let slow = |disk: &TargetId| FaultRule {
+        disk: *disk,
+        ops: OpFilter::Writes,
+        within: None,
+        when: When::Always,
+        effect: FaultEffect::Delay(Nanos::from_millis(10)),
+    };
+    strike(&mut sim, disks.iter().map(slow).collect());
+    drive(&mut sim, &disks, async |bench| {
+        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        bench.write(&array, 0, STRIPE, 1).await.unwrap();
+        let write = |byte| bench.write(&array, 0, STRIPE, byte);
+        let lose = async {
+            bench.sleep(5).await;
+            array.fail(1).await.unwrap();
+        };
+        let ((first, second), ()) = join(join(write(2), write(3)), lose).await;
+        first.unwrap();
+        second.unwrap();
+        assert!(bench.holds(&array, 0, STRIPE, 3).await);
     });
 }
