@@ -364,24 +364,33 @@ fn what_is_refused_is_reported_or_its_member_left_behind() {
     }
 }
 
-/// A record's slot is used again only once a flush has covered the record's writes.
-#[test]
-fn a_full_journal_waits_for_a_flush() {
+/// A flush that is slow.
+const SLOW_FLUSH: Nanos = Nanos::from_secs(1);
+
+/// Runs `test` on a RAID 5 with the fewest records. Flushes of its first member are slow, `when`.
+fn slow_flushes(when: When, test: impl AsyncFnOnce(Bench, Array) + 'static) {
     let (mut sim, disks) = run(13, 1, &[8; 3], async |bench| {
         let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
         array.close().await.unwrap();
     });
-    let flush = Nanos::from_secs(1);
     let slow = FaultRule {
         disk: disks[0],
         ops: OpFilter::Flushes,
         within: None,
-        when: When::Always,
-        effect: FaultEffect::Delay(flush),
+        when,
+        effect: FaultEffect::Delay(SLOW_FLUSH),
     };
     strike(&mut sim, vec![slow]);
     drive(&mut sim, &disks, async move |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+        test(bench, array).await;
+    });
+}
+
+/// A record's slot is used again only once a flush has covered the record's writes.
+#[test]
+fn a_full_journal_waits_for_a_flush() {
+    slow_flushes(When::Always, async |bench, array| {
         let began = bench.env.timer.now();
         // Sixteen records: the start left one, that older ones count no more.
         for at in 0..15 {
@@ -389,12 +398,12 @@ fn a_full_journal_waits_for_a_flush() {
         }
         let took = bench.env.timer.now() - began;
         assert!(
-            took < Nanos(flush.0 / 2),
+            took < Nanos(SLOW_FLUSH.0 / 2),
             "a write waited for a flush: {took}"
         );
         bench.write(&array, 15, 1, 1).await.unwrap();
         let took = bench.env.timer.now() - began;
-        assert!(took >= flush, "the journal was not flushed: {took}");
+        assert!(took >= SLOW_FLUSH, "the journal was not flushed: {took}");
         for at in 16..100 {
             bench.write(&array, at, 1, 1).await.unwrap();
         }
@@ -405,29 +414,15 @@ fn a_full_journal_waits_for_a_flush() {
 /// The members of a closed array may be in other use next.
 #[test]
 fn an_array_is_closed_once_its_flush_for_room_has_ended() {
-    let (mut sim, disks) = run(13, 1, &[8; 3], async |bench| {
-        let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
-        array.close().await.unwrap();
-    });
-    let flush = Nanos::from_secs(1);
     // The start flushes twice.
-    let slow = FaultRule {
-        disk: disks[0],
-        ops: OpFilter::Flushes,
-        within: None,
-        when: When::Nth(3),
-        effect: FaultEffect::Delay(flush),
-    };
-    strike(&mut sim, vec![slow]);
-    drive(&mut sim, &disks, async move |bench| {
-        let array = bench.assemble(&[0, 1, 2]).await.unwrap();
+    slow_flushes(When::Nth(3), async |bench, array| {
         for at in 0..10 {
             bench.write(&array, at, 1, 1).await.unwrap();
         }
         let began = bench.env.timer.now();
         array.close().await.unwrap();
         let took = bench.env.timer.now() - began;
-        assert!(took > Nanos(flush.0 / 2), "{took}");
+        assert!(took > Nanos(SLOW_FLUSH.0 / 2), "{took}");
     });
 }
 
