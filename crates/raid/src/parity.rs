@@ -131,7 +131,7 @@ impl ArrayCore {
         let is_whole =
             || update.is_complete() && update.len == self.shape.chunk() && self.is_whole();
         let expected = is_whole();
-        let grant = self.limits().update(update.memory(expected)).await;
+        let grant = self.limits().update(&update, expected).await;
         // Bounds the records that a journal can have open.
         let slots = self.journals[stripe.parity].slots();
         let _lane = self.limits().lane(&stripe, slots).await;
@@ -297,7 +297,6 @@ impl ArrayCore {
             xor_of(&mut parity, update.parts.iter().map(|part| &part.data[..]));
             return Ok(Some(parity));
         }
-        parity.fill(0);
         let (stripe, len) = (update.stripe, bytes(update.len));
         let roles: Vec<usize> = (0..self.shape.members()).collect();
         let all = grant.take(len * roles.len());
@@ -316,13 +315,13 @@ impl ArrayCore {
         if let [lost] = unknown[..] {
             rebuild_in(&mut band, len, lost);
         }
-        for role in roles.into_iter().filter(|role| *role != stripe.parity) {
-            let chunk = &mut band[role * len..][..len];
-            if let Some(part) = update.parts.iter().find(|part| part.run.role() == role) {
-                chunk[update.inside(part)].copy_from_slice(&part.data);
-            }
-            xor(&mut parity, chunk);
+        for part in &update.parts {
+            let chunk = &mut band[part.run.role() * len..][..len];
+            chunk[update.inside(part)].copy_from_slice(&part.data);
         }
+        let data = band.chunks_exact(len).enumerate();
+        let data = data.filter(|(role, _)| *role != stripe.parity);
+        xor_of(&mut parity, data.map(|(_, chunk)| chunk));
         Ok(Some(parity))
     }
 
@@ -534,9 +533,7 @@ impl ArrayCore {
                 let error = self.two_illegible("another member cannot be read either");
                 return (buf, Err(error));
             }
-            let into = &mut buf[done..done + len];
-            into.fill(0);
-            all.chunks_exact(len).for_each(|chunk| xor(into, chunk));
+            xor_of(&mut buf[done..done + len], all.chunks_exact(len));
             grant.give_back(all);
             done += len;
         }

@@ -109,14 +109,12 @@ impl StripeUpdate {
         }
     }
 
-    /// Returns the bytes that need memory, with a record of the stripe as a `whole` or of its bytes.
-    pub fn memory(&self, whole: bool) -> UpdateBytes {
-        let data = self.data_bytes();
-        UpdateBytes {
-            recorded: if whole { 0 } else { data },
-            old: if self.is_complete() { 0 } else { data },
-            band: bytes(self.len),
-        }
+    /// Returns the memory for the change, with a record of the stripe as a `whole` or of its bytes.
+    pub fn memory(&self, whole: bool) -> usize {
+        let (data, band) = (self.data_bytes(), bytes(self.len));
+        let recorded = if whole { 0 } else { data };
+        let old = if self.is_complete() { 0 } else { data };
+        update(self.stripe.columns() + 1, recorded, old, band)
     }
 
     /// True if all of the band is new on the member of `role`.
@@ -156,28 +154,16 @@ fn reconstruct(members: usize, len: usize) -> usize {
     Pool::footprint(step(members, len) * (members - 1))
 }
 
-/// The bytes of a change of a stripe that memory is needed for.
-#[derive(Clone, Copy)]
-pub(crate) struct UpdateBytes {
-    /// New bytes of chunks that the record has.
-    pub recorded: usize,
-    /// Bytes of chunks that change, if parity does not follow from the new bytes alone.
-    pub old: usize,
-    /// Length of the band of the chunks that changes.
-    pub band: usize,
-}
-
-impl UpdateBytes {
-    /// Returns the memory: the record, of two headers if there is room, with the new parity; and the
-    /// old bytes or those of all members.
-    fn memory(&self, members: usize) -> usize {
-        let image = (2 * BLOCK_BYTES + self.recorded + self.band).min(BUF_BYTES_MAX);
-        let read = match self.old {
-            0 => 0,
-            old => Pool::footprint(old) + Pool::footprint(self.band * members),
-        };
-        Pool::footprint(image) + read
-    }
+/// Returns the memory for a change in a band of `band` bytes of a stripe's chunks: the record, of two
+/// headers if there is room, with `recorded` bytes of chunks and the new parity; and `old` bytes or
+/// those of all members. `old` is 0 where parity follows from the new bytes.
+fn update(members: usize, recorded: usize, old: usize, band: usize) -> usize {
+    let image = (2 * BLOCK_BYTES + recorded + band).min(BUF_BYTES_MAX);
+    let read = match old {
+        0 => 0,
+        old => Pool::footprint(old) + Pool::footprint(band * members),
+    };
+    Pool::footprint(image) + read
 }
 
 /// Returns the sectors of zeroes that are written at once.
@@ -192,12 +178,7 @@ pub(crate) fn zeroes(shape: &ArrayShape) -> Sectors {
 fn least(shape: &ArrayShape) -> usize {
     let (members, chunk) = (shape.members(), bytes(shape.chunk()));
     let data = chunk * (members - 1);
-    let change = UpdateBytes {
-        recorded: data,
-        old: data,
-        band: chunk,
-    };
-    let change = change.memory(members);
+    let change = update(members, data, data, chunk);
     let fill = 2 * Pool::footprint(chunk) + reconstruct(members, chunk);
     Pool::footprint(bytes(zeroes(shape))) + change.max(fill)
 }
@@ -239,8 +220,8 @@ impl StripeLimits {
     }
 
     /// Grants memory for a change of a stripe.
-    pub async fn update(&self, change: UpdateBytes) -> Grant {
-        self.reserve.grant(change.memory(self.members)).await
+    pub async fn update(&self, change: &StripeUpdate, whole: bool) -> Grant {
+        self.reserve.grant(change.memory(whole)).await
     }
 
     /// Grants memory for `copies` of `len` bytes of a member, one of which is computed at a time.
@@ -315,7 +296,7 @@ mod tests {
             let extent = Extent::new(Lba::ZERO, Sectors(sectors));
             let data = data.slice(0..bytes(extent.len));
             let update = StripeUpdate::new(&shape, shape.stripe(0), extent, &data, Fua::No);
-            update.memory(whole).memory(4)
+            update.memory(whole)
         };
         let parity = Pool::footprint((64 << 10) + 2 * BLOCK_BYTES);
         assert_eq!(of(384, true), parity);

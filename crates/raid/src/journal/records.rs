@@ -102,7 +102,7 @@ impl JournalRecords {
     /// True if half of the slots are taken, and a flush that begins now frees some of them.
     pub fn is_half_full(&self) -> bool {
         let taken = self.live.len() as u64;
-        2 * taken >= self.slots && taken > 0 && self.can_make_room()
+        2 * taken >= self.slots && self.can_make_room()
     }
 
     /// True if a flush that begins now makes room.

@@ -5,8 +5,10 @@ use block::{
 };
 use raid::{Array, ArrayPlan, ArrayStart, Level, MemberCandidate, Options, Uuid, assemble, create};
 use shard::Local;
-use sim::FaultRule;
-use sim::{DiskSpec, RunOutcome, SimDriver, SimHost, SimWorld, WorldControl};
+use sim::{
+    DiskSpec, FaultEffect, FaultRule, OpFilter, RunOutcome, SimDriver, SimHost, SimWorld, When,
+    WorldControl,
+};
 use simnode::run_alone;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -97,6 +99,24 @@ pub fn after_power(
 pub fn strike(sim: &mut SimHost, rules: Vec<FaultRule>) {
     let plan = sim::FaultPlan::of(rules);
     sim.world_mut().set_plan(plan).unwrap();
+}
+
+/// Has each of `ops` take `delay`, on each of the disks, `within` sectors or on any.
+pub fn slow(
+    sim: &mut SimHost,
+    disks: &[TargetId],
+    ops: OpFilter,
+    within: Option<Extent>,
+    delay: Nanos,
+) {
+    let rule = |disk: &TargetId| FaultRule {
+        disk: *disk,
+        ops,
+        within,
+        when: When::Always,
+        effect: FaultEffect::Delay(delay),
+    };
+    strike(sim, disks.iter().map(rule).collect());
 }
 
 /// Makes these sectors unreadable until they are written.

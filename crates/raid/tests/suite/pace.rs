@@ -1,15 +1,13 @@
 //! The cost of a rebuild or a scrub at the default rate to the array's clients, in virtual time, on
 //! models of 15,000 rpm drives, and that of marks.
 
-use crate::common::{Bench, drive, options, run, strike};
+use crate::common::{Bench, drive, options, run, slow};
 use block::{Device, Extent, Fua, Geometry, Lba, Nanos, Sectors, TargetId};
 use drives::Hdd;
 use drives::catalogue::hdd::SAS15K;
 use futures_util::future::join_all;
 use raid::{Array, ArrayPlan, Level, MemberState, Options, create};
-use sim::{
-    DiskSpec, FaultEffect, FaultRule, OpFilter, ServiceTime, SimHost, SimRng, SimWorld, When,
-};
+use sim::{DiskSpec, OpFilter, ServiceTime, SimHost, SimRng, SimWorld};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -135,14 +133,9 @@ fn time_of_writes(mark_ahead: Sectors) -> Nanos {
         let array = bench.create(Level::Raid1, &[0, 1], &[]).await.unwrap();
         array.close().await.unwrap();
     });
-    let slow = |disk: &TargetId| FaultRule {
-        disk: *disk,
-        ops: OpFilter::Writes,
-        within: Some(Extent::new(Lba(16), Sectors(8))),
-        when: When::Always,
-        effect: FaultEffect::Delay(Nanos::from_millis(5)),
-    };
-    strike(&mut sim, disks.iter().map(slow).collect());
+    let map = Some(Extent::new(Lba(16), Sectors(8)));
+    let delay = Nanos::from_millis(5);
+    slow(&mut sim, &disks, OpFilter::Writes, map, delay);
     let took = Rc::new(Cell::new(Nanos::ZERO));
     let seen = took.clone();
     drive(&mut sim, &disks, async move |bench| {
@@ -177,14 +170,7 @@ fn slow_stripes(ops: OpFilter, delay: Nanos, test: impl AsyncFnOnce(Bench, Array
             .await
             .unwrap();
     });
-    let slow = |disk: &TargetId| FaultRule {
-        disk: *disk,
-        ops,
-        within: None,
-        when: When::Always,
-        effect: FaultEffect::Delay(delay),
-    };
-    strike(&mut sim, disks.iter().map(slow).collect());
+    slow(&mut sim, &disks, ops, None, delay);
     drive(&mut sim, &disks, async move |bench| {
         let array = bench.assemble_with(bench.candidates(&[0, 1, 2, 3]), options());
         let array = array.await.unwrap();

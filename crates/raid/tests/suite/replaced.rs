@@ -1,6 +1,6 @@
 //! Members in sync that are replaced: they serve until the new one is whole.
 
-use crate::common::{Bench, after_power, drive, run, spoil, strike};
+use crate::common::{Bench, after_power, drive, run, slow, spoil, strike};
 use block::{Device, Extent, IoErrorKind, Lba, Nanos, Sectors};
 use futures_util::future::join;
 use raid::{Array, Level, Options};
@@ -240,14 +240,9 @@ fn no_write_is_under_way_when_a_role_changes_hands() {
         fill(&bench, Level::Raid5, 3).await;
     });
     // The first stripes' data on the other two is written slowly.
-    let slow = |disk: usize| FaultRule {
-        disk: disks[disk],
-        ops: OpFilter::Writes,
-        within: Some(Extent::new(Lba(data_at(Level::Raid5)), Sectors(4 * 64))),
-        when: When::Always,
-        effect: FaultEffect::Delay(Nanos::from_secs(2)),
-    };
-    strike(&mut sim, vec![slow(0), slow(2)]);
+    let first = Extent::new(Lba(data_at(Level::Raid5)), Sectors(4 * 64));
+    let (others, delay) = ([disks[0], disks[2]], Nanos::from_secs(2));
+    slow(&mut sim, &others, OpFilter::Writes, Some(first), delay);
     drive(&mut sim, &disks, async |bench| {
         let options = Options {
             rebuild_floor: 16 << 20,

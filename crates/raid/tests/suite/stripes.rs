@@ -1,7 +1,7 @@
 //! Operations of RAID 5 for a stripe, and operations that it can do without.
 
-use crate::common::{Bench, drive, plan, run, strike};
-use block::{Extent, IoErrorKind, Lba, Nanos, Sectors, TargetId};
+use crate::common::{Bench, drive, plan, run, slow, strike};
+use block::{Extent, IoErrorKind, Lba, Nanos, Sectors};
 use futures_util::future::join;
 use raid::{Array, ArrayPlan, Level};
 use sim::{FaultEffect, FaultRule, OpFilter, When};
@@ -118,14 +118,8 @@ fn a_whole_stripe_is_written_though_a_member_is_lost_while_it_waits() {
         let array = bench.create(Level::Raid5, &[0, 1, 2], &[]).await.unwrap();
         array.close().await.unwrap();
     });
-    let slow = |disk: &TargetId| FaultRule {
-        disk: *disk,
-        ops: OpFilter::Writes,
-        within: None,
-        when: When::Always,
-        effect: FaultEffect::Delay(Nanos::from_millis(10)),
-    };
-    strike(&mut sim, disks.iter().map(slow).collect());
+    let delay = Nanos::from_millis(10);
+    slow(&mut sim, &disks, OpFilter::Writes, None, delay);
     drive(&mut sim, &disks, async |bench| {
         let array = bench.assemble(&[0, 1, 2]).await.unwrap();
         bench.write(&array, 0, STRIPE, 1).await.unwrap();
