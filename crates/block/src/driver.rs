@@ -196,8 +196,8 @@ pub trait Host {
     type Driver: Driver;
 
     /// Boots `shards` shards, each on the thread of its later life, and runs them until all are
-    /// done (or, in a simulation, until the power is cut).
-    fn run<B>(&mut self, shards: u32, boot: B)
+    /// done (or, in a simulation, until the power is cut). After an error none was booted.
+    fn run<B>(&mut self, shards: u32, boot: B) -> IoResult
     where
         B: Fn(ShardId, Self::Driver) -> Box<dyn ShardTurn> + Send + Sync + 'static;
 }

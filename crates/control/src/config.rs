@@ -30,7 +30,7 @@ sections! {
         requests: u32 = 128,
             "Requests of one NBD connection in flight; more wait.";
         shards: ShardCount = 1,
-            "Threads that serve NBD connections and the queues of block devices, each on a core: a number, `auto` for one a processor, or a list of processors, as `[2, 4]`, one for each thread. The first also has caches, devices and guests; each further one takes buffers of its own, `buffers` divided by the number.";
+            "Threads that serve NBD connections and the queues of block devices and guests, each on a core: a number, `auto` for one a processor, or a list of processors, as `[2, 4]`, one for each thread. The first also has caches and devices; each further one takes buffers of its own, `buffers` divided by the number.";
         busy_poll: Duration = "0s",
             "How long a shard without work looks for some before it sleeps, at most 1s. Requests that come meanwhile are served sooner; each shard takes a processor for so long after its last one. 0s: none looks.";
         state: PathBuf = "/var/lib/hotset",
@@ -172,7 +172,7 @@ sections! {
         volume: Name = optional,
             "Of `vhost_user`: the volume. Without it, what the socket is called: `data` of `/run/hotset/data.sock`.";
         depth: u32 = 128,
-            "Of `vhost_user`: requests served at one time, from 1 to 1024. More wait in the guest.";
+            "Of `vhost_user`: requests that a shard serves at one time, from 1 to 1024. More wait in the guest.";
         tls_certificate: PathBuf = optional,
             "A certificate chain in PEM. With it, clients must use TLS.";
         tls_key: PathBuf = optional,

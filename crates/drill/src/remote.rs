@@ -107,7 +107,7 @@ where
                 let env = local.env();
                 script(local, Remote { env, jobs })
             });
-            ended.unwrap_or_else(|| Err("the load did not end".into()))
+            ended.map_err(to_message)?
         });
         // Ends when the script has ended and has dropped its end.
         of_script.into_iter().for_each(|job| job(stage));

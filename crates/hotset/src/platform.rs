@@ -6,6 +6,7 @@ mod identity;
 pub mod machine;
 pub mod nbd;
 pub mod reservation;
+mod served;
 pub mod state;
 pub mod steering;
 pub mod ublk;

@@ -63,14 +63,11 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
             None => CommandFailure::of("signals cannot be waited for", cause),
         }
     })?;
-    // The files opened since the host was made may have taken all descriptors.
-    let can_begin = Uring::check(shards).and_then(|()| host.check_memory(shards));
-    can_begin.map_err(CommandFailure::runtime)?;
     let outcome = Arc::new(Mutex::new(true));
     let ended_with = outcome.clone();
     let opened = host.clone();
     let busy_poll = Nanos(config.daemon.busy_poll.value.as_nanos() as u64);
-    host.run(shards, move |id, driver| {
+    let began = host.run(shards, move |id, driver| {
         let bounds = shard::Config {
             busy_poll,
             ..shard::Config::default()
@@ -101,6 +98,7 @@ pub fn serve(file: &Path, cold: bool, format: LogFormat) -> Result<(), CommandFa
             }
         })
     });
+    began.map_err(CommandFailure::runtime)?;
     match *outcome.lock().expect("no panic under this lock") {
         true => Ok(()),
         false => Err(CommandFailure::Answered(command::FAILED)),

@@ -53,6 +53,5 @@ fn main() -> IoResult {
             eprintln!("{error}");
             std::process::exit(1);
         }
-    });
-    Ok(())
+    })
 }

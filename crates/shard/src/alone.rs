@@ -1,14 +1,16 @@
 //! A program of one shard.
 
 use crate::{Config, Local, Mesh, Shard};
-use block::Host;
+use block::{Host, IoError, IoErrorKind, IoResult};
 use std::sync::{Arc, Mutex};
 
-/// Runs `work` on the only shard of `host`, and returns its result; `None` if the host ended first.
+/// Runs `work` on the only shard of `host`, and returns its result.
+///
+/// Errors: those of [`Host::run`]; `Gone` if the host ended first.
 pub fn run_alone<H, T, F>(
     host: &mut H,
     work: impl FnOnce(Local<H::Driver>) -> F + Send + 'static,
-) -> Option<T>
+) -> IoResult<T>
 where
     H: Host,
     T: Send + 'static,
@@ -29,6 +31,7 @@ where
                 *outcome.lock().expect("no panic under this lock") = Some(came);
             }
         })
-    });
-    result.lock().expect("no panic under this lock").take()
+    })?;
+    let result = result.lock().expect("no panic under this lock").take();
+    result.ok_or_else(|| IoError::new(IoErrorKind::Gone, "the host ended before its program"))
 }

@@ -110,6 +110,13 @@ pub struct GatePass {
     generations: Option<Arc<Generations>>,
 }
 
+impl GatePass {
+    /// The number of the gate; no other gate of its table ever has it.
+    pub fn number(&self) -> u32 {
+        self.gate
+    }
+}
+
 impl<G: Boundary + Clone> GateTable<G> {
     /// Lets other shards ask `gate`.
     pub fn add(&self, gate: G) -> GatePass {

@@ -12,8 +12,8 @@ use crate::shared::{Opening, Options, RingShared};
 use crate::socket::{self, RingSocket};
 use crate::targets::{RingTarget, RingTargets};
 use block::{
-    Address, Geometry, Host, IoError, IoErrorKind, IoResult, Nanos, Pool, ShardId, ShardTurn,
-    TargetId, TurnProgress,
+    Address, Geometry, Host, IoError, IoErrorKind, IoResult, Nanos, ShardId, ShardTurn, TargetId,
+    TurnProgress,
 };
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -33,7 +33,8 @@ pub struct Uring {
 impl Uring {
     /// A host, if this machine allows rings; the error has the cause and the remedy.
     pub fn new(options: Options) -> IoResult<Uring> {
-        Uring::check(1)?;
+        let _ring = KernelRing::new(1, &CompletionMode::ALL)?;
+        let _waker = driver::waker()?;
         Ok(Uring {
             shared: Arc::new(RingShared {
                 options,
@@ -45,21 +46,6 @@ impl Uring {
                 has_given_up: AtomicBool::new(false),
             }),
         })
-    }
-
-    /// Checks that so many shards could begin now; the error has the cause and the remedy.
-    pub fn check(shards: u32) -> IoResult {
-        let parts = (0..shards).map(|_| {
-            let ring = KernelRing::new(1, &CompletionMode::ALL)?;
-            Ok((ring, driver::waker()?))
-        });
-        parts.collect::<IoResult<Vec<_>>>().map(drop)
-    }
-
-    /// Checks that there is memory for the buffers of so many shards.
-    pub fn check_memory(&self, shards: u32) -> IoResult {
-        let pools = (0..shards).map(|id| Pool::try_new(self.pool_bytes(ShardId(id))));
-        pools.collect::<IoResult<Vec<_>>>().map(drop)
     }
 
     /// Opens the file or block device at `path`, for every shard.
@@ -209,9 +195,11 @@ impl Drop for StopOnPanic<'_> {
 impl Host for Uring {
     type Driver = UringDriver;
 
-    /// Panics, once every shard has stopped, if one of them did, or if the
-    /// machine had no ring left for one.
-    fn run<B>(&mut self, shards: u32, boot: B)
+    /// None boots before all have a driver: no boot takes the descriptor that a driver needs.
+    ///
+    /// Errors: no thread, ring, descriptor or memory is left for a shard; with the remedy.
+    /// Panics, once every shard has stopped, if one of them did.
+    fn run<B>(&mut self, shards: u32, boot: B) -> IoResult
     where
         B: Fn(ShardId, UringDriver) -> Box<dyn ShardTurn> + Send + Sync + 'static,
     {
@@ -221,33 +209,52 @@ impl Host for Uring {
             stop,
             shared: &host.shared,
         };
-        let live = move |id: u32| {
+        let live = move |id: u32, ready: mpsc::Sender<IoResult>, begin: mpsc::Receiver<()>| {
             let _guard = guard();
             // Before its memory is touched, which then is near the processor.
             if let Some(processor) = host.shared.options.processors.get(id as usize) {
                 processors::stay_on(*processor, id, host.shared.options.waits);
             }
-            let driver = host
-                .driver_of(ShardId(id))
-                .unwrap_or_else(|e| panic!("shard {id}: {e}"));
-            drive(boot(ShardId(id), driver), stop);
+            let (driver, made) = match host.driver_of(ShardId(id)) {
+                Ok(driver) => (Some(driver), Ok(())),
+                Err(error) => (None, Err(error.on(format!("shard {id}")))),
+            };
+            // After the first error the host waits for no other.
+            let _ = ready.send(made);
+            drop(ready);
+            if let (Some(driver), Ok(())) = (driver, begin.recv()) {
+                drive(boot(ShardId(id), driver), stop);
+            }
         };
         thread::scope(|scope| {
             let _guard = guard();
             let (over, ends) = mpsc::channel();
-            let threads: Vec<_> = (0..shards)
-                .map(|id| {
-                    let over = over.clone();
-                    let run = move || {
-                        let end = catch_unwind(AssertUnwindSafe(|| live(id)));
-                        over.send(end).expect("the host waits for it");
-                    };
-                    thread::Builder::new()
-                        .name(format!("shard-{id}"))
-                        .spawn_scoped(scope, run)
-                        .expect("a thread for each shard")
-                })
-                .collect();
+            let (ready, readied) = mpsc::channel();
+            let (mut threads, mut begins) = (Vec::new(), Vec::new());
+            for id in 0..shards {
+                let (begin, begun) = mpsc::channel();
+                let (over, is_ready) = (over.clone(), ready.clone());
+                let run = move || {
+                    let end = catch_unwind(AssertUnwindSafe(|| live(id, is_ready, begun)));
+                    over.send(end).expect("the host waits for it");
+                };
+                let thread = thread::Builder::new().name(format!("shard-{id}"));
+                match thread.spawn_scoped(scope, run) {
+                    Ok(thread) => threads.push(thread),
+                    Err(cause) => drop(ready.send(Err(without_thread(id, cause)))),
+                }
+                begins.push(begin);
+            }
+            drop(ready);
+            let started: IoResult<Vec<()>> = readied.iter().collect();
+            // Fewer are ready if one panicked.
+            if started.as_ref().is_ok_and(|all| all.len() == begins.len()) {
+                for begin in &begins {
+                    // A thread that has ended begins nothing.
+                    let _ = begin.send(());
+                }
+            }
+            drop(begins);
             let ends: Vec<_> = ends.iter().take(threads.len()).collect();
             // The kernel keeps a thread until its devices have answered.
             if !host.shared.has_given_up.load(SeqCst) {
@@ -257,8 +264,14 @@ impl Host for Uring {
             if let Some(panic) = ends.into_iter().find_map(Result::err) {
                 resume_unwind(panic);
             }
-        });
+            started.map(drop)
+        })
     }
+}
+
+fn without_thread(shard: u32, cause: std::io::Error) -> IoError {
+    let what = "no thread for it; raise the limit of threads (ulimit -u)";
+    errno::error(cause, what).on(format!("shard {shard}"))
 }
 
 fn drive(mut shard: Box<dyn ShardTurn>, stop: &AtomicBool) {

@@ -1,13 +1,13 @@
 //! The thread of one disk: takes a monitor's connection and its messages.
 //!
 //! Messages carry descriptors, which a `Stream` cannot, and `vhost` waits for the socket that it
-//! reads: hence a thread, which touches no data. A guest's kicks go to the shard.
+//! reads: hence a thread, which touches no data. A guest's kicks go to the shards.
 
 #[cfg(test)]
 mod tests;
 
 use crate::channel::{MonitorChannel, is_whole};
-use crate::device::DiskLock;
+use crate::device::DiskParts;
 use crate::handler::MonitorHandler;
 use crate::kicks::{self, Kicks, Sender};
 use crate::log::GuestTopic;
@@ -37,7 +37,7 @@ const SUM_UP: Duration = Duration::from_secs(1);
 /// A socket at which a disk is offered, until dropped.
 pub struct GuestListener {
     path: PathBuf,
-    disk: Arc<DiskLock>,
+    disk: Arc<DiskParts>,
     shared: Arc<ListenerShared>,
 }
 
@@ -47,17 +47,26 @@ struct ListenerShared {
     connection: Mutex<Option<Arc<UnixStream>>>,
 }
 
+/// The part of a disk that one shard serves: ring r is of part r modulo the parts.
+pub struct GuestPart {
+    /// Requests of the rings of this part.
+    pub port: VirtioPort,
+    /// Events of the rings of this part, for the server of `port`.
+    pub kicks: Kicks,
+}
+
 impl GuestListener {
     /// Offers a disk of this shape at the unix socket `path`: to one monitor at a time, and to the
-    /// next when that one is gone.
+    /// next when that one is gone. Returns the `parts` parts of the disk too, at least one.
     ///
-    /// The port's server takes the kicks from `Kicks`; `bells` signal the monitors.
+    /// `bells` signal the monitors.
     pub fn begin(
         path: &Path,
-        shape: GuestDiskShape,
+        shape: &GuestDiskShape,
+        parts: usize,
         bells: Bells,
-        log: Log,
-    ) -> IoResult<(GuestListener, VirtioPort, Kicks)> {
+        log: &Log,
+    ) -> IoResult<(GuestListener, Vec<GuestPart>)> {
         let named = |error: IoError| error.on(path.display().to_string());
         let socket = bind(path).map_err(named)?;
         let failed = |what: &'static str| {
@@ -68,8 +77,8 @@ impl GuestListener {
             stop,
             connection: Mutex::default(),
         });
-        let disk = Arc::new(DiskLock::new(shape, log));
-        let (sender, kicks) = kicks::channel(&disk);
+        let disk = Arc::new(DiskParts::new(parts, shape, log));
+        let (sender, kicks) = kicks::channels(&disk);
         let thread = Thread {
             disk: disk.clone(),
             socket,
@@ -81,20 +90,23 @@ impl GuestListener {
             .name("vhost-user".into())
             .spawn(move || thread.run());
         spawned.map_err(failed("no thread for it; raise ulimit -u"))?;
-        let port = VirtioPort::new(disk.clone());
-        let path = path.to_owned();
-        Ok((GuestListener { path, disk, shared }, port, kicks))
+        let parts = disk.all().zip(kicks).map(|(part, kicks)| GuestPart {
+            port: VirtioPort::new(part.clone()),
+            kicks,
+        });
+        let (parts, path) = (parts.collect(), path.to_owned());
+        Ok((GuestListener { path, disk, shared }, parts))
     }
 
-    /// Returns the counters.
+    /// Returns the counters of all parts.
     pub fn counters(&self) -> GuestDiskCounters {
-        self.disk.lock().counters
+        self.disk.counters()
     }
 }
 
 impl Drop for GuestListener {
     fn drop(&mut self) {
-        self.disk.close();
+        self.disk.all().for_each(|part| part.close());
         let _ = (&self.shared.stop).write(&1u64.to_ne_bytes());
         let connection = self.shared.connection.lock();
         if let Some(connection) = &*connection.expect("no panic under this lock") {
@@ -147,7 +159,7 @@ fn event() -> io::Result<File> {
 }
 
 struct Thread {
-    disk: Arc<DiskLock>,
+    disk: Arc<DiskParts>,
     socket: UnixListener,
     shared: Arc<ListenerShared>,
     kicks: Sender,
@@ -200,7 +212,9 @@ impl Thread {
 
     /// Logs a summary of suppressed lines. Returns the time until the next check.
     fn sum_up(&self) -> Option<Duration> {
-        let is_more = self.disk.lock().log.sum_up();
+        let is_more = self.disk.all().map(|part| part.lock().log.sum_up());
+        // Each is asked.
+        let is_more = is_more.fold(false, |any, is_more| any | is_more);
         is_more.then_some(SUM_UP)
     }
 
@@ -210,7 +224,7 @@ impl Thread {
         };
         *self.connection() = Some(socket.clone());
         let name = {
-            let mut device = self.disk.lock();
+            let mut device = self.disk.first().lock();
             device.counters.connections += 1;
             device.counters.connected = true;
             device.shape.name.clone()
@@ -225,18 +239,19 @@ impl Thread {
         drop(messages);
         *self.connection() = None;
         self.kicks.end();
-        let mut device = self.disk.stop(|_| true);
-        device.counters.connected = false;
-        device.features = 0;
-        if !device.is_closed() {
-            let rings = &mut device.rings;
-            rings
-                .iter_mut()
-                .for_each(|ring| *ring = VirtRing::new(RING_MAX));
-            if !matches!(ended, Error::Disconnected | Error::SocketBroken(_)) {
-                let line = format!("the virtual machine of volume {name} was cut off: {ended}");
-                device.log.say(GuestTopic::CutOff, &line);
+        for part in self.disk.all() {
+            let mut device = part.stop(|_| true);
+            device.counters.connected = false;
+            device.features = 0;
+            if !device.is_closed() {
+                let rings = device.rings.iter_mut();
+                rings.for_each(|ring| *ring = VirtRing::new(RING_MAX));
             }
+        }
+        let mut device = self.disk.first().lock();
+        if !device.is_closed() && !matches!(ended, Error::Disconnected | Error::SocketBroken(_)) {
+            let line = format!("the virtual machine of volume {name} was cut off: {ended}");
+            device.log.say(GuestTopic::CutOff, &line);
         }
     }
 
@@ -271,7 +286,7 @@ impl Thread {
             }
             // Only without a message: a monitor that is gone may be back.
             if ready[1] && !ready[2] && self.socket.accept().is_ok() {
-                let mut device = self.disk.lock();
+                let mut device = self.disk.first().lock();
                 let name = &device.shape.name;
                 let line = format!(
                     "volume {name} has a virtual machine; another that connected was turned away"
@@ -281,11 +296,17 @@ impl Thread {
             // The monitor has the size from the previous daemon, and does not read it again by
             // itself.
             if let Some(channel) = &mut channel
-                && self.disk.lock().rings.iter().any(VirtRing::is_served)
+                && self.is_served()
             {
                 channel.announce();
             }
         }
+    }
+
+    /// True if requests are taken from a ring.
+    fn is_served(&self) -> bool {
+        let mut parts = self.disk.all();
+        parts.any(|part| part.lock().rings.iter().any(VirtRing::is_served))
     }
 
     /// Returns true once the next message is complete and its answer has room; false after the time

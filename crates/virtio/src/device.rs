@@ -1,6 +1,10 @@
-//! The disk of one guest: set up by the control thread, and served by the shard.
+//! The disk of one guest: set up by the control thread, and served by shards.
+//!
+//! A disk has a part for each shard that serves it. Ring r is of part r modulo the parts, and no
+//! part waits for another.
 //!
 //! Invariants:
+//!     a ring has requests or an event ⟹ it is of the part that has it     (`DiskParts::of`)
 //!     a tag waits, or holds a request, or its server has it
 //!     a tag waits ⟹ no ring has a request, or a tag was woken for one  (`rouse`)
 
@@ -20,7 +24,43 @@ use vm_memory::{Bytes, GuestAddress};
 /// Most requests answered here, without the volume, before other tasks have their turn.
 const AT_ONCE_MAX: u32 = 64;
 
-/// The disk, behind a lock that is held for the copy of one request's bytes at most.
+/// All parts of a disk.
+pub(crate) struct DiskParts(Vec<Arc<DiskLock>>);
+
+impl DiskParts {
+    pub(crate) fn new(parts: usize, shape: &GuestDiskShape, log: &Log) -> DiskParts {
+        let part = |_| Arc::new(DiskLock::new(shape.clone(), log.clone()));
+        DiskParts((0..parts.max(1)).map(part).collect())
+    }
+
+    /// The part that has the ring of that number.
+    pub(crate) fn of(&self, ring: usize) -> &DiskLock {
+        &self.0[ring % self.0.len()]
+    }
+
+    /// The part with the shape, and with counters and log lines that are of no ring.
+    pub(crate) fn first(&self) -> &DiskLock {
+        &self.0[0]
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<DiskLock>> {
+        self.0.iter()
+    }
+
+    pub(crate) fn counters(&self) -> GuestDiskCounters {
+        let mut sum = GuestDiskCounters::default();
+        for part in self.all() {
+            let part = part.lock().counters;
+            sum.connections += part.connections;
+            sum.connected |= part.connected;
+            sum.repeated += part.repeated;
+            sum.broken += part.broken;
+        }
+        sum
+    }
+}
+
+/// A part of the disk, behind a lock that is held for the copy of one request's bytes at most.
 pub(crate) struct DiskLock {
     device: Mutex<VirtioDisk>,
     /// Signals that a request was answered.
@@ -77,8 +117,8 @@ impl DiskLock {
         self.device.lock().expect("no panic under this lock")
     }
 
-    /// Stops the rings that `which` names, and waits until they have no request in flight, or the
-    /// disk is closed.
+    /// Stops the rings of this part that `which` names, and waits until they have no request in
+    /// flight, or the part is closed.
     pub(crate) fn stop(&self, which: impl Fn(usize) -> bool) -> MutexGuard<'_, VirtioDisk> {
         let mut device = self.lock();
         for (_, ring) in device

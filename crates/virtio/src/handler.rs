@@ -1,6 +1,6 @@
 //! The requests of a monitor, message by message: rings are set up, started and stopped.
 
-use crate::device::DiskLock;
+use crate::device::DiskParts;
 use crate::inflight::{self, Marks};
 use crate::kicks::{self, Sender};
 use crate::layout;
@@ -28,7 +28,7 @@ const CONFIG_BYTES_MAX: usize = 256;
 
 /// A connection of a monitor.
 pub(crate) struct MonitorHandler {
-    disk: Arc<DiskLock>,
+    disk: Arc<DiskParts>,
     kicks: Sender,
     bells: Bells,
     memory: Option<Arc<Memory>>,
@@ -44,7 +44,7 @@ struct GuestRegion {
 }
 
 impl MonitorHandler {
-    pub(crate) fn new(disk: Arc<DiskLock>, kicks: Sender, bells: Bells) -> MonitorHandler {
+    pub(crate) fn new(disk: Arc<DiskParts>, kicks: Sender, bells: Bells) -> MonitorHandler {
         MonitorHandler {
             disk,
             kicks,
@@ -122,7 +122,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
     }
 
     fn get_features(&mut self) -> Result<u64> {
-        let read_only = self.disk.lock().shape.read_only;
+        let read_only = self.disk.first().lock().shape.read_only;
         Ok(layout::features(read_only) | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits())
     }
 
@@ -130,13 +130,15 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
         if features & !self.get_features()? != 0 {
             return Err(Error::InvalidParam);
         }
-        let mut device = self.disk.lock();
-        device.features = features;
         let always = features & VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits() == 0;
-        for ring in &mut device.rings {
-            ring.queue.set_event_idx(layout::has_event_index(features));
-            // Without that feature no message would enable the rings.
-            ring.enabled |= always;
+        for part in self.disk.all() {
+            let mut device = part.lock();
+            device.features = features;
+            for ring in &mut device.rings {
+                ring.queue.set_event_idx(layout::has_event_index(features));
+                // Without that feature no message would enable the rings.
+                ring.enabled |= always;
+            }
         }
         Ok(())
     }
@@ -166,11 +168,11 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
             });
         }
         let memory = Arc::new(Memory::new(parts).map_err(failed)?);
-        let mut device = self.disk.lock();
-        for ring in &mut device.rings {
-            ring.move_to(&memory);
+        for part in self.disk.all() {
+            let mut device = part.lock();
+            let rings = device.rings.iter_mut();
+            rings.for_each(|ring| ring.move_to(&memory));
         }
-        drop(device);
         self.regions = regions;
         self.memory = Some(memory);
         Ok(None)
@@ -178,8 +180,9 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
 
     fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
         let len = u16::try_from(num).map_err(|_| Error::InvalidParam)?;
-        let mut device = self.disk.lock();
-        let queue = device.rings[ring(index)?].unserved().map_err(broken)?;
+        let at = ring(index)?;
+        let mut device = self.disk.of(at).lock();
+        let queue = device.rings[at].unserved().map_err(broken)?;
         queue.try_set_size(len).map_err(|_| Error::InvalidParam)
     }
 
@@ -194,8 +197,9 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
     ) -> Result<()> {
         let descriptors = self.guest_address(descriptor)?;
         let (used, available) = (self.guest_address(used)?, self.guest_address(available)?);
-        let mut device = self.disk.lock();
-        let queue = device.rings[ring(index)?].unserved().map_err(broken)?;
+        let at = ring(index)?;
+        let mut device = self.disk.of(at).lock();
+        let queue = device.rings[at].unserved().map_err(broken)?;
         queue
             .try_set_desc_table_address(descriptors)
             .and_then(|()| queue.try_set_avail_ring_address(available))
@@ -205,15 +209,16 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
 
     fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
         let base = u16::try_from(base).map_err(|_| Error::InvalidParam)?;
-        let mut device = self.disk.lock();
-        let queue = device.rings[ring(index)?].unserved().map_err(broken)?;
+        let at = ring(index)?;
+        let mut device = self.disk.of(at).lock();
+        let queue = device.rings[at].unserved().map_err(broken)?;
         queue.set_next_avail(base);
         Ok(())
     }
 
     fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
         let at = ring(index)?;
-        let device = self.disk.stop(|n| n == at);
+        let device = self.disk.of(at).stop(|n| n == at);
         let base = device.rings[at].queue.next_avail();
         Ok(VhostUserVringState::new(index, base.into()))
     }
@@ -223,7 +228,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
         // Rings are not polled here.
         let kick = fd.filter(kicks::is_event).ok_or(Error::InvalidParam)?;
         let memory = self.memory.clone().ok_or(Error::InvalidParam)?;
-        let mut device = self.disk.lock();
+        let mut device = self.disk.of(at).lock();
         let ring = &mut device.rings[at];
         // A ring that is served gets another event, and no other change.
         if !ring.has_started() {
@@ -243,13 +248,15 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
 
     fn set_vring_call(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         let bell = self.bell(fd)?;
-        self.disk.lock().rings[ring(index.into())?].call = bell;
+        let at = ring(index.into())?;
+        self.disk.of(at).lock().rings[at].call = bell;
         Ok(())
     }
 
     fn set_vring_err(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         let bell = self.bell(fd)?;
-        self.disk.lock().rings[ring(index.into())?].err = bell;
+        let at = ring(index.into())?;
+        self.disk.of(at).lock().rings[at].err = bell;
         Ok(())
     }
 
@@ -269,8 +276,9 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
     }
 
     fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
-        let mut device = self.disk.lock();
-        device.rings[ring(index)?].enabled = enable;
+        let at = ring(index)?;
+        let mut device = self.disk.of(at).lock();
+        device.rings[at].enabled = enable;
         device.rouse();
         Ok(())
     }
@@ -286,7 +294,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
         let of_old = offset.checked_sub(VHOST_USER_CONFIG_OFFSET);
         let offset = of_old.unwrap_or(offset);
         let mut bytes = [0; CONFIG_BYTES_MAX];
-        let known = layout::config(&self.disk.lock().shape.geometry, QUEUES_MAX);
+        let known = layout::config(&self.disk.first().lock().shape.geometry, QUEUES_MAX);
         bytes[..known.len()].copy_from_slice(&known);
         let asked = bytes
             .get(offset as usize..)

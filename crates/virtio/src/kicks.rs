@@ -1,10 +1,10 @@
 //! The events by which a guest announces requests, in transfer from the thread that receives them
-//! to the shard that waits for them.
+//! to the shards that wait for them.
 //!
 //! Invariant: a ring has one event at a time, the last from its monitor. The event of a stopped
 //! ring wakes the port without a request, which is harmless.
 
-use crate::device::DiskLock;
+use crate::device::{DiskLock, DiskParts};
 use crate::log::GuestTopic;
 use crate::shape::QUEUES_MAX;
 use futures_channel::mpsc;
@@ -23,7 +23,7 @@ pub enum Kick {
     Gone,
 }
 
-/// The events of a disk's rings, from its monitors.
+/// The events of the rings of a part of a disk, from its monitors.
 pub struct Kicks {
     given: mpsc::Receiver<Kick>,
     disk: Arc<DiskLock>,
@@ -50,38 +50,44 @@ impl Kicks {
     }
 }
 
-/// The sender of the disk's thread. A full channel makes it wait: a monitor that sends events too
-/// fast slows down only itself.
+/// The sender of the disk's thread, with a channel for each part. A full one makes it wait: a
+/// monitor that sends events too fast slows down only itself.
 #[derive(Clone)]
-pub(crate) struct Sender(mpsc::Sender<Kick>);
+pub(crate) struct Sender(Vec<mpsc::Sender<Kick>>);
 
 /// Pause before the next attempt on a full channel.
 const ROOM: Duration = Duration::from_millis(1);
 
 impl Sender {
     pub(crate) fn send(&mut self, ring: u16, event: File) {
-        self.put(Kick::Of(ring, event.into()));
+        let part = usize::from(ring) % self.0.len();
+        put(&mut self.0[part], Kick::Of(ring, event.into()));
     }
 
     pub(crate) fn end(&mut self) {
-        self.put(Kick::Gone);
-    }
-
-    fn put(&mut self, mut kick: Kick) {
-        // A disk that ends is not waited for.
-        while let Err(full) = self.0.try_send(kick)
-            && full.is_full()
-        {
-            kick = full.into_inner();
-            std::thread::sleep(ROOM);
-        }
+        self.0.iter_mut().for_each(|part| put(part, Kick::Gone));
     }
 }
 
-pub(crate) fn channel(disk: &Arc<DiskLock>) -> (Sender, Kicks) {
-    let (sender, given) = mpsc::channel(usize::from(QUEUES_MAX));
-    let disk = disk.clone();
-    (Sender(sender), Kicks { given, disk })
+fn put(part: &mut mpsc::Sender<Kick>, mut kick: Kick) {
+    // A disk that ends is not waited for.
+    while let Err(full) = part.try_send(kick)
+        && full.is_full()
+    {
+        kick = full.into_inner();
+        std::thread::sleep(ROOM);
+    }
+}
+
+/// Returns the sender, and the receiver of each part.
+pub(crate) fn channels(disk: &DiskParts) -> (Sender, Vec<Kicks>) {
+    let channel = |disk: &Arc<DiskLock>| {
+        let (sender, given) = mpsc::channel(usize::from(QUEUES_MAX));
+        let disk = disk.clone();
+        (sender, Kicks { given, disk })
+    };
+    let (senders, kicks) = disk.all().map(channel).unzip();
+    (Sender(senders), kicks)
 }
 
 /// Returns true if a descriptor is an eventfd: any other may be readable for ever.

@@ -1,14 +1,14 @@
 //! vhost-user-blk: a volume as the virtio disk of a virtual machine, over shared memory.
 //!
 //! A virtual machine monitor connects to a unix socket and passes the guest's memory, a ring a
-//! queue, and events for notification. One thread a volume serves its messages (`control`). The
-//! volume's shard waits for events, takes requests from the rings and answers them (`kicks`,
-//! `port`).
+//! queue, and events for notification. One thread a volume serves its messages (`control`). Shards
+//! wait for events, take requests from the rings and answer them, each those of its part of the
+//! disk (`device`, `kicks`, `port`).
 //!
 //! Invariants:
 //!     bytes that a guest writes into its memory fail that guest at most   (`request`, `ring`)
 //!     a monitor's messages, complete or not, harm its guest at most: their descriptors are
-//!     eventfds and memory that depends on no other process, and the shard waits for none
+//!     eventfds and memory that depends on no other process, and no shard waits for them
 //!     (`handler`, `control`)
 //!     bytes are copied before they are checked, written or answered: a guest may change
 //!     its memory meanwhile
@@ -44,7 +44,7 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub use control::GuestListener;
+pub use control::{GuestListener, GuestPart};
 #[cfg(feature = "fuzzing")]
 pub use hostile::hostile;
 pub use kicks::{Kick, Kicks};

@@ -1,12 +1,11 @@
-//! The requests of a guest, as a `Port`.
+//! The requests of a guest, as a `Port` for each shard.
 
 use crate::device::DiskLock;
-use crate::shape::GuestDiskCounters;
 use block::{Answer, Buf, IoResult, Port, Request, Tag};
 use std::future::poll_fn;
 use std::sync::Arc;
 
-/// The port of one disk, for whatever guest has the disk at the time.
+/// The port of a part of one disk, for whatever guest has the disk at the time.
 pub struct VirtioPort {
     disk: Arc<DiskLock>,
     tags: u16,
@@ -16,11 +15,6 @@ impl VirtioPort {
     pub(crate) fn new(disk: Arc<DiskLock>) -> VirtioPort {
         let tags = disk.lock().shape.depth;
         VirtioPort { disk, tags }
-    }
-
-    /// Returns the counters.
-    pub fn counters(&self) -> GuestDiskCounters {
-        self.disk.lock().counters
     }
 }
 

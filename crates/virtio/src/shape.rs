@@ -17,6 +17,7 @@ pub type Bells = Arc<dyn Fn(OwnedFd) -> io::Result<Bell> + Send + Sync>;
 pub const QUEUES_MAX: u16 = 64;
 /// Most descriptors of a ring.
 pub const RING_MAX: u16 = 1024;
+
 /// A disk from its guest's view.
 #[derive(Clone, Debug)]
 pub struct GuestDiskShape {
@@ -26,7 +27,7 @@ pub struct GuestDiskShape {
     pub read_only: bool,
     /// Name of the disk: a guest sees the first 20 bytes as its serial number.
     pub name: String,
-    /// Most requests served at one time; more wait in the guest.
+    /// Most requests that a shard serves at one time; more wait in the guest.
     pub depth: u16,
 }
 

@@ -8,7 +8,7 @@ use crate::operation::place_of;
 use crate::rng::SimRng;
 use crate::trace_hash::TraceEvent;
 use crate::world::SimWorld;
-use block::{Host, Nanos, Pool, ShardId, ShardTurn, TurnProgress};
+use block::{Host, IoResult, Nanos, Pool, ShardId, ShardTurn, TurnProgress};
 use std::cell::{Ref, RefCell, RefMut};
 use std::fmt::Write;
 use std::rc::Rc;
@@ -331,7 +331,7 @@ impl Host for SimHost {
     /// # Panics
     /// If the shards stall or the budget is spent: a program that is the same on
     /// every host could not report. [`SimHost::drive`] returns these instead.
-    fn run<B>(&mut self, shards: u32, boot: B)
+    fn run<B>(&mut self, shards: u32, boot: B) -> IoResult
     where
         B: Fn(ShardId, SimDriver) -> Box<dyn ShardTurn> + Send + Sync + 'static,
     {
@@ -339,5 +339,6 @@ impl Host for SimHost {
         let ended = matches!(outcome, RunOutcome::Done | RunOutcome::PowerCut);
         assert!(ended, "seed {}: {outcome:?}", self.world.borrow().seed());
         self.outcome = Some(outcome);
+        Ok(())
     }
 }

@@ -24,7 +24,7 @@ pub fn host<H: Host>(host: &mut H, shards: u32, seed: u64) {
         seed,
     });
     let shared = ring.clone();
-    host.run(shards, move |id, driver: H::Driver| {
+    let ran = host.run(shards, move |id, driver: H::Driver| {
         let case = SuiteCase::new("host", seed);
         let mut unparkers = shared.unparkers.lock().expect("no panic under this lock");
         let slot = unparkers.get_mut(id.0 as usize);
@@ -39,6 +39,7 @@ pub fn host<H: Host>(host: &mut H, shards: u32, seed: u64) {
         })
     });
     let case = SuiteCase::new("host", ring.seed);
+    check!(case, ran.is_ok(), "the shards ran, not {ran:?}");
     let ended = ring.ended.load(Acquire);
     check!(case, ended == shards, "{ended} of {shards} shards ended");
 }

@@ -8,13 +8,13 @@
 //!     one device that cannot be made keeps no other from being served, and is tried again
 //!
 //! Not here: the devices that this machine has (`devices`), the layers below a path (`stack`), the
-//! processes that start devices (`begin`), the shards that serve their queues (`served`).
+//! processes that start devices (`begin`), the shards that serve their queues
+//! (`ServedPorts`).
 
 pub mod begin;
 pub mod devices;
 mod memory;
 pub mod mounts;
-mod served;
 pub mod stack;
 
 use block::{
@@ -24,20 +24,23 @@ use block::{
 use control::config::Config;
 use control::frontends::Queues;
 use control::status::Status;
-use node::{Frontend, Later, NodeEvent, Platform, ServedVolume, VolumeAbout, VolumeGate};
+use node::{
+    Frontend, FurtherShards, Later, NodeEvent, Platform, ServedVolume, VolumeAbout, VolumeGate,
+};
 use port::Options;
-use served::ServedDevice;
+use shard::{Local, ShardPort};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use ublk::uapi::{REQUEST_MAX, block_device};
 use ublk::{
-    Attach, AttachEvent, AttachStep, Found, Params, UblkCommand, UblkControl, WantedDevice, choose,
-    mark,
+    Attach, AttachEvent, AttachStep, DeviceInfo, Found, Params, UblkCommand, UblkControl,
+    WantedDevice, choose, mark,
 };
 use uring::{Uring, UringDriver};
 
 use super::UringPlatform;
+use super::served::ServedPorts;
 
 /// The longest discard or zeroing of one request, which holds its range meanwhile.
 const DISCARD_MAX: Sectors = Sectors((32 << 20) / SECTOR_BYTES);
@@ -59,6 +62,9 @@ struct UblkShared {
     host: Uring,
     states: RefCell<BTreeMap<String, Entry>>,
 }
+
+/// A device whose queues are served, each by one shard.
+type ServedDevice = ServedPorts<ShardPort<UringDriver>>;
 
 /// The state of a volume's device; the same entry for as long as the volume is to have the device.
 type Entry = Rc<RefCell<AttachState>>;
@@ -262,9 +268,7 @@ impl UblkShared {
                 }
                 AttachStep::Serve(info) => {
                     self.take_name(info.id, name, &found)?;
-                    let (local, gate) = (self.platform.local(), plan.gate.clone());
-                    let begun = ServedDevice::begin(local, &self.host, &info, gate, plan.options);
-                    progress.served = Some(Rc::new(begun.await.map_err(plain)?));
+                    progress.served = Some(Rc::new(self.serve(plan, &info).await.map_err(plain)?));
                     AttachEvent::Serving
                 }
                 AttachStep::Live(id) => return Ok(id),
@@ -274,6 +278,18 @@ impl UblkShared {
                 }
             }
         }
+    }
+
+    /// Begins to serve the queues of the device that `info` describes.
+    async fn serve(&self, plan: &DevicePlan, info: &DeviceInfo) -> IoResult<ServedDevice> {
+        let local = self.platform.local();
+        let shards = 1 + FurtherShards::of(local).ids().len();
+        let targets = self.host.open_ports(info, shards as u16)?;
+        let port = |target| move |shard: &Local<UringDriver>| shard.port(target);
+        let ports = targets.into_iter().map(port).collect();
+        let (device, all) = ServedDevice::begin(local, plan.gate.clone(), plan.options, ports)?;
+        all.await.inspect_err(|_| device.close())?;
+        Ok(device)
     }
 
     /// Reads the bytes for the start of a device; none if the volume does not answer.

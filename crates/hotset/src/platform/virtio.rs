@@ -1,22 +1,23 @@
 //! Volumes as disks of virtual machines: the frontend of vhost-user-blk.
 
 use super::UringPlatform;
+use super::served::ServedPorts;
 use crate::log;
 use block::{Device, Env, IoResult, Nanos, Stream};
 use control::frontends::GuestDisk;
 use control::status::Status;
 use futures_util::future::join_all;
 use node::{
-    Frontend, Later, Platform, Priority, ServedVolume, VolumeAbout, VolumeFront, VolumeGate,
+    Frontend, FurtherShards, Later, Platform, Priority, ServedVolume, VolumeAbout, VolumeGate,
 };
-use port::{Options, PortServer};
-use shard::{Local, LocatingGate};
+use port::Options;
+use shard::Local;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use uring::{Bell, Uring, UringDriver};
-use virtio::{Bells, GuestDiskShape, GuestListener, Kick, Kicks, VirtioPort};
+use virtio::{Bells, GuestDiskShape, GuestListener, GuestPart, Kick, Kicks, Log, VirtioPort};
 
 /// The bytes of a received event.
 const COUNT_BYTES: usize = 8;
@@ -36,7 +37,7 @@ pub struct VirtioFrontend {
 struct OpenListener {
     guest: GuestDisk,
     listener: GuestListener,
-    server: Rc<PortServer<VirtioPort, VolumeFront<UringDriver>>>,
+    served: ServedPorts<VirtioPort>,
 }
 
 impl OpenListener {
@@ -45,9 +46,10 @@ impl OpenListener {
     }
 
     async fn end(self, grace: Nanos) {
-        self.server.stop(grace).await;
+        self.served.stop(grace).await;
         drop(self.listener);
-        self.server.ended().await;
+        self.served.ended().await;
+        self.served.close();
     }
 }
 
@@ -83,29 +85,39 @@ impl VirtioFrontend {
             depth: guest.depth as u16,
         };
         // For a thread of the listener, which cannot use the platform.
-        let log = Arc::new(|line: String| log::line(Priority::Warning, &line));
+        let log: Log = Arc::new(|line| log::line(Priority::Warning, &line));
         let bells: Bells = Arc::new(|event| {
             let mut bell = Bell::new(event)?;
             Ok(Box::new(move || bell.raise()))
         });
-        let (listener, port, kicks) = GuestListener::begin(&guest.socket, shape, bells, log)?;
+        let local = self.platform.local();
+        let shards = 1 + FurtherShards::of(local).ids().len();
+        let begun = GuestListener::begin(&guest.socket, &shape, shards, bells, &log);
+        let (listener, parts) = begun?;
         let options = Options {
             read_only: about.read_only,
             memory_bytes_max: about.memory_bytes_max,
         };
-        let local = self.platform.local();
-        let env = local.env();
-        let waiting = follow(kicks, local.clone(), self.host.clone());
-        env.spawn.spawn(waiting);
+        let serve = |part: GuestPart| {
+            let host = self.host.clone();
+            move |shard: &Local<UringDriver>| {
+                let waiting = follow(part.kicks, shard.clone(), host);
+                shard.env().spawn.spawn(waiting);
+                Ok(part.port)
+            }
+        };
+        let ports = parts.into_iter().map(serve).collect();
+        // No part fails to begin, so none is waited for.
+        let (served, _) = ServedPorts::begin(local, gate, options, ports)?;
         Ok(OpenListener {
             guest: guest.clone(),
             listener,
-            server: PortServer::begin(port, LocatingGate::new(gate, local), options, env),
+            served,
         })
     }
 }
 
-/// Waits for the events of a disk's rings until the disk is no longer offered.
+/// Waits for the events of a part's rings until the disk is no longer offered.
 async fn follow(mut kicks: Kicks, local: Local<UringDriver>, host: Uring) {
     let mut rings: BTreeMap<_, Rc<shard::ShardSocket<UringDriver>>> = BTreeMap::new();
     while let Some(kick) = kicks.next().await {
@@ -198,7 +210,7 @@ impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
         Box::pin(async move {
             // Unanswered requests stay marked in the guests' memory, for the next daemon.
             let open = std::mem::take(&mut *self.open.borrow_mut());
-            join_all(open.values().flatten().map(|open| open.server.stop(grace))).await;
+            join_all(open.values().flatten().map(|open| open.served.stop(grace))).await;
         })
     }
 

@@ -184,7 +184,8 @@ impl Served {
                         server.shut_down(Nanos::from_secs(5)).await;
                     },
                 )
-            });
+            })
+            .unwrap();
         });
         is_ready.recv().unwrap();
         Served {

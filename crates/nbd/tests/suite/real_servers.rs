@@ -21,7 +21,7 @@ where
     F: Future<Output = ()> + 'static,
     W: FnOnce(Local<UringDriver>, Env) -> F + Send + 'static,
 {
-    run_alone(&mut host(), |local| work(local.clone(), local.env()));
+    run_alone(&mut host(), |local| work(local.clone(), local.env())).unwrap();
 }
 
 fn unix(path: &Path) -> Address {

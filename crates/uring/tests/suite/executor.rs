@@ -17,7 +17,7 @@ fn run<F>(mut host: Uring, main: impl FnOnce(Local<UringDriver>) -> F + Send + '
 where
     F: Future<Output = ()> + 'static,
 {
-    run_alone(&mut host, main);
+    run_alone(&mut host, main).unwrap();
 }
 
 fn devices_and_gates(path: impl AsRef<Path>, options: &DiskOptions) {
@@ -84,7 +84,8 @@ fn a_gate_of_another_shard() {
                 done.send(()).unwrap();
             }
         })
-    });
+    })
+    .unwrap();
 }
 
 #[test]

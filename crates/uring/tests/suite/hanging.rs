@@ -161,7 +161,8 @@ fn a_file_system_that_hangs_blocks_itself_alone() {
         };
         let opened = env.timer.timeout(SOON, opened).await;
         opened.expect("it answers").unwrap();
-    });
+    })
+    .unwrap();
 }
 
 #[test]
@@ -191,7 +192,8 @@ fn a_host_ends_in_time_though_a_device_does_not_answer() {
         let answered = env.timer.timeout(Nanos::from_secs(1), read).await;
         assert!(answered.is_none());
         opener.end_within(Nanos::from_secs(1));
-    });
+    })
+    .unwrap();
     over.send(()).unwrap();
     watching.join().unwrap();
 }

@@ -2,8 +2,8 @@
 
 use crate::common::{buf_of, directory, file, filled, host, perform, wait};
 use block::{
-    Address, Driver, DriverOp, Extent, Fua, Host, Lba, Nanos, Pool, Sectors, ShardTurn, TargetId,
-    Token, TurnProgress,
+    Address, Driver, DriverOp, Extent, Fua, Host, Lba, Nanos, Pool, Sectors, ShardId, ShardTurn,
+    TargetId, Token, TurnProgress,
 };
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::thread;
-use uring::{DiskOptions, UringDriver};
+use uring::{DiskOptions, Options, Uring, UringDriver};
 
 const MIB: u64 = 1 << 20;
 const BLOCK: usize = 4096;
@@ -269,6 +269,18 @@ impl Drop for Idler {
 }
 
 #[test]
+fn no_shard_boots_unless_every_shard_has_a_driver() {
+    let options = Options {
+        further_pool_bytes: Some(usize::MAX),
+        ..Options::default()
+    };
+    let mut host = Uring::new(options).unwrap();
+    let boot = |id: ShardId, _| -> Box<dyn ShardTurn> { panic!("{id:?} boots") };
+    let error = host.run(2, boot).unwrap_err().to_string();
+    assert!(error.starts_with("shard 1: "), "{error}");
+}
+
+#[test]
 fn a_shard_that_panics_ends_the_others_and_the_run() {
     let ended = Arc::new(AtomicBool::new(false));
     let sleeper = ended.clone();
@@ -279,7 +291,7 @@ fn a_shard_that_panics_ends_the_others_and_the_run() {
                 panics: id.0 == 1,
                 ended: sleeper.clone(),
             })
-        });
+        })
     });
     let panic = catch_unwind(run).unwrap_err();
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"as the test wants"));

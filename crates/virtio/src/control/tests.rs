@@ -3,8 +3,10 @@
 use super::*;
 use crate::fault::tests::file;
 use crate::guest::{BASE, BYTES, GuestMemory};
-use crate::hostile::{offer_read, serve_all, was_read};
-use block::{Geometry, Pool, Sectors};
+use crate::hostile::{offer_read, poll, serve, serve_all, was_read};
+use crate::kicks::Kick;
+use block::{Geometry, Pool, Sectors, Tag};
+use futures_util::FutureExt;
 use std::io::Read;
 use std::os::fd::IntoRawFd;
 use std::time::{Duration, Instant};
@@ -44,7 +46,7 @@ impl Monitor {
             mmap_handle: file.as_raw_fd(),
         };
         Monitor {
-            frontend: Frontend::connect(path, 2).unwrap(),
+            frontend: Frontend::connect(path, 4).unwrap(),
             guest: GuestMemory::with(RING, map),
             memory,
             kick: event().unwrap(),
@@ -86,11 +88,16 @@ impl Monitor {
 
     /// Sets the first ring up.
     fn activate(&mut self) {
+        self.activate_ring(0);
+    }
+
+    /// Sets one ring up.
+    fn activate_ring(&mut self, number: usize) {
         let start = self.memory.userspace_addr;
         let frontend = &mut self.frontend;
         frontend.set_mem_table(&[self.memory]).unwrap();
-        frontend.set_vring_num(0, RING).unwrap();
-        let asked = VhostUserInflight::new(0, 0, 1, RING);
+        frontend.set_vring_num(number, RING).unwrap();
+        let asked = VhostUserInflight::new(0, 0, number as u16 + 1, RING);
         let (info, marks) = frontend.get_inflight_fd(&asked).unwrap();
         frontend.set_inflight_fd(&info, marks.as_raw_fd()).unwrap();
         let ring = VringConfigData {
@@ -102,16 +109,16 @@ impl Monitor {
             used_ring_addr: start + 0x2_0000,
             log_addr: None,
         };
-        frontend.set_vring_addr(0, &ring).unwrap();
+        frontend.set_vring_addr(number, &ring).unwrap();
         // The available index, at which a new ring begins.
-        frontend.set_vring_base(0, 0).unwrap();
+        frontend.set_vring_base(number, 0).unwrap();
         let event = |file: &File| {
             // SAFETY: a descriptor of an eventfd without another owner.
             unsafe { EventFd::from_raw_fd(file.try_clone().unwrap().into_raw_fd()) }
         };
-        frontend.set_vring_call(0, &event(&self.call)).unwrap();
-        frontend.set_vring_kick(0, &event(&self.kick)).unwrap();
-        frontend.set_vring_enable(0, true).unwrap();
+        frontend.set_vring_call(number, &event(&self.call)).unwrap();
+        frontend.set_vring_kick(number, &event(&self.kick)).unwrap();
+        frontend.set_vring_enable(number, true).unwrap();
     }
 }
 
@@ -136,7 +143,14 @@ fn shape(sectors: u64) -> GuestDiskShape {
 }
 
 fn begin(path: &Path, sectors: u64) -> (GuestListener, VirtioPort, Kicks) {
-    GuestListener::begin(path, shape(sectors), bells(), Arc::new(|_| ())).unwrap()
+    let (listener, mut parts) = begin_parts(path, sectors, 1);
+    let GuestPart { port, kicks } = parts.remove(0);
+    (listener, port, kicks)
+}
+
+fn begin_parts(path: &Path, sectors: u64, parts: usize) -> (GuestListener, Vec<GuestPart>) {
+    let log: Log = Arc::new(|_| ());
+    GuestListener::begin(path, &shape(sectors), parts, bells(), &log).unwrap()
 }
 
 fn bells() -> Bells {
@@ -160,7 +174,7 @@ fn a_monitor_that_counts_its_configuration_from_0x100_is_served() {
         offer_read(&mut monitor.guest, 0, 3);
         (&monitor.kick).write_all(&1_u64.to_ne_bytes()).unwrap();
         let served = until("a request", || {
-            Some(serve_all(&listener.disk, &pool)).filter(|served| !served.is_empty())
+            Some(serve_all(listener.disk.first(), &pool)).filter(|served| !served.is_empty())
         });
         assert_eq!(served.len(), 1);
         let rung = until("a notification", || (&monitor.call).read(&mut [0; 8]).ok());
@@ -170,6 +184,67 @@ fn a_monitor_that_counts_its_configuration_from_0x100_is_served() {
         assert_eq!(monitor.frontend.get_vring_base(0).unwrap(), 1);
         assert_eq!(listener.counters().connections, round);
     }
+}
+
+#[test]
+fn each_ring_is_of_one_part() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("data.sock");
+    let (listener, mut parts) = begin_parts(&path, 4096, 2);
+    let pool = Pool::new(4 << 20);
+    for number in 0..4 {
+        let mut monitor = Monitor::connect(&path);
+        monitor.negotiate();
+        monitor.activate_ring(number);
+        offer_read(&mut monitor.guest, 0, 3);
+        let served = until("a request", || {
+            let served = listener.disk.all().map(|part| serve_all(part, &pool).len());
+            let served: Vec<_> = served.collect();
+            (served.iter().sum::<usize>() > 0).then_some(served)
+        });
+        assert_eq!(served[number % 2], 1, "ring {number}: {served:?}");
+        assert!(was_read(&monitor.guest, 0));
+        let rung = until("a notification", || (&monitor.call).read(&mut [0; 8]).ok());
+        assert_eq!(rung, 8);
+        let ring = until("an event", || {
+            match parts[number % 2].kicks.next().now_or_never()?? {
+                Kick::Of(ring, _) => Some(ring),
+                Kick::Gone => None,
+            }
+        });
+        assert_eq!(usize::from(ring), number);
+        let other = &mut parts[(number + 1) % 2].kicks;
+        while let Some(kick) = other.next().now_or_never() {
+            assert!(
+                matches!(kick, Some(Kick::Gone)),
+                "an event of ring {number}"
+            );
+        }
+        assert_eq!(monitor.frontend.get_vring_base(number).unwrap(), 1);
+    }
+    assert_eq!(listener.counters().connections, 4);
+}
+
+#[test]
+fn the_next_monitor_waits_for_the_requests_of_every_part() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("data.sock");
+    let (listener, _parts) = begin_parts(&path, 4096, 2);
+    let mut monitor = Monitor::connect(&path);
+    monitor.negotiate();
+    monitor.activate_ring(1);
+    offer_read(&mut monitor.guest, 0, 3);
+    let part = listener.disk.of(1);
+    let request = until("a request", || poll(part, Tag(0))).unwrap();
+    drop(monitor);
+    std::thread::scope(|scope| {
+        let next = scope.spawn(|| Monitor::connect(&path).negotiate());
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(listener.counters().connections, 1);
+        serve(part, &Pool::new(4 << 20), Tag(0), request);
+        next.join().unwrap();
+    });
+    assert_eq!(listener.counters().connections, 2);
 }
 
 #[test]
@@ -219,7 +294,7 @@ fn serves(path: &Path, listener: &GuestListener) -> bool {
     offer_read(&mut monitor.guest, 0, 3);
     let pool = Pool::new(4 << 20);
     until("a request", || {
-        Some(serve_all(&listener.disk, &pool)).filter(|served| !served.is_empty())
+        Some(serve_all(listener.disk.first(), &pool)).filter(|served| !served.is_empty())
     });
     was_read(&monitor.guest, 0)
 }
@@ -260,7 +335,7 @@ fn a_ring_that_is_served_is_not_changed() {
         offer_read(&mut monitor.guest, 500, 3);
         assert!(is_cut_off(&mut monitor), "{what}");
         assert!(
-            serve_all(&listener.disk, &Pool::new(4 << 20)).is_empty(),
+            serve_all(listener.disk.first(), &Pool::new(4 << 20)).is_empty(),
             "{what}"
         );
         assert!(serves(&path, &listener), "after {what}");
@@ -286,7 +361,7 @@ fn a_ring_that_is_served_may_get_another_event() {
     let kick = EventFd::new(0).unwrap();
     monitor.frontend.set_vring_kick(0, &kick).unwrap();
     assert!(!is_cut_off(&mut monitor));
-    let served = serve_all(&listener.disk, &Pool::new(4 << 20));
+    let served = serve_all(listener.disk.first(), &Pool::new(4 << 20));
     assert_eq!((served.len(), listener.counters().repeated), (1, 0));
 }
 
@@ -352,7 +427,7 @@ fn a_notification_that_would_wait_is_not_waited_for() {
     let pool = Pool::new(4 << 20);
     for head in [0, 3, 6] {
         offer_read(&mut monitor.guest, head, 3);
-        assert_eq!(serve_all(&listener.disk, &pool).len(), 1);
+        assert_eq!(serve_all(listener.disk.first(), &pool).len(), 1);
         assert!(was_read(&monitor.guest, head));
     }
 }
@@ -393,7 +468,8 @@ fn only_a_socket_is_replaced() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("data.sock");
     let refused = |path: &Path| {
-        let begun = GuestListener::begin(path, shape(4096), bells(), Arc::new(|_| ()));
+        let begun =
+            GuestListener::begin(path, &shape(4096), 1, bells(), &(Arc::new(|_| ()) as Log));
         begun.err().unwrap().to_string()
     };
     std::fs::write(&path, "precious").unwrap();
@@ -419,8 +495,8 @@ fn strangers_do_not_fill_the_log() {
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();
     let into = lines.clone();
     let log: Log = Arc::new(move |line| into.lock().unwrap().push(line));
-    let begun = GuestListener::begin(&path, shape(4096), bells(), log);
-    let (_listener, _port, _kicks) = begun.unwrap();
+    let begun = GuestListener::begin(&path, &shape(4096), 1, bells(), &log);
+    let (_listener, _parts) = begun.unwrap();
     let mut monitor = Monitor::connect(&path);
     monitor.negotiate();
     for _ in 0..500 {

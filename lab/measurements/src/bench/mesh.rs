@@ -46,7 +46,7 @@ pub fn ours() -> IoResult<f64> {
                 });
             },
         )
-    });
+    })?;
     Ok(took.load(Relaxed) as f64 / CALLS as f64)
 }
 

@@ -53,7 +53,8 @@ pub fn reads(run: ShardRun, dir: &Path) -> io::Result<ShardReads> {
         booted
             .clone()
             .boot((id, driver, mesh.clone()), |gate| gate, |_| ())
-    });
+    })
+    .map_err(io::Error::other)?;
     Ok(shards.result())
 }
 

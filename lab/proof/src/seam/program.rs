@@ -115,7 +115,7 @@ pub fn run<H: Host>(
 ) {
     let mesh = Mesh::new(SHARDS);
     let (scenario, targets, record) = (scenario.clone(), targets.clone(), record.clone());
-    host.run(SHARDS, move |id, driver| {
+    let ran = host.run(SHARDS, move |id, driver| {
         let (scenario, targets, record) = (scenario.clone(), targets.clone(), record.clone());
         let config = Config {
             depth: 8,
@@ -128,6 +128,7 @@ pub fn run<H: Host>(
             }
         })
     });
+    ran.expect("a thread and a ring for each shard");
 }
 
 /// Ends the device's shard when sent to.

@@ -46,7 +46,7 @@ impl Recorder {
         let ended = Arc::new(AtomicBool::new(false));
         let until = ended.clone();
         let serve = move || {
-            run_alone(&mut host, move |local| async move {
+            let ran = run_alone(&mut host, move |local| async move {
                 let log = Rc::new(|line: &str| eprintln!("{line}"));
                 let server = NbdServer::new(local.env(), ServerLimits::default(), None, log)
                     .expect("a server without TLS");
@@ -68,6 +68,7 @@ impl Recorder {
                     timer.sleep(Nanos::from_millis(20)).await;
                 }
             });
+            ran.expect("a thread and a ring for the server");
         };
         Ok(Recorder {
             ended,

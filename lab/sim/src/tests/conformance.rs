@@ -20,7 +20,8 @@ fn driver_in_a_host() {
         let (mut sim, rig) = rig(seed, Sectors(if seed % 2 == 0 { 1 } else { 8 }));
         sim.run(1, move |_, driver| {
             Box::new(conformance::driver(driver, rig.clone(), seed))
-        });
+        })
+        .unwrap();
         assert_eq!(sim.outcome(), Some(&RunOutcome::Done), "seed {seed}");
     }
 }

@@ -187,7 +187,9 @@ fn a_deadlock_names_who_waits_for_what() {
 #[test]
 #[should_panic(expected = "seed 9: Deadlock")]
 fn a_host_does_not_hide_a_stall() {
-    SimHost::new(SimWorld::new(9)).run(1, |_, driver| script(driver, |_, _| IDLE));
+    SimHost::new(SimWorld::new(9))
+        .run(1, |_, driver| script(driver, |_, _| IDLE))
+        .unwrap();
 }
 
 #[test]
@@ -249,7 +251,8 @@ fn a_cut_ends_the_run_and_the_next_boot_finds_what_was_durable() {
             }
             IDLE
         })
-    });
+    })
+    .unwrap();
     assert_eq!(sim.outcome(), Some(&RunOutcome::PowerCut));
     assert_eq!(Arc::strong_count(&dropped), 1, "the shards are gone");
     assert_eq!(sim.world().now(), Nanos::from_secs(1));

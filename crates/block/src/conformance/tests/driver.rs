@@ -4,7 +4,7 @@ use super::caught;
 use super::queue::{DISK, Flaw, LISTENER, Queue, address};
 use super::wire;
 use crate::conformance::{DriverRig, driver, host, run};
-use crate::{Host, Nanos, ShardId, ShardTurn, TurnProgress};
+use crate::{Host, IoResult, Nanos, ShardId, ShardTurn, TurnProgress};
 
 fn drive(block: u64, flaw: Flaw, seed: u64) {
     let rig = DriverRig {
@@ -68,7 +68,7 @@ struct Shards {
 impl Host for Shards {
     type Driver = Queue;
 
-    fn run<B>(&mut self, _shards: u32, boot: B)
+    fn run<B>(&mut self, _shards: u32, boot: B) -> IoResult
     where
         B: Fn(ShardId, Queue) -> Box<dyn ShardTurn> + Send + Sync + 'static,
     {
@@ -83,6 +83,7 @@ impl Host for Shards {
                 going
             });
         }
+        Ok(())
     }
 }
 

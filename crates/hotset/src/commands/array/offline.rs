@@ -102,6 +102,6 @@ pub fn alone<T: Send + 'static>(
         let rested = devices.stop().await.map_err(|error| error.to_string());
         done.and_then(|done| rested.map(|()| done))
     });
-    let ended = ended.expect("nothing cuts its power");
+    let ended = ended.map_err(CommandFailure::runtime)?;
     ended.map_err(CommandFailure::Runtime)
 }

@@ -116,7 +116,7 @@ fn on_a_shard(
         let platform = UringPlatform::new(opened, local, Path::new(""));
         replay(&platform, &section, reader, options).await
     });
-    ended.expect("nothing cuts its power")
+    ended.map_err(|error| error.to_string())?
 }
 
 async fn replay(

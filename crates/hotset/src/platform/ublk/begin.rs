@@ -224,7 +224,9 @@ pub fn begin(id: u32) -> Result<(), CommandFailure> {
             Err(error) => error.to_string(),
         }
     });
-    Err(CommandFailure::Runtime(ended.unwrap_or_default()))
+    Err(CommandFailure::Runtime(
+        ended.unwrap_or_else(|e| e.to_string()),
+    ))
 }
 
 type Local = shard::Local<uring::UringDriver>;

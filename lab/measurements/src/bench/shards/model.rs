@@ -165,7 +165,8 @@ fn run(
             read(id, &of_reads, now);
         };
         booted.clone().boot((id, driver, mesh.clone()), gate, cost)
-    });
+    })
+    .expect("shards without a ring");
     loaded.result().per_s
 }
 
