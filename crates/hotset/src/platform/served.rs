@@ -6,7 +6,7 @@
 //!     daemon in flight, holds the device open until the last of them has ended
 //!     the ports are closed ⟹ no further shard asks for the volume
 
-use block::{IoResult, Nanos, Port, ShardId};
+use block::{IoError, IoErrorKind, IoResult, Nanos, Port, ShardId};
 use futures_channel::oneshot;
 use futures_util::future::{join, join_all};
 use node::{FurtherShards, LentGate, VolumeFront, VolumeGate, lent_gate};
@@ -107,9 +107,9 @@ impl<P: Port> ServedPorts<P> {
             lent: RefCell::new(Some(lent)),
         };
         let all = async move {
-            let begun = join_all(begun).await;
-            // A shard that has ended serves nothing.
-            begun.into_iter().flatten().collect()
+            let gone = |_| IoError::new(IoErrorKind::Gone, "a shard has ended");
+            let mut begun = join_all(begun).await.into_iter();
+            begun.try_for_each(|begun| begun.map_err(gone)?)
         };
         Ok((ports, all))
     }

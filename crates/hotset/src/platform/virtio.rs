@@ -69,6 +69,24 @@ impl VirtioFrontend {
         open.values().flatten().map(OpenListener::address).collect()
     }
 
+    /// Listens for all of `guests`, or for none.
+    fn listen_all<'a>(
+        &self,
+        guests: impl IntoIterator<Item = &'a GuestDisk>,
+        name: &str,
+        gate: &VolumeGate<UringDriver>,
+        about: &VolumeAbout,
+    ) -> IoResult<Vec<OpenListener>> {
+        let mut opened = Vec::<OpenListener>::new();
+        for guest in guests {
+            let listening = self.listen(guest, name, gate.clone(), about);
+            let listening =
+                listening.inspect_err(|_| opened.iter().for_each(|open| open.served.close()));
+            opened.push(listening?);
+        }
+        Ok(opened)
+    }
+
     fn listen(
         &self,
         guest: &GuestDisk,
@@ -168,9 +186,7 @@ async fn listen(event: Rc<impl Stream>, raised: impl Fn() -> bool, env: Env) {
 
 impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
     fn add(&self, name: &str, gate: VolumeGate<UringDriver>, about: &VolumeAbout) -> IoResult {
-        let listen = |guest| self.listen(guest, name, gate.clone(), about);
-        let opened = about.frontends.guests.iter().map(listen);
-        let opened = opened.collect::<IoResult<_>>()?;
+        let opened = self.listen_all(&about.frontends.guests, name, &gate, about)?;
         self.open.borrow_mut().insert(name.to_owned(), opened);
         Ok(())
     }
@@ -190,8 +206,7 @@ impl Frontend<ServedVolume<UringDriver>> for VirtioFrontend {
             join_all(gone.into_iter().map(|gone| gone.end(grace))).await;
             let is_open = |guest: &&GuestDisk| open.iter().any(|open| open.guest == **guest);
             let new: Vec<_> = wanted.iter().filter(|guest| !is_open(guest)).collect();
-            let listen = |guest: &GuestDisk| self.listen(guest, name, gate.clone(), about);
-            let opened = new.into_iter().map(listen).collect::<IoResult<Vec<_>>>();
+            let opened = self.listen_all(new, name, gate, about);
             let done = opened.map(|opened| open.extend(opened));
             self.open.borrow_mut().insert(name.to_owned(), open);
             done
