@@ -4,7 +4,7 @@
 //! part waits for another.
 //!
 //! Invariants:
-//!     a ring has requests or an event ⟹ it is of the part that has it     (`DiskParts::of`)
+//!     a ring is set up, or has an event ⟹ it is so in its own part alone   (`DiskParts::of`)
 //!     a tag waits, or holds a request, or its server has it
 //!     a tag waits ⟹ no ring has a request, or a tag was woken for one  (`rouse`)
 

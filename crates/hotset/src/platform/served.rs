@@ -66,7 +66,7 @@ fn begin_further<P: Port>(
 
 impl<P: Port> ServedPorts<P> {
     /// Begins to serve `gate` by ports, which `makes` make: the first on the home shard `local`, the
-    /// others on the further shards, in order. They divide the memory of `options`. The future ends
+    /// others on the further shards, in order. The ports divide the memory of `options`. The future ends
     /// when all have begun.
     ///
     /// `Err`: the first was not made; or by the future, another, after which all are to be closed.
@@ -93,7 +93,7 @@ impl<P: Port> ServedPorts<P> {
         for (id, make) in shards.ids().iter().copied().zip(makes) {
             let (pass, (sender, receiver)) = (pass.clone(), oneshot::channel());
             local.mesh().post(id, move |front| {
-                // Nobody waits for it where it cannot fail.
+                // Without a receiver nothing can fail.
                 let _ = sender.send(begin_further(front, make, pass, options));
             });
             further.push(id);

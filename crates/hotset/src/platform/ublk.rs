@@ -63,7 +63,7 @@ struct UblkShared {
     states: RefCell<BTreeMap<String, Entry>>,
 }
 
-/// A device whose queues are served, each by one shard.
+/// A device with each of its queues served by one shard.
 type ServedDevice = ServedPorts<ShardPort<UringDriver>>;
 
 /// The state of a volume's device; the same entry for as long as the volume is to have the device.
