@@ -51,6 +51,9 @@ type UnitPage = Box<[Option<KeptUnit>]>;
 struct TimedReads {
     sectors: Sectors,
     times: Histogram<u64>,
+    /// The last time, and the number of reads in a row with that time, which `times` lacks: the
+    /// reads of a turn often have the same.
+    run: (Nanos, u64),
 }
 
 /// The hits of a gate that are not reported.
@@ -83,6 +86,7 @@ impl Default for TimedReads {
         TimedReads {
             sectors: Sectors(0),
             times: Histogram::new(2).expect("so few digits can be kept"),
+            run: (Nanos(0), 0),
         }
     }
 }
@@ -91,10 +95,26 @@ impl TimedReads {
     #[inline]
     fn add(&mut self, sectors: Sectors, time: Nanos) {
         self.sectors.0 += sectors.0;
-        self.times.record(time.0).expect("it grows");
+        if time != self.run.0 {
+            self.end_run();
+            self.run.0 = time;
+        }
+        self.run.1 += 1;
+    }
+
+    fn end_run(&mut self) {
+        let (time, reads) = (self.run.0, std::mem::take(&mut self.run.1));
+        if reads > 0 {
+            self.times.record_n(time.0, reads).expect("it grows");
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.times.is_empty() && self.run.1 == 0
     }
 
     fn take(&mut self) -> ReadTimes {
+        self.end_run();
         let times = self.times.iter_recorded();
         let times = times.map(|at| {
             (
@@ -128,7 +148,7 @@ impl GateHits {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.disks.iter().all(|(_, reads)| reads.times.is_empty())
+        self.disks.iter().all(|(_, reads)| reads.is_empty())
     }
 
     /// Takes all hits, without their places.
@@ -377,6 +397,21 @@ mod tests {
         let touched = kept.take_touched(true).remove(&9).unwrap();
         assert_eq!((touched.len(), touched[0].reads), (1, 2));
         assert_eq!(touched[0].extent.start, Lba(8));
+    }
+
+    #[test]
+    fn every_time_of_a_read_is_reported_with_the_number_of_reads() {
+        let mut reads = TimedReads::default();
+        assert!(reads.is_empty());
+        for (time, count) in [(20, 1), (10, 3), (20, 2), (0, 2)] {
+            (0..count).for_each(|_| reads.add(Sectors(8), Nanos(time)));
+            assert!(!reads.is_empty());
+        }
+        let taken = reads.take();
+        assert_eq!(taken.sectors, Sectors(64));
+        let times: Vec<_> = taken.times.iter().map(|(time, n)| (time.0, *n)).collect();
+        assert_eq!(times, [(0, 2), (10, 3), (20, 3)]);
+        assert!(reads.is_empty() && reads.take().times.is_empty());
     }
 
     #[test]
