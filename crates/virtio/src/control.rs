@@ -212,10 +212,9 @@ impl Thread {
 
     /// Logs a summary of suppressed lines. Returns the time until the next check.
     fn sum_up(&self) -> Option<Duration> {
-        let is_more = self.disk.all().map(|part| part.lock().log.sum_up());
-        // Each is asked.
-        let is_more = is_more.fold(false, |any, is_more| any | is_more);
-        is_more.then_some(SUM_UP)
+        let parts = self.disk.all();
+        let more = parts.filter(|part| part.lock().log.sum_up()).count();
+        (more > 0).then_some(SUM_UP)
     }
 
     fn serve(&mut self, connection: UnixStream) {
@@ -241,7 +240,6 @@ impl Thread {
         self.kicks.end();
         for part in self.disk.all() {
             let mut device = part.stop(|_| true);
-            device.counters.connected = false;
             device.features = 0;
             if !device.is_closed() {
                 let rings = device.rings.iter_mut();
@@ -249,6 +247,7 @@ impl Thread {
             }
         }
         let mut device = self.disk.first().lock();
+        device.counters.connected = false;
         if !device.is_closed() && !matches!(ended, Error::Disconnected | Error::SocketBroken(_)) {
             let line = format!("the virtual machine of volume {name} was cut off: {ended}");
             device.log.say(GuestTopic::CutOff, &line);

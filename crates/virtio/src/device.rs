@@ -24,6 +24,11 @@ use vm_memory::{Bytes, GuestAddress};
 /// Most requests answered here, without the volume, before other tasks have their turn.
 const AT_ONCE_MAX: u32 = 64;
 
+/// The number of the part that has a ring, of so many parts.
+pub(crate) fn part_of(ring: usize, parts: usize) -> usize {
+    ring % parts
+}
+
 /// All parts of a disk.
 pub(crate) struct DiskParts(Vec<Arc<DiskLock>>);
 
@@ -35,7 +40,7 @@ impl DiskParts {
 
     /// The part that has the ring of that number.
     pub(crate) fn of(&self, ring: usize) -> &DiskLock {
-        &self.0[ring % self.0.len()]
+        &self.0[part_of(ring, self.0.len())]
     }
 
     /// The part with the shape, and with counters and log lines that are of no ring.
@@ -48,11 +53,9 @@ impl DiskParts {
     }
 
     pub(crate) fn counters(&self) -> GuestDiskCounters {
-        let mut sum = GuestDiskCounters::default();
-        for part in self.all() {
+        let mut sum = self.first().lock().counters;
+        for part in &self.0[1..] {
             let part = part.lock().counters;
-            sum.connections += part.connections;
-            sum.connected |= part.connected;
             sum.repeated += part.repeated;
             sum.broken += part.broken;
         }

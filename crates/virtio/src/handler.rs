@@ -1,6 +1,6 @@
 //! The requests of a monitor, message by message: rings are set up, started and stopped.
 
-use crate::device::DiskParts;
+use crate::device::{DiskParts, VirtioDisk};
 use crate::inflight::{self, Marks};
 use crate::kicks::{self, Sender};
 use crate::layout;
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use vhost::vhost_user::message::{
     VHOST_USER_CONFIG_OFFSET, VhostTransferStateDirection, VhostTransferStatePhase,
     VhostUserConfigFlags, VhostUserInflight, VhostUserLog, VhostUserMemoryRegion,
@@ -59,6 +59,12 @@ impl MonitorHandler {
     fn bell(&self, event: Option<File>) -> Result<Option<Bell>> {
         let bell = event.map(|event| (self.bells)(event.into()));
         bell.transpose().map_err(failed)
+    }
+
+    /// The number of a ring, and the part of the disk that has the ring.
+    fn ring(&self, index: u32) -> Result<(usize, MutexGuard<'_, VirtioDisk>)> {
+        let at = ring(index)?;
+        Ok((at, self.disk.of(at).lock()))
     }
 
     fn guest_address(&self, theirs: u64) -> Result<GuestAddress> {
@@ -180,8 +186,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
 
     fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
         let len = u16::try_from(num).map_err(|_| Error::InvalidParam)?;
-        let at = ring(index)?;
-        let mut device = self.disk.of(at).lock();
+        let (at, mut device) = self.ring(index)?;
         let queue = device.rings[at].unserved().map_err(broken)?;
         queue.try_set_size(len).map_err(|_| Error::InvalidParam)
     }
@@ -197,8 +202,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
     ) -> Result<()> {
         let descriptors = self.guest_address(descriptor)?;
         let (used, available) = (self.guest_address(used)?, self.guest_address(available)?);
-        let at = ring(index)?;
-        let mut device = self.disk.of(at).lock();
+        let (at, mut device) = self.ring(index)?;
         let queue = device.rings[at].unserved().map_err(broken)?;
         queue
             .try_set_desc_table_address(descriptors)
@@ -209,8 +213,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
 
     fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
         let base = u16::try_from(base).map_err(|_| Error::InvalidParam)?;
-        let at = ring(index)?;
-        let mut device = self.disk.of(at).lock();
+        let (at, mut device) = self.ring(index)?;
         let queue = device.rings[at].unserved().map_err(broken)?;
         queue.set_next_avail(base);
         Ok(())
@@ -248,15 +251,15 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
 
     fn set_vring_call(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         let bell = self.bell(fd)?;
-        let at = ring(index.into())?;
-        self.disk.of(at).lock().rings[at].call = bell;
+        let (at, mut device) = self.ring(index.into())?;
+        device.rings[at].call = bell;
         Ok(())
     }
 
     fn set_vring_err(&mut self, index: u8, fd: Option<File>) -> Result<()> {
         let bell = self.bell(fd)?;
-        let at = ring(index.into())?;
-        self.disk.of(at).lock().rings[at].err = bell;
+        let (at, mut device) = self.ring(index.into())?;
+        device.rings[at].err = bell;
         Ok(())
     }
 
@@ -276,8 +279,7 @@ impl VhostUserBackendReqHandlerMut for MonitorHandler {
     }
 
     fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
-        let at = ring(index)?;
-        let mut device = self.disk.of(at).lock();
+        let (at, mut device) = self.ring(index)?;
         device.rings[at].enabled = enable;
         device.rouse();
         Ok(())

@@ -4,7 +4,7 @@
 //! Invariant: a ring has one event at a time, the last from its monitor. The event of a stopped
 //! ring wakes the port without a request, which is harmless.
 
-use crate::device::{DiskLock, DiskParts};
+use crate::device::{DiskLock, DiskParts, part_of};
 use crate::log::GuestTopic;
 use crate::shape::QUEUES_MAX;
 use futures_channel::mpsc;
@@ -60,7 +60,7 @@ const ROOM: Duration = Duration::from_millis(1);
 
 impl Sender {
     pub(crate) fn send(&mut self, ring: u16, event: File) {
-        let part = usize::from(ring) % self.0.len();
+        let part = part_of(ring.into(), self.0.len());
         put(&mut self.0[part], Kick::Of(ring, event.into()));
     }
 

@@ -6,7 +6,7 @@
 //!     daemon in flight, holds the device open until the last of them has ended
 //!     the ports are closed ⟹ no further shard asks for the volume
 
-use block::{IoError, IoErrorKind, IoResult, Nanos, Port, ShardId};
+use block::{IoError, IoErrorKind, IoResult, Nanos, Port};
 use futures_channel::oneshot;
 use futures_util::future::{join, join_all};
 use node::{FurtherShards, LentGate, VolumeFront, VolumeGate, lent_gate};
@@ -23,9 +23,8 @@ type Further<P> = Rc<PortServer<P, RemoteGate<UringDriver>>>;
 /// The ports that serve one volume, on all shards.
 pub struct ServedPorts<P> {
     local: Local<UringDriver>,
+    shards: Rc<FurtherShards<UringDriver>>,
     home: Home<P>,
-    /// The further shards that have a port.
-    further: Vec<ShardId>,
     pass: GatePass,
     lent: RefCell<Option<LentGate<UringDriver>>>,
 }
@@ -66,8 +65,8 @@ fn begin_further<P: Port>(
 
 impl<P: Port> ServedPorts<P> {
     /// Begins to serve `gate` by ports, which `makes` make: the first on the home shard `local`, the
-    /// others on the further shards, in order. The ports divide the memory of `options`. The future ends
-    /// when all have begun.
+    /// others on the further shards, in order. The ports divide the memory of `options`. The future
+    /// ends when all have begun.
     ///
     /// `Err`: the first was not made; or by the future, another, after which all are to be closed.
     pub fn begin<M>(
@@ -81,7 +80,7 @@ impl<P: Port> ServedPorts<P> {
     {
         let shards = FurtherShards::of(local);
         let options = Options {
-            memory_bytes_max: options.memory_bytes_max / makes.len().max(1),
+            memory_bytes_max: options.memory_bytes_max / makes.len(),
             ..options
         };
         let mut makes = makes.into_iter();
@@ -89,20 +88,19 @@ impl<P: Port> ServedPorts<P> {
         let front = LocatingGate::new(gate.clone(), local);
         let lent = shards.lend(gate);
         let pass = lent.pass();
-        let (mut further, mut begun) = (Vec::new(), Vec::new());
-        for (id, make) in shards.ids().iter().copied().zip(makes) {
+        let mut begun = Vec::new();
+        for (id, make) in shards.ids().iter().zip(makes) {
             let (pass, (sender, receiver)) = (pass.clone(), oneshot::channel());
-            local.mesh().post(id, move |front| {
+            local.mesh().post(*id, move |front| {
                 // Without a receiver nothing can fail.
                 let _ = sender.send(begin_further(front, make, pass, options));
             });
-            further.push(id);
             begun.push(receiver);
         }
         let ports = ServedPorts {
             local: local.clone(),
+            shards,
             home: PortServer::begin(first, front, options, local.env()),
-            further,
             pass,
             lent: RefCell::new(Some(lent)),
         };
@@ -119,19 +117,16 @@ impl<P: Port> ServedPorts<P> {
     where
         F: Future<Output = ()> + 'static,
     {
-        let calls = self.further.iter().map(|id| {
-            let (number, work) = (self.pass.number(), work.clone());
-            self.local.call(*id, move |front| {
-                let server = FurtherPorts::of(&front).0.borrow().get(&number).cloned();
-                async move {
-                    if let Some(server) = server {
-                        work(server).await;
-                    }
+        let number = self.pass.number();
+        let on_each = move |front| {
+            let server = FurtherPorts::of(&front).0.borrow().get(&number).cloned();
+            async move {
+                if let Some(server) = server {
+                    work(server).await;
                 }
-            })
-        });
-        // A shard that has ended serves nothing.
-        join_all(calls).await;
+            }
+        };
+        self.shards.on_each(on_each).await;
     }
 
     /// Waits until the ports have ended.
@@ -152,8 +147,8 @@ impl<P: Port> ServedPorts<P> {
     pub fn close(&self) {
         self.home.close();
         let number = self.pass.number();
-        for id in self.further.iter().copied() {
-            self.local.mesh().post(id, move |front| {
+        for id in self.shards.ids() {
+            self.local.mesh().post(*id, move |front| {
                 let server = FurtherPorts::<P>::of(front).0.borrow_mut().remove(&number);
                 if let Some(server) = server {
                     server.close();

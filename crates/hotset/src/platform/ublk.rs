@@ -24,9 +24,7 @@ use block::{
 use control::config::Config;
 use control::frontends::Queues;
 use control::status::Status;
-use node::{
-    Frontend, FurtherShards, Later, NodeEvent, Platform, ServedVolume, VolumeAbout, VolumeGate,
-};
+use node::{Frontend, Later, NodeEvent, Platform, ServedVolume, VolumeAbout, VolumeGate};
 use port::Options;
 use shard::{Local, ShardPort};
 use std::cell::RefCell;
@@ -283,8 +281,8 @@ impl UblkShared {
     /// Begins to serve the queues of the device that `info` describes.
     async fn serve(&self, plan: &DevicePlan, info: &DeviceInfo) -> IoResult<ServedDevice> {
         let local = self.platform.local();
-        let shards = 1 + FurtherShards::of(local).ids().len();
-        let targets = self.host.open_ports(info, shards as u16)?;
+        let shards = local.mesh().shards() as u16;
+        let targets = self.host.open_ports(info, shards)?;
         let port = |target| move |shard: &Local<UringDriver>| shard.port(target);
         let ports = targets.into_iter().map(port).collect();
         let (device, all) = ServedDevice::begin(local, plan.gate.clone(), plan.options, ports)?;

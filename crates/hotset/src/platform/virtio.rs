@@ -7,9 +7,7 @@ use block::{Device, Env, IoResult, Nanos, Stream};
 use control::frontends::GuestDisk;
 use control::status::Status;
 use futures_util::future::join_all;
-use node::{
-    Frontend, FurtherShards, Later, Platform, Priority, ServedVolume, VolumeAbout, VolumeGate,
-};
+use node::{Frontend, Later, Platform, Priority, ServedVolume, VolumeAbout, VolumeGate};
 use port::Options;
 use shard::Local;
 use std::cell::RefCell;
@@ -109,7 +107,7 @@ impl VirtioFrontend {
             Ok(Box::new(move || bell.raise()))
         });
         let local = self.platform.local();
-        let shards = 1 + FurtherShards::of(local).ids().len();
+        let shards = local.mesh().shards() as usize;
         let begun = GuestListener::begin(&guest.socket, &shape, shards, bells, &log);
         let (listener, parts) = begun?;
         let options = Options {
