@@ -1,7 +1,7 @@
 //! The leaf port: requests of a block device that the driver brings.
 
 use crate::executor::ShardCore;
-use crate::ops::Output;
+use crate::perform::Perform;
 use crate::stream::OwnedTarget;
 use block::{
     Answer, Buf, Driver, DriverOp, IoError, IoErrorKind, IoResult, Payload, Port, Request, Tag,
@@ -23,12 +23,14 @@ impl<D: Driver> ShardPort<D> {
         }
     }
 
-    async fn perform(&self, op: DriverOp) -> Output {
+    /// The operation, unless the port is closed.
+    #[inline]
+    fn perform(&self, op: DriverOp) -> Result<Perform<'_, D>, (IoError, Payload)> {
         if self.owned.is_closed() {
             let error = IoError::new(IoErrorKind::Gone, "the port is closed");
-            return (Err(error), op.into_payload());
+            return Err((error, op.into_payload()));
         }
-        self.owned.core.perform(self.owned.target, op).await
+        Ok(self.owned.core.perform(self.owned.target, op))
     }
 }
 
@@ -38,7 +40,8 @@ impl<D: Driver> Port for ShardPort<D> {
     }
 
     async fn next(&self, tag: Tag, answer: Option<Answer>) -> IoResult<Request> {
-        match self.perform(DriverOp::Next(tag, answer)).await {
+        let work = self.perform(DriverOp::Next(tag, answer));
+        match work.map_err(|(error, _)| error)?.await {
             (Ok(_), Payload::Request(request)) => Ok(request),
             (Err(error), _) => Err(error),
             (Ok(_), other) => panic!("a wait for a request gave {other:?}"),
@@ -46,7 +49,11 @@ impl<D: Driver> Port for ShardPort<D> {
     }
 
     async fn take(&self, tag: Tag, buf: Buf) -> (Buf, IoResult) {
-        match self.perform(DriverOp::Take(tag, buf)).await {
+        let ended = match self.perform(DriverOp::Take(tag, buf)) {
+            Ok(work) => work.await,
+            Err((error, payload)) => (Err(error), payload),
+        };
+        match ended {
             (result, Payload::Buf(buf)) => (buf, result.map(drop)),
             (_, other) => panic!("a take gave back {other:?}"),
         }

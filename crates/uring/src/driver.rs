@@ -148,15 +148,20 @@ impl UringDriver {
             let disk = &self.disks.get(key).disk;
             return DiskOp::begin(disk, op).map(|op| DriverWork::Disk(key, op));
         }
+        if matches!(op, DriverOp::Next(..) | DriverOp::Take(..))
+            && let Some(key) = self.ports.find(target)
+        {
+            return self.ports.begin(key, op).map(DriverWork::Port);
+        }
         match self.host.targets.get(target) {
             Some(RingTarget::Disk(disk)) => {
                 let key = self.disks.add(target, disk.clone(), &self.ring);
                 DiskOp::begin(&disk, op).map(|op| DriverWork::Disk(key, op))
             }
-            Some(RingTarget::Port(port)) => {
-                let begun = self.ports.begin(target, &port, op, &self.ring);
-                begun.map(DriverWork::Port)
-            }
+            Some(RingTarget::Port(port)) => match self.ports.add(target, &port, &self.ring) {
+                Ok(key) => self.ports.begin(key, op).map(DriverWork::Port),
+                Err(error) => Err((error, op.into_payload())),
+            },
             Some(target) => {
                 StreamOp::begin(target, op, &mut self.spare_messages).map(DriverWork::Stream)
             }
@@ -409,8 +414,7 @@ fn entered(result: io::Result<()>) {
 
 impl Driver for UringDriver {
     fn now(&self) -> Nanos {
-        let span = self.host.epoch.elapsed();
-        Nanos(span.as_secs() * 1_000_000_000 + u64::from(span.subsec_nanos()))
+        self.host.clock.now()
     }
 
     fn pool(&self) -> &Pool {

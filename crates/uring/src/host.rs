@@ -8,7 +8,7 @@ use crate::open::{self, DiskOptions, OpenDisk};
 use crate::port::ServedPort;
 use crate::processors;
 use crate::ring::{CompletionMode, KernelRing};
-use crate::shared::{Opening, Options, RingShared};
+use crate::shared::{Opening, Options, RingClock, RingShared};
 use crate::socket::{self, RingSocket};
 use crate::targets::{RingTarget, RingTargets};
 use block::{
@@ -21,7 +21,6 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::Instant;
 
 /// Shards on threads with a ring each. A handle: clones are the same host, and may be used from any
 /// thread, also during a run.
@@ -39,7 +38,7 @@ impl Uring {
             shared: Arc::new(RingShared {
                 options,
                 targets: RingTargets::default(),
-                epoch: Instant::now(),
+                clock: RingClock::new(),
                 wakers: Mutex::default(),
                 opening: Mutex::default(),
                 ends_by: AtomicU64::new(0),
@@ -163,10 +162,10 @@ impl Uring {
 
     /// Has shards that end wait for their devices until `limit` from now, and a second at least.
     pub fn end_within(&self, limit: Nanos) {
-        let now = self.shared.epoch.elapsed().as_nanos() as u64;
+        let now = self.shared.clock.now();
         self.shared
             .ends_by
-            .store(now.saturating_add(limit.0), SeqCst);
+            .store(now.0.saturating_add(limit.0), SeqCst);
     }
 
     fn insert(&self, target: RingTarget) -> IoResult<TargetId> {

@@ -235,20 +235,19 @@ impl Ports {
         }
     }
 
-    /// Checks `op` on the port `id` against the rules of ports; a refusal gives back the
+    /// The key of an open port that this shard has served before.
+    #[inline]
+    pub(crate) fn find(&self, id: TargetId) -> Option<usize> {
+        let is_it = |local: &LocalPort| local.id == id && !local.port.is_closed();
+        let (key, _) = self.list.iter().find(|(_, local)| is_it(local))?;
+        Some(key)
+    }
+
+    /// Checks `op` on the port with this key against the rules of ports; a refusal gives back the
     /// operation's buffers.
-    pub(crate) fn begin(
-        &mut self,
-        id: TargetId,
-        port: &Arc<ServedPort>,
-        op: DriverOp,
-        ring: &KernelRing,
-    ) -> Result<PortOp, (IoError, Payload)> {
-        let key = match self.key(id, port, ring) {
-            Ok(key) => key,
-            Err(error) => return Err((error, op.into_payload())),
-        };
+    pub(crate) fn begin(&mut self, key: usize, op: DriverOp) -> Result<PortOp, (IoError, Payload)> {
         let local = &mut self.list[key];
+        let port = &local.port;
         let refuse = |op: DriverOp, error: IoError| Err((error, op.into_payload()));
         let (DriverOp::Next(tag, _) | DriverOp::Take(tag, _)) = &op else {
             return refuse(op, port.invalid("not an operation of a port"));
@@ -288,11 +287,13 @@ impl Ports {
         })
     }
 
-    fn key(&mut self, id: TargetId, port: &Arc<ServedPort>, ring: &KernelRing) -> IoResult<usize> {
-        let is_it = |local: &LocalPort| local.id == id && Arc::ptr_eq(&local.port, port);
-        if let Some((key, _)) = self.list.iter().find(|(_, local)| is_it(local)) {
-            return Ok(key);
-        }
+    /// Adds a port at its first use here.
+    pub(crate) fn add(
+        &mut self,
+        id: TargetId,
+        port: &Arc<ServedPort>,
+        ring: &KernelRing,
+    ) -> IoResult<usize> {
         let entry = self.list.vacant_entry();
         let key = entry.key();
         let place = self.first_file + key as u32;

@@ -50,11 +50,14 @@ impl Resolver {
         Ok(())
     }
 
+    /// True if there are answers to take.
+    #[inline]
+    pub(crate) fn has_answers(&self) -> bool {
+        self.answers.waiting.load(Acquire)
+    }
+
     /// Takes the answers since the last call.
     pub(crate) fn take(&self) -> Vec<(usize, Resolved)> {
-        if !self.answers.waiting.load(Acquire) {
-            return Vec::new();
-        }
         self.answers.waiting.store(false, Release);
         std::mem::take(&mut *self.answers.list.lock().expect("no panic under this lock"))
     }

@@ -207,11 +207,12 @@ impl Sampler {
         }
         let position = self.next;
         self.next += 1;
+        let known = self.lines.get_mut(&line);
         if op == PolicyOp::Read {
-            let touched = self.lines.get(&line).map_or(0, |known| known.touched);
+            let touched = known.as_ref().map_or(0, |known| known.touched);
             self.parts_first_read += scale * f64::from((blocks & !touched).count_ones());
         }
-        match self.lines.get_mut(&line) {
+        match known {
             Some(known) => {
                 let newer = self.order.beyond(known.position);
                 if blocks & !known.touched == 0 {

@@ -6,8 +6,16 @@ use crate::stream::StreamOp;
 use block::{Completion, Payload};
 
 impl UringDriver {
-    /// Acts on events outside the ring.
+    /// Acts on events outside the ring, if there are some.
+    #[inline]
     pub(super) fn catch_up(&mut self) {
+        if self.resolver.has_answers() || self.host.targets.held_closed() != self.held_closed {
+            self.act_on_outside();
+        }
+    }
+
+    #[cold]
+    fn act_on_outside(&mut self) {
         for (key, resolved) in self.resolver.take() {
             let DriverWork::Stream(StreamOp::Connect(connect)) = &mut self.slots[key].work else {
                 unreachable!("only a connect waits for a host, and keeps its slot")
