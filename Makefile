@@ -110,6 +110,7 @@ soak:
 	tools/install $(PACKAGES_STACK)
 	cargo run --release --quiet -p hotset-lab -- stack
 	cargo run --release --quiet -p hotset-lab -- stack --kills 200
+	CELLS=all vm/tests/drill-write-back
 	KILLS=100 vm/tests/hotset-ublk
 	KILLS=100 vm/tests/hotset-vhost-user
 	GONE_S=60 vm/soak/hotset-nvme-tcp

@@ -153,6 +153,9 @@ impl DrillVolume {
         let versions = [Some(held.version), held.maybe];
         let wrong = versions.into_iter().flatten().map(|version| {
             content(self.number, block, version, &mut expected);
+            if *data == expected[..data.len()] {
+                return 0;
+            }
             let pairs = data.iter().zip(&expected);
             pairs.filter(|(is, ought)| is != ought).count() as u64
         });

@@ -94,8 +94,8 @@ fn canary_another_model_of_the_drive_turns_a_row() {
 
 #[test]
 fn canary_a_wrong_number_of_users_turns_a_row() {
-    let turned = turned("maxiq", &[("users", 30.0)]);
-    assert!(turned.iter().any(|row| row == "mbps.on"), "{turned:?}");
+    let turned = turned("perc-oltp", &[("users", 125.0)]);
+    assert!(turned.iter().any(|row| row == "latency"), "{turned:?}");
 }
 
 #[test]
