@@ -32,7 +32,7 @@ fn raid10_with_a_spare(place: &Place) -> String {
         );
     }
     text += "[[array]]\nname = 'r'\nlevel = 'raid10'\nmembers = ['a', 'b', 'c', 'd']\n\
-             spares = ['e']\ndetection = '1s'\n";
+             spares = ['e']\ndetection = '2s'\n";
     let config = place.path("hotset.toml");
     fs::write(&config, text).unwrap();
     config.to_str().unwrap().to_owned()

@@ -88,7 +88,7 @@ impl PercScale {
         sequential_writes: 3_000,
         step: 4,
         cache_mb: 8.0,
-        loss_s: 12,
+        loss_s: 20,
         disk_cost: 1.0,
         models: RoleModels::OWN,
     };
