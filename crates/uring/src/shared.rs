@@ -54,7 +54,7 @@ impl RingClock {
     /// Half the instructions of `Instant::elapsed`, which each turn of a shard would pay.
     #[inline]
     pub(crate) fn now(&self) -> Nanos {
-        Nanos(RingClock::monotonic() - self.epoch)
+        Nanos(RingClock::monotonic().saturating_sub(self.epoch))
     }
 
     #[inline]

@@ -94,15 +94,13 @@ fn make(state: &Path, path: &Path, whole: u64, is_ours: fn(&[u8]) -> bool) -> Io
         Err(cause) if cause.kind() == ErrorKind::NotFound => Vec::new(),
         Err(cause) => return Err(cannot(path, cause)),
     };
+    let last = bytes.iter().rposition(|byte| *byte != 0);
+    let used = last.map_or(0, |last| last + 1);
     bytes.resize(whole as usize, 0);
-    if bytes.iter().any(|byte| *byte != 0) && !is_ours(&bytes) {
+    if used > 0 && !is_ours(&bytes) {
         let what = "is somebody else's, or was cut short; move it away";
         return Err(IoError::new(IoErrorKind::Invalid, what).on(path.display().to_string()));
     }
-    let used = bytes
-        .iter()
-        .rposition(|byte| *byte != 0)
-        .map_or(0, |last| last + 1);
     let made = replace_with(path, SHARED, |file| {
         file.write_all(&bytes[..used])?;
         allocate(file, whole)
