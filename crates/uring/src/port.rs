@@ -287,13 +287,16 @@ impl Ports {
         })
     }
 
-    /// Adds a port at its first use here.
+    /// The key of an open port, which is added at its first use here.
     pub(crate) fn add(
         &mut self,
         id: TargetId,
         port: &Arc<ServedPort>,
         ring: &KernelRing,
     ) -> IoResult<usize> {
+        if let Some(key) = self.find(id) {
+            return Ok(key);
+        }
         let entry = self.list.vacant_entry();
         let key = entry.key();
         let place = self.first_file + key as u32;
