@@ -22,7 +22,9 @@ use crate::device::{Content, Device, Geometry};
 use crate::env::{Env, Persist};
 use crate::error::{IoError, IoErrorKind, IoResult};
 use crate::flush_errors::FlushErrors;
-use crate::located::{Generations, KeptHits, LocatedEnd, LocatedRead, LocatedUnit};
+use crate::located::{
+    AskedRead, Generations, KeptHits, LocatedEnd, LocatedRead, LocatedUnit, ReadTaker,
+};
 use crate::pool::BUF_BYTES_MAX;
 use crate::range_lock::{Access, Acquire, Guard, RangeLock};
 use crate::units::{Extent, Fua, Lba, SECTOR_BYTES, Sectors};
@@ -69,6 +71,13 @@ pub trait Boundary: 'static {
 
     /// A transfer of `len` bytes at `offset` follows in pieces, as of [`Device::announce`].
     async fn announce(&self, offset: u64, len: u64);
+
+    /// Begins a read without a task, if this can tell at once where the bytes are. `taker` gets the
+    /// end, at the soonest within this call. False if nothing has begun.
+    fn begin_read(&self, read: AskedRead, taker: Rc<dyn ReadTaker>) -> bool {
+        let _ = (read, taker);
+        false
+    }
 
     /// Looks up a read for a frontend, as [`Device::locate`] does. No range is held: the read
     /// runs at its end, and waits for no change in flight.

@@ -54,15 +54,15 @@ pub use in_flight::{Entered, InFlight};
 pub use intent::Intent;
 pub use layer::Layer;
 pub use located::{
-    Checksums, DiskPlace, Generation, Generations, KeptHits, KeptTouch, LOCATED_BLOCK_BYTES,
+    AskedRead, Checksums, DiskPlace, Generation, Generations, KeptHits, KeptTouch, LOCATED_BLOCK_BYTES,
     LOCATED_BLOCK_SECTORS, LOCATED_BLOCKS_MAX, LocatedEnd, LocatedFate, LocatedRead,
-    LocatedRequest, LocatedUnit, ReadTimes, UNIT_BLOCKS_MAX,
+    LocatedRequest, LocatedUnit, ReadTaker, ReadTimes, UNIT_BLOCKS_MAX,
 };
 pub use log_limiter::LogLimiter;
 pub use mutex::Mutex;
 pub use plain::plain;
 pub use pool::{BUF_BYTES_MAX, PAGE_BYTES, Pool};
-pub use port::{Answer, Port, Request, Tag};
+pub use port::{Answer, Port, Request, RequestTaker, Tag};
 pub use range_lock::{Access, Acquire, RangeLock};
 pub use regions::Regions;
 pub use reserve::{Grant, Reserve};

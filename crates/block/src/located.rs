@@ -18,8 +18,10 @@
 //! Not here: the checksum's computation, the choice of reads to locate, and the kept units
 //! (`shard`).
 
+use crate::buf::SharedBuf;
 use crate::units::{Extent, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId};
 use std::ops::Range;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 /// Most blocks of a located read: 512 KiB.
@@ -205,6 +207,37 @@ impl LocatedUnit {
             rest: Box::default(),
         })
     }
+}
+
+/// A read of a frontend, which gets this back with the end.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedRead {
+    /// The first byte.
+    pub offset: u64,
+    /// Bytes, at least one.
+    pub len: u32,
+    /// The memory that the frontend counts for the read, in bytes.
+    pub charge: u32,
+    /// The frontend's name of the read.
+    pub ticket: u64,
+}
+
+impl AskedRead {
+    /// The read of `len` bytes at `offset`, without a name or a charge.
+    pub fn of(offset: u64, len: usize) -> AskedRead {
+        AskedRead {
+            offset,
+            len: len as u32,
+            charge: 0,
+            ticket: 0,
+        }
+    }
+}
+
+/// Takes the ends of the reads of a frontend, while the shard takes in what has completed.
+pub trait ReadTaker {
+    /// Takes the bytes of `read`. `None`: the frontend is to read by [`crate::Boundary::read`].
+    fn take_read(self: Rc<Self>, read: &AskedRead, bytes: Option<SharedBuf>);
 }
 
 /// The fate of a located read.

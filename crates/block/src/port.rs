@@ -3,6 +3,7 @@
 use crate::buf::{Buf, SharedBuf};
 use crate::error::IoResult;
 use crate::units::{Extent, Fua};
+use std::rc::Rc;
 
 /// Number of one of the places in which a port holds a request, from zero.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -69,10 +70,28 @@ pub trait Port: 'static {
     /// that was not taken.
     async fn next(&self, tag: Tag, answer: Option<Answer>) -> IoResult<Request>;
 
+    /// As [`Port::next`], without a task: `taker` gets the outcome, at the soonest within this call.
+    /// `Err`: not by this port, and here is the answer.
+    fn begin_next(
+        &self,
+        tag: Tag,
+        answer: Option<Answer>,
+        taker: Rc<dyn RequestTaker>,
+    ) -> Result<(), Option<Answer>> {
+        let _ = (tag, taker);
+        Err(answer)
+    }
+
     /// Fills `buf` with the bytes of the write that `tag` holds, all of them. `Gone` and
     /// `Invalid` as above.
     async fn take(&self, tag: Tag, buf: Buf) -> (Buf, IoResult);
 
     /// Ends this server. Its requests wait for the next.
     fn close(&self);
+}
+
+/// Takes the outcomes of waits for requests, while the shard takes in what has completed.
+pub trait RequestTaker {
+    /// Takes the next request of `tag`, or the error of [`Port::next`].
+    fn take_next(self: Rc<Self>, tag: Tag, next: IoResult<Request>);
 }

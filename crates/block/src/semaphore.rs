@@ -47,6 +47,17 @@ impl Semaphore {
         }
     }
 
+    /// Takes `units` at once, until [`Semaphore::release`]. False: too few are free, or a demand
+    /// waits.
+    #[inline]
+    pub fn try_take(&self, units: usize) -> bool {
+        let takes = self.free.get() >= units && self.waiting.borrow().is_empty();
+        if takes {
+            self.free.set(self.free.get() - units);
+        }
+        takes
+    }
+
     /// Waits for `units`.
     pub async fn take(&self, units: usize) -> Permit<'_> {
         let mut permit = self.permit(units);
@@ -54,7 +65,7 @@ impl Semaphore {
         permit
     }
 
-    /// Gives back units of a permit that was forgotten.
+    /// Gives back units of [`Semaphore::try_take`], or of a permit that was forgotten.
     #[inline]
     pub fn release(&self, units: usize) {
         self.free.set(self.free.get() + units);

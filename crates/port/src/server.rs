@@ -1,8 +1,10 @@
-//! The tasks of a port, and their end.
+//! The requests of a port, from each to its answer.
+//!
+//! A read whose place is known needs no task: its end answers it. Any other request is a task.
 
 use block::{
-    Answer, Boundary, Env, Extent, IoError, IoErrorKind, IoResult, Nanos, Port, Request, Semaphore,
-    Signal, Tag,
+    Answer, AskedRead, Boundary, Env, Extent, IoError, IoErrorKind, IoResult, Nanos, Port,
+    ReadTaker, Request, RequestTaker, Semaphore, SharedBuf, Signal, Tag,
 };
 use std::cell::Cell;
 use std::rc::Rc;
@@ -34,7 +36,7 @@ pub struct PortServer<P, G> {
     /// The bytes of requests that may still be in hand.
     bytes: Semaphore,
     stats: Cell<PortStats>,
-    /// Number of tags with tasks that have not ended.
+    /// Number of tags that are served.
     tags: Cell<u16>,
     /// Number of requests begun and not answered.
     in_hand: Cell<u16>,
@@ -59,14 +61,7 @@ impl<P: Port, G: Boundary> PortServer<P, G> {
             stopping: Cell::new(false),
             changed: Signal::default(),
         });
-        for tag in (0..tags).map(Tag) {
-            let server_of_tag = server.clone();
-            server.env.spawn.spawn(async move {
-                server_of_tag.serve(tag).await;
-                server_of_tag.tags.set(server_of_tag.tags.get() - 1);
-                server_of_tag.changed.notify();
-            });
-        }
+        (0..tags).for_each(|tag| server.clone().next(Tag(tag), None));
         server
     }
 
@@ -103,31 +98,64 @@ impl<P: Port, G: Boundary> PortServer<P, G> {
         self.port.close();
     }
 
-    async fn serve(&self, tag: Tag) {
-        let mut answer = None;
-        while let Ok(request) = self.port.next(tag, answer.take()).await {
-            if self.stopping.get() {
-                return;
-            }
-            self.in_hand.set(self.in_hand.get() + 1);
-            let given = self.answer(tag, request).await;
-            self.in_hand.set(self.in_hand.get() - 1);
-            let mut stats = self.stats.get();
-            stats.requests += 1;
-            stats.errors += u64::from(given.is_err());
-            self.stats.set(stats);
-            if self.stopping.get() {
-                self.changed.notify();
-            }
-            answer = Some(given);
+    /// Answers the request of `tag`, if there is one, and begins to wait for the next.
+    #[inline]
+    fn next(self: Rc<Self>, tag: Tag, answer: Option<Answer>) {
+        if let Err(answer) = self.port.begin_next(tag, answer, self.clone()) {
+            let server = self.clone();
+            self.env.spawn.spawn(async move {
+                let next = server.port.next(tag, answer).await;
+                server.take_next(tag, next);
+            });
         }
+    }
+
+    /// Ends a request in hand.
+    #[inline]
+    fn answered(self: Rc<Self>, tag: Tag, answer: Answer) {
+        self.in_hand.set(self.in_hand.get() - 1);
+        let mut stats = self.stats.get();
+        stats.requests += 1;
+        stats.errors += u64::from(answer.is_err());
+        self.stats.set(stats);
+        if self.stopping.get() {
+            self.changed.notify();
+        }
+        self.next(tag, Some(answer));
+    }
+
+    /// The bytes that a request has in hand.
+    fn bytes_of(&self, request: &Request) -> usize {
+        request.bytes().min(self.options.memory_bytes_max)
+    }
+
+    /// Begins a read if there is memory for it, and its place is known.
+    #[inline]
+    fn begin_read(self: &Rc<Self>, tag: Tag, at: Extent) -> bool {
+        let charge = self.bytes_of(&Request::Read(at));
+        let Ok(len) = u32::try_from(at.len.bytes()) else {
+            return false;
+        };
+        if !self.bytes.try_take(charge) {
+            return false;
+        }
+        let read = AskedRead {
+            offset: at.start.byte(),
+            len,
+            charge: charge as u32,
+            ticket: tag.0.into(),
+        };
+        let has_begun = self.gate.begin_read(read, self.clone());
+        if !has_begun {
+            self.bytes.release(charge);
+        }
+        has_begun
     }
 
     async fn answer(&self, tag: Tag, request: Request) -> Answer {
         // The memory is given back before the answer: an answer's bytes live until the driver has
         // taken them in, at the end of this turn.
-        let bytes = request.bytes().min(self.options.memory_bytes_max);
-        let _held = self.bytes.take(bytes).await;
+        let _held = self.bytes.take(self.bytes_of(&request)).await;
         match request {
             Request::Read(at) => {
                 let data = self.gate.read(at.start.byte(), request.bytes()).await?;
@@ -166,5 +194,46 @@ impl<P: Port, G: Boundary> PortServer<P, G> {
                 Err(IoError::new(IoErrorKind::ReadOnly, what))
             }
         }
+    }
+}
+
+impl<P: Port, G: Boundary> RequestTaker for PortServer<P, G> {
+    #[inline]
+    fn take_next(self: Rc<Self>, tag: Tag, next: IoResult<Request>) {
+        let request = match next {
+            Ok(request) if !self.stopping.get() => request,
+            _ => {
+                self.tags.set(self.tags.get() - 1);
+                return self.changed.notify();
+            }
+        };
+        self.in_hand.set(self.in_hand.get() + 1);
+        if let Request::Read(at) = request
+            && self.begin_read(tag, at)
+        {
+            return;
+        }
+        let spawn = self.env.spawn.clone();
+        spawn.spawn(async move {
+            let answer = self.answer(tag, request).await;
+            self.answered(tag, answer);
+        });
+    }
+}
+
+impl<P: Port, G: Boundary> ReadTaker for PortServer<P, G> {
+    #[inline]
+    fn take_read(self: Rc<Self>, read: &AskedRead, bytes: Option<SharedBuf>) {
+        let (tag, read) = (Tag(read.ticket as u16), *read);
+        if bytes.is_some() {
+            self.bytes.release(read.charge as usize);
+            return self.answered(tag, Ok(bytes));
+        }
+        let spawn = self.env.spawn.clone();
+        spawn.spawn(async move {
+            let data = self.gate.read(read.offset, read.len as usize).await;
+            self.bytes.release(read.charge as usize);
+            self.answered(tag, data.map(Some));
+        });
     }
 }

@@ -6,10 +6,12 @@
 //! request for it: time does not pass within a turn.
 
 use crate::local::Local;
+use crate::located::ReadTable;
 use crate::mesh::{Mailbox, Mesh, MeshMessage};
 use crate::ops::ShardOps;
 use crate::perform::Perform;
-use crate::task::{Ready, RunningShard, Tasks};
+use crate::queue;
+use crate::task::{Ready, RunningShard, Tasks, Waiter};
 use crate::timers::Timers;
 use block::{
     Completion, Driver, DriverOp, Executor, Nanos, Pool, ShardId, ShardTurn, TargetId, TimerKey,
@@ -54,6 +56,7 @@ pub(crate) struct ShardCore<D: Driver> {
     pub(crate) mesh: Mesh<D>,
     pub(crate) ops: ShardOps<D>,
     pub(crate) pool: Pool,
+    pub(crate) reads: ReadTable,
     pub(crate) locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     home: Arc<Mailbox<D>>,
     pub(crate) tasks: Tasks<D>,
@@ -98,6 +101,7 @@ impl<D: Driver> Shard<D> {
             id,
             pool: driver.pool().clone(),
             ops: ShardOps::new(driver, config.depth),
+            reads: ReadTable::default(),
             locals: RefCell::default(),
             tasks: Tasks::new(home.clone()),
             ready: Ready::default(),
@@ -211,16 +215,22 @@ impl<D: Driver> ShardTurn for Shard<D> {
         let _running = RunningShard::enter(&core.home, &core.ready);
         core.home.wake();
         core.now.set(None);
-        if !self.done.is_empty() {
+        let has_completed = !self.done.is_empty();
+        if has_completed {
             core.is_busy.set(true);
         }
         for completion in self.done.drain(..) {
-            let waiter = core.ops.complete(completion);
-            core.tasks.wake(waiter, &core.ready);
+            match core.ops.complete(completion) {
+                (Waiter::Read(key), Some(output)) => core.slot_completed(key, output),
+                (Waiter::Request(taker, tag), Some(output)) => {
+                    taker.take_next(tag, queue::next_of(output));
+                }
+                (waiter, _) => core.tasks.wake(waiter, &core.ready),
+            }
         }
         core.receive();
         core.fire_timers();
-        let has_worked = !core.ready.borrow().is_empty();
+        let has_worked = has_completed || !core.ready.borrow().is_empty();
         for poll in 1..=POLLS_PER_TURN {
             if poll.is_multiple_of(POLLS_PER_LOOK) {
                 core.receive();
@@ -261,6 +271,8 @@ impl<D: Driver> Drop for Shard<D> {
         self.core.closing.set(true);
         self.core.home.close();
         self.core.tasks.clear();
+        self.core.reads.clear();
+        self.core.ops.forget_waiters();
         let locals = std::mem::take(&mut *self.core.locals.borrow_mut());
         drop(locals);
     }

@@ -1,411 +1,462 @@
 //! Located reads, carried out on this shard.
 //!
+//! A read is an entry of a table and no task: the turn that takes its completion in tells its taker
+//! the end.
+//!
 //! Invariants:
-//!     bytes are returned ⟹ each block has its checksum, and was the device's until the read ended
+//!     bytes are given ⟹ each block has its checksum, and was the device's until the read ended
 //!     a disk does not answer within the limit ⟹ the read is given up
+//!     an operation has the waiter `Read(key)` ⟺ the entry `key` is of that operation
 //!
 //! Not here: the look-up, and the report of the end (`remote`).
 
+use crate::executor::ShardCore;
 use crate::local::Local;
-use crate::perform::Perform;
+use crate::ops::Output;
+use crate::task::Waiter;
 use block::{
-    Boundary, Buf, Content, Device, Driver, DriverOp, Env, Extent, FlushErrors, Fua, Generations,
-    Geometry, IoResult, LocatedEnd, LocatedFate, LocatedRead, LocatedRequest, Nanos, Payload,
-    SECTOR_BYTES, Sectors, SharedBuf, Signal, Timer,
+    AskedRead, Boundary, Buf, Content, Device, Driver, DriverOp, Env, Executor, Extent,
+    FlushErrors, Fua, Generations, Geometry, IoResult, LocatedEnd, LocatedFate, LocatedRead,
+    LocatedRequest, Nanos, Payload, ReadTaker, SECTOR_BYTES, Sectors, SharedBuf, Token,
 };
-use futures_util::future::join_all;
+use futures_channel::oneshot;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::pin::Pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
 
 /// The looks at a read within its time limit. One more ends the wait: the first may come at once.
 const LOOKS: u32 = 8;
 
+/// The gate of located reads.
+pub(crate) trait LocatedGate {
+    /// The generations of the reads.
+    fn generations(&self) -> &Generations;
+
+    /// Counts the end of the read of a slot. `is_kept`: the place was not looked up.
+    fn count(&self, asked: &AskedRead, end: &LocatedEnd, is_kept: bool);
+}
+
+/// A request whose place is known.
+pub(crate) struct LocatedAsk {
+    pub(crate) asked: AskedRead,
+    pub(crate) begun: Nanos,
+    pub(crate) is_kept: bool,
+    pub(crate) gate: Rc<dyn LocatedGate>,
+    pub(crate) taker: Rc<dyn ReadTaker>,
+}
+
 /// The reads in flight, and the looks at them. A look counts when its timer has ended, so that a
 /// pause of the process counts as one look.
-struct ReadWatch {
-    reads: RefCell<Slab<WatchedRead>>,
+pub(crate) struct ReadTable {
+    reads: RefCell<Slab<SlotRead>>,
     look: Cell<u32>,
     /// Time between looks: of the disk with the shortest limit so far.
     period: Cell<Nanos>,
-    begun: Signal,
-    over: Signal,
-    is_over: Cell<bool>,
+    /// True while a task looks.
+    is_watched: Cell<bool>,
+    /// The disks used so far, by number.
+    disks: RefCell<Vec<Option<Geometry>>>,
 }
 
-struct WatchedRead {
+/// The read of the blocks of one slot.
+struct SlotRead {
+    operation: Token,
+    begun: Nanos,
     /// The look at which the read is late.
     late_at: u32,
-    is_late: bool,
-    waker: Option<Waker>,
+    read: LocatedRead,
+    share: SlotShare,
 }
 
-/// A read in flight, until dropped.
-struct Watched<'a> {
-    watch: &'a ReadWatch,
-    key: usize,
+/// What a slot is of its request.
+enum SlotShare {
+    All(LocatedAsk),
+    /// The part of this number.
+    Part(Rc<PartedRead>, usize),
 }
 
-impl Drop for Watched<'_> {
-    fn drop(&mut self) {
-        self.watch.reads.borrow_mut().remove(self.key);
+/// A request of several slots.
+struct PartedRead {
+    ask: LocatedAsk,
+    skip: u32,
+    /// The ends of the slots, in order. `None`: in flight.
+    ends: RefCell<Vec<Option<(Option<Buf>, LocatedEnd)>>>,
+}
+
+impl Default for ReadTable {
+    fn default() -> ReadTable {
+        ReadTable {
+            reads: RefCell::default(),
+            look: Cell::new(0),
+            period: Cell::new(Nanos(u64::MAX)),
+            is_watched: Cell::new(false),
+            disks: RefCell::default(),
+        }
     }
 }
 
-impl ReadWatch {
+impl ReadTable {
+    /// The look at which a read is late that begins now.
     #[inline]
-    fn begin(&self, limit: Nanos) -> Watched<'_> {
+    fn late_at(&self, limit: Nanos) -> u32 {
         let mut period = self.period.get();
         if limit.0 / u64::from(LOOKS) < period.0 {
             period = Nanos((limit.0 / u64::from(LOOKS)).max(1));
             self.period.set(period);
         }
         let looks = (limit.0 / period.0).min(u64::from(u32::MAX / 2)) as u32;
+        self.look.get() + looks + 1
+    }
+
+    /// Takes out a read that is late at this look.
+    fn take_late(&self) -> Option<SlotRead> {
         let mut reads = self.reads.borrow_mut();
-        if reads.is_empty() {
-            self.begun.notify();
-        }
-        let key = reads.insert(WatchedRead {
-            late_at: self.look.get() + looks + 1,
-            is_late: false,
-            waker: None,
-        });
-        Watched { watch: self, key }
+        let is_late = |read: &SlotRead| read.late_at <= self.look.get();
+        let (key, _) = reads.iter().find(|(_, read)| is_late(read))?;
+        Some(reads.remove(key))
     }
 
-    fn look(&self) {
-        let look = self.look.get() + 1;
-        self.look.set(look);
-        for (_, read) in self.reads.borrow_mut().iter_mut() {
-            if read.late_at <= look {
-                read.is_late = true;
-                read.waker.take().into_iter().for_each(Waker::wake);
-            }
-        }
+    /// Forgets all reads.
+    pub(crate) fn clear(&self) {
+        drop(self.reads.take());
     }
 }
 
-impl Watched<'_> {
-    /// True once the read is late; until then the task of `cx` is woken when it becomes so.
+impl<D: Driver> ShardCore<D> {
+    /// Begins a read, of which `ask.taker` gets the end.
     #[inline]
-    fn is_late(&self, cx: &mut Context<'_>) -> bool {
-        let read = &mut self.watch.reads.borrow_mut()[self.key];
-        match &mut read.waker {
-            Some(known) => known.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
+    pub(crate) fn begin_located(self: &Rc<Self>, mut read: LocatedRead, ask: LocatedAsk) {
+        if read.rest.is_empty() {
+            let buf = self.pool.take(read.bytes());
+            return self.begin_slot(read, buf, SlotShare::All(ask));
         }
-        read.is_late
-    }
-}
-
-/// Looks at the reads in flight, while there are some, until the reader is gone.
-async fn watch_reads(watch: Rc<ReadWatch>, timer: Timer) {
-    let is_over = || watch.is_over.get();
-    loop {
-        let is_due = || is_over() || !watch.reads.borrow().is_empty();
-        watch.begun.until(is_due).await;
-        let over = watch.over.until(is_over);
-        if timer.timeout(watch.period.get(), over).await.is_some() {
-            return;
-        }
-        watch.look();
-    }
-}
-
-/// Carries out the located reads of one shard, until its last gate is gone.
-pub(crate) struct LocatedReader<D: Driver> {
-    local: Local<D>,
-    env: Env,
-    watch: Rc<ReadWatch>,
-    /// The disks used so far, by number.
-    disks: RefCell<Vec<Option<Geometry>>>,
-}
-
-impl<D: Driver> Drop for LocatedReader<D> {
-    fn drop(&mut self) {
-        self.watch.is_over.set(true);
-        self.watch.begun.notify();
-        self.watch.over.notify();
-    }
-}
-
-/// The reader of a shard, while there is one.
-struct PresentReader<D: Driver>(Weak<LocatedReader<D>>);
-
-impl<D: Driver> LocatedReader<D> {
-    /// The reader of the shard of `local`.
-    pub(crate) fn of(local: &Local<D>) -> Rc<LocatedReader<D>> {
-        let present = local.get::<PresentReader<D>>();
-        if let Some(reader) = present.and_then(|present| present.0.upgrade()) {
-            return reader;
-        }
-        let env = local.env();
-        let watch = Rc::new(ReadWatch {
-            reads: RefCell::default(),
-            look: Cell::new(0),
-            period: Cell::new(Nanos(u64::MAX)),
-            begun: Signal::default(),
-            over: Signal::default(),
-            is_over: Cell::new(false),
+        let rest = std::mem::take(&mut read.rest).into_vec();
+        let parted = Rc::new(PartedRead {
+            ask,
+            skip: read.skip,
+            ends: RefCell::new((0..=rest.len()).map(|_| None).collect()),
         });
-        env.spawn
-            .spawn(watch_reads(watch.clone(), env.timer.clone()));
-        let reader = Rc::new(LocatedReader {
-            local: local.clone(),
-            env,
-            watch,
-            disks: RefCell::default(),
-        });
-        local.put(Rc::new(PresentReader(Rc::downgrade(&reader))));
-        reader
-    }
-
-    #[inline]
-    pub(crate) fn now(&self) -> Nanos {
-        self.env.timer.now()
-    }
-
-    /// The `len` bytes of `read`, located for a request that began at `asked`. `None` if the device
-    /// is to be asked for the bytes. `report` takes the end for each slot.
-    #[inline]
-    pub(crate) async fn read(
-        &self,
-        read: &LocatedRead,
-        len: usize,
-        generations: &Generations,
-        (asked, mut report): (Nanos, impl FnMut(LocatedEnd)),
-    ) -> Option<SharedBuf> {
-        let request = || LocatedRequest {
-            sectors: Sectors(len as u64 / SECTOR_BYTES),
-            time: self.now().since(asked),
-        };
-        let buf = if read.rest.is_empty() {
-            let buf = self.env.pool.take(read.bytes());
-            let (buf, mut end) = self.begin(read, buf, generations).await;
-            end.request = buf.as_ref().map(|_| request());
-            report(end);
-            buf?
-        } else {
-            let slots = Box::pin(self.slots(read, generations)).await;
-            let is_whole = slots.iter().all(|(buf, _)| buf.is_some());
-            let mut bufs = Vec::with_capacity(slots.len());
-            for (buf, mut end) in slots {
-                end.request = (is_whole && bufs.is_empty()).then(request);
-                report(end);
-                bufs.extend(buf);
-            }
-            is_whole.then(|| Buf::join(bufs, &self.env.pool))?
-        };
-        let (data, skip) = (buf.share(), read.skip as usize);
-        Some(match data.len() == len {
-            true => data,
-            false => data.slice(skip..skip + len),
-        })
-    }
-
-    /// Reads all slots of `read` at once, into one buffer.
-    async fn slots(
-        &self,
-        read: &LocatedRead,
-        generations: &Generations,
-    ) -> Vec<(Option<Buf>, LocatedEnd)> {
-        let slots = || std::iter::once(read).chain(&read.rest);
-        let mut rest = self.env.pool.take(slots().map(LocatedRead::bytes).sum());
-        let mut reads = Vec::with_capacity(1 + read.rest.len());
-        for slot in slots() {
-            let (buf, tail) = rest.split_at(slot.bytes());
-            rest = tail;
-            reads.push(self.begin(slot, buf, generations));
+        let slots: Vec<_> = std::iter::once(read).chain(rest).collect();
+        let mut left = self.pool.take(slots.iter().map(LocatedRead::bytes).sum());
+        for (number, slot) in slots.into_iter().enumerate() {
+            let (buf, tail) = left.split_at(slot.bytes());
+            left = tail;
+            self.begin_slot(slot, buf, SlotShare::Part(parted.clone(), number));
         }
-        let done = join_all(reads).await;
-        // The tail that is left is empty, and a neighbour of nothing.
-        drop(rest);
-        done
     }
 
     /// Begins to read the blocks of one slot into `buf`.
     #[inline]
-    fn begin<'a>(
-        &'a self,
-        read: &'a LocatedRead,
-        buf: Buf,
-        generations: &'a Generations,
-    ) -> SlotReading<'a, D> {
-        let (core, place) = (&self.local.0, read.place);
-        let is_on_disk = self.is_on_disk(read);
-        let work = is_on_disk.then(|| core.perform(place.target, DriverOp::Read(place.at, buf)));
-        SlotReading {
-            reader: self,
+    fn begin_slot(self: &Rc<Self>, read: LocatedRead, buf: Buf, share: SlotShare) {
+        let (table, place, begun) = (&self.reads, read.place, self.now());
+        if !self.is_on_disk(&read) {
+            let answer = Err(LocatedFate::Refused);
+            return self.end_slot(&read, begun, share, answer);
+        }
+        let late_at = table.late_at(share.ask().gate.generations().limit());
+        let mut reads = table.reads.borrow_mut();
+        let entry = reads.vacant_entry();
+        let waiter = Waiter::Read(entry.key() as u32);
+        let op = DriverOp::Read(place.at, buf);
+        entry.insert(SlotRead {
+            operation: self.ops.start(place.target, op, waiter),
+            begun,
+            late_at,
             read,
-            generations,
-            begun: self.now(),
-            watched: self.watch.begin(generations.limit()),
-            work,
+            share,
+        });
+        drop(reads);
+        if !table.is_watched.get() {
+            self.watch_reads();
         }
     }
 
     /// True if the blocks of one slot are on a disk of this shard.
     #[inline]
-    fn is_on_disk(&self, read: &LocatedRead) -> bool {
+    fn is_on_disk(self: &Rc<Self>, read: &LocatedRead) -> bool {
         let (place, number) = (read.place, read.place.target.0 as usize);
         let fits = |disk: &Geometry| disk.transfer(place.at, read.bytes()).is_ok();
-        if let Some(Some(disk)) = self.disks.borrow().get(number) {
+        if let Some(Some(disk)) = self.reads.disks.borrow().get(number) {
             return fits(disk);
         }
-        let Ok(disk) = self.local.disk(place.target) else {
+        let Ok(disk) = Local(self.clone()).disk(place.target) else {
             return false;
         };
-        let mut disks = self.disks.borrow_mut();
+        let mut disks = self.reads.disks.borrow_mut();
         if disks.len() <= number {
             disks.resize_with(number + 1, || None);
         }
         fits(disks[number].insert(disk.geometry().clone()))
     }
-}
 
-/// The read of the blocks of one slot: one future down to the driver's queue, for it is on the path
-/// of every hit. Gives the buffer if the blocks are accepted.
-struct SlotReading<'a, D: Driver> {
-    reader: &'a LocatedReader<D>,
-    read: &'a LocatedRead,
-    generations: &'a Generations,
-    begun: Nanos,
-    watched: Watched<'a>,
-    /// `None` if there is no such disk.
-    work: Option<Perform<'a, D>>,
-}
-
-impl<D: Driver> SlotReading<'_, D> {
-    /// The end of the read, if the disk has answered or is late.
+    /// Takes in the output of the read of this key.
     #[inline]
-    fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<Result<Buf, LocatedFate>> {
-        let Some(work) = &mut self.work else {
-            return Poll::Ready(Err(LocatedFate::Refused));
-        };
-        let buf = match Pin::new(work).poll(cx) {
-            Poll::Ready((Ok(_), Payload::Buf(buf))) => buf,
-            Poll::Ready((Err(_), _)) => {
+    pub(crate) fn slot_completed(&self, key: u32, output: Output) {
+        let slot = self.reads.reads.borrow_mut().remove(key as usize);
+        let SlotRead {
+            begun, read, share, ..
+        } = slot;
+        let answer = match output {
+            (Ok(_), Payload::Buf(buf)) => {
+                let is_sound = read.checksums.are_of(&buf, crc_fast::crc32_iscsi);
+                let generations = share.ask().gate.generations();
+                match is_sound && generations.is_present(read.generation) {
+                    true => Ok(buf),
+                    false => Err(LocatedFate::Refused),
+                }
+            }
+            (Err(_), _) => {
                 // Another disk may have the number by now.
-                self.reader.disks.borrow_mut()[self.read.place.target.0 as usize] = None;
-                return Poll::Ready(Err(LocatedFate::Refused));
+                self.reads.disks.borrow_mut()[read.place.target.0 as usize] = None;
+                Err(LocatedFate::Refused)
             }
-            Poll::Ready((_, other)) => panic!("a read gave back {other:?}"),
-            Poll::Pending => {
-                return match self.watched.is_late(cx) {
-                    true => Poll::Ready(Err(LocatedFate::Late)),
-                    false => Poll::Pending,
-                };
-            }
+            (_, other) => panic!("a read gave back {other:?}"),
         };
-        let is_sound = self.read.checksums.are_of(&buf, crc_fast::crc32_iscsi);
-        match is_sound && self.generations.is_present(self.read.generation) {
-            true => Poll::Ready(Ok(buf)),
-            false => Poll::Ready(Err(LocatedFate::Refused)),
+        self.end_slot(&read, begun, share, answer);
+    }
+
+    #[inline]
+    fn end_slot(
+        &self,
+        read: &LocatedRead,
+        begun: Nanos,
+        share: SlotShare,
+        answer: Result<Buf, LocatedFate>,
+    ) {
+        let end = LocatedEnd {
+            fate: *answer.as_ref().err().unwrap_or(&LocatedFate::Accepted),
+            member: read.member,
+            sectors: Sectors(read.bytes() as u64 / SECTOR_BYTES),
+            time: self.now().since(begun),
+            request: None,
+        };
+        match share {
+            SlotShare::All(ask) => {
+                let is_whole = answer.is_ok();
+                ask.count(end, is_whole.then(|| self.now()));
+                ask.take(answer.ok(), read.skip);
+            }
+            SlotShare::Part(parted, number) => {
+                let mut ends = parted.ends.borrow_mut();
+                ends[number] = Some((answer.ok(), end));
+                if ends.iter().all(Option::is_some) {
+                    drop(ends);
+                    parted.end(self);
+                }
+            }
+        }
+    }
+
+    /// Looks at the reads in flight, as long as there are some.
+    #[cold]
+    fn watch_reads(self: &Rc<Self>) {
+        self.reads.is_watched.set(true);
+        let (core, env) = (self.clone(), Env::new(self.clone(), self.pool.clone()));
+        let timer = env.timer.clone();
+        env.spawn.spawn(async move {
+            let table = &core.reads;
+            while !table.reads.borrow().is_empty() {
+                timer.sleep(table.period.get()).await;
+                table.look.set(table.look.get() + 1);
+                while let Some(slot) = table.take_late() {
+                    core.ops.abandon(slot.operation);
+                    let answer = Err(LocatedFate::Late);
+                    core.end_slot(&slot.read, slot.begun, slot.share, answer);
+                }
+            }
+            table.is_watched.set(false);
+        });
+    }
+
+    /// The bytes of a read, located for `ask`. `None` if the device is to be asked for them.
+    pub(crate) async fn read_located(
+        self: &Rc<Self>,
+        read: LocatedRead,
+        ask: impl FnOnce(Rc<dyn ReadTaker>) -> LocatedAsk,
+    ) -> Option<SharedBuf> {
+        let (sender, bytes) = oneshot::channel();
+        let taker = OneTaker(RefCell::new(Some(sender)));
+        self.begin_located(read, ask(Rc::new(taker)));
+        bytes.await.unwrap_or(None)
+    }
+}
+
+/// Takes the end of one read for a task.
+struct OneTaker(RefCell<Option<oneshot::Sender<Option<SharedBuf>>>>);
+
+impl ReadTaker for OneTaker {
+    fn take_read(self: Rc<Self>, _: &AskedRead, bytes: Option<SharedBuf>) {
+        if let Some(sender) = self.0.take() {
+            // The task may have gone.
+            let _ = sender.send(bytes);
         }
     }
 }
 
-impl<D: Driver> Future for SlotReading<'_, D> {
-    type Output = (Option<Buf>, LocatedEnd);
-
+impl SlotShare {
     #[inline]
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(self.poll_work(cx));
-        let end = LocatedEnd {
-            fate: *answer.as_ref().err().unwrap_or(&LocatedFate::Accepted),
-            member: self.read.member,
-            sectors: Sectors(self.read.bytes() as u64 / SECTOR_BYTES),
-            time: self.reader.now().since(self.begun),
-            request: None,
-        };
-        Poll::Ready((answer.ok(), end))
+    fn ask(&self) -> &LocatedAsk {
+        match self {
+            SlotShare::All(ask) => ask,
+            SlotShare::Part(parted, _) => &parted.ask,
+        }
+    }
+}
+
+impl LocatedAsk {
+    /// Counts the end of a slot, which at `ended` has ended the request.
+    #[inline]
+    fn count(&self, mut end: LocatedEnd, ended: Option<Nanos>) {
+        end.request = ended.map(|now| LocatedRequest {
+            sectors: Sectors(u64::from(self.asked.len) / SECTOR_BYTES),
+            time: now.since(self.begun),
+        });
+        self.gate.count(&self.asked, &end, self.is_kept);
+    }
+
+    /// Gives the bytes asked for, `skip` bytes into `blocks`, to the taker.
+    #[inline]
+    fn take(&self, blocks: Option<Buf>, skip: u32) {
+        let bytes = blocks.map(|blocks| {
+            let (data, skip, len) = (blocks.share(), skip as usize, self.asked.len as usize);
+            match data.len() == len {
+                true => data,
+                false => data.slice(skip..skip + len),
+            }
+        });
+        self.taker.clone().take_read(&self.asked, bytes);
+    }
+}
+
+impl PartedRead {
+    /// Ends the request, all slots of which have ended.
+    fn end<D: Driver>(&self, core: &ShardCore<D>) {
+        let ends: Vec<_> = self.ends.take().into_iter().flatten().collect();
+        let is_whole = ends.iter().all(|(buf, _)| buf.is_some());
+        let mut bufs = Vec::with_capacity(ends.len());
+        for (buf, end) in ends {
+            let is_first = is_whole && bufs.is_empty();
+            self.ask.count(end, is_first.then(|| core.now()));
+            bufs.extend(buf);
+        }
+        let blocks = is_whole.then(|| Buf::join(bufs, &core.pool));
+        self.ask.take(blocks, self.skip);
     }
 }
 
 /// A gate of this shard, whose located reads go straight to the disk. All else goes through the
-/// gate.
-pub struct LocatingGate<D: Driver, G> {
+/// gate. Clones are the same.
+pub struct LocatingGate<D: Driver, G>(Rc<LocatingShared<D, G>>);
+
+struct LocatingShared<D: Driver, G> {
     gate: G,
     generations: Option<Arc<Generations>>,
-    reader: Rc<LocatedReader<D>>,
+    core: Rc<ShardCore<D>>,
 }
 
-impl<D: Driver, G: Clone> Clone for LocatingGate<D, G> {
+impl<D: Driver, G> Clone for LocatingGate<D, G> {
     fn clone(&self) -> LocatingGate<D, G> {
-        LocatingGate {
-            gate: self.gate.clone(),
-            generations: self.generations.clone(),
-            reader: self.reader.clone(),
-        }
+        LocatingGate(self.0.clone())
     }
 }
 
 impl<D: Driver, G: Boundary> LocatingGate<D, G> {
     /// Serves `gate`, of a device on the shard of `local`.
     pub fn new(gate: G, local: &Local<D>) -> LocatingGate<D, G> {
-        LocatingGate {
+        LocatingGate(Rc::new(LocatingShared {
             generations: gate.generations(),
             gate,
-            reader: LocatedReader::of(local),
-        }
+            core: local.0.clone(),
+        }))
     }
 
     /// The gate.
     pub fn gate(&self) -> &G {
-        &self.gate
+        &self.0.gate
+    }
+
+    #[inline]
+    fn locate(&self, offset: u64, len: usize) -> Option<LocatedRead> {
+        self.0.generations.as_ref()?;
+        self.0.gate.locate(offset, len)
+    }
+
+    #[inline]
+    fn ask(&self, asked: AskedRead, taker: Rc<dyn ReadTaker>) -> LocatedAsk {
+        LocatedAsk {
+            asked,
+            begun: self.0.core.now(),
+            is_kept: false,
+            gate: self.0.clone(),
+            taker,
+        }
+    }
+}
+
+impl<D: Driver, G: Boundary> LocatedGate for LocatingShared<D, G> {
+    #[inline]
+    fn generations(&self) -> &Generations {
+        self.generations.as_ref().expect("reads are located")
+    }
+
+    #[inline]
+    fn count(&self, _: &AskedRead, end: &LocatedEnd, _: bool) {
+        self.gate.located(end);
     }
 }
 
 impl<D: Driver, G: Boundary> Boundary for LocatingGate<D, G> {
     fn geometry(&self) -> &Geometry {
-        self.gate.geometry()
+        self.0.gate.geometry()
     }
 
     fn flush_errors(&self) -> &Arc<FlushErrors> {
-        self.gate.flush_errors()
+        self.0.gate.flush_errors()
     }
 
-    #[inline]
     async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
-        if let Some(generations) = &self.generations
-            && let Some(read) = self.gate.locate(offset, len)
-        {
-            let asked = self.reader.now();
-            let report = |end| self.gate.located(&end);
-            let reading = self.reader.read(&read, len, generations, (asked, report));
-            if let Some(data) = reading.await {
+        if let Some(read) = self.locate(offset, len) {
+            let ask = |taker| self.ask(AskedRead::of(offset, len), taker);
+            if let Some(data) = self.0.core.read_located(read, ask).await {
                 return Ok(data);
             }
         }
         // A read that is not located is rare, or slow.
-        Box::pin(self.gate.read(offset, len)).await
+        Box::pin(self.0.gate.read(offset, len)).await
+    }
+
+    #[inline]
+    fn begin_read(&self, asked: AskedRead, taker: Rc<dyn ReadTaker>) -> bool {
+        let Some(read) = self.locate(asked.offset, asked.len as usize) else {
+            return false;
+        };
+        let ask = self.ask(asked, taker);
+        self.0.core.begin_located(read, ask);
+        true
     }
 
     fn write(&self, at: u64, data: SharedBuf, fua: Fua) -> impl Future<Output = IoResult> {
-        self.gate.write(at, data, fua)
+        self.0.gate.write(at, data, fua)
     }
 
     fn zero(&self, offset: u64, len: u64) -> impl Future<Output = IoResult> {
-        self.gate.zero(offset, len)
+        self.0.gate.zero(offset, len)
     }
 
     fn discard(&self, offset: u64, len: u64) -> impl Future<Output = IoResult> {
-        self.gate.discard(offset, len)
+        self.0.gate.discard(offset, len)
     }
 
     fn flush(&self) -> impl Future<Output = IoResult> {
-        self.gate.flush()
+        self.0.gate.flush()
     }
 
     async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        self.gate.extents(offset, len, out).await
+        self.0.gate.extents(offset, len, out).await
     }
 
     fn announce(&self, offset: u64, len: u64) -> impl Future<Output = ()> {
-        self.gate.announce(offset, len)
+        self.0.gate.announce(offset, len)
     }
 }

@@ -156,9 +156,9 @@ impl<D: Driver> ShardOps<D> {
     }
 
     /// Takes in a completion and submits the next operation that waits for the target. Returns the
-    /// waiter to be woken.
+    /// waiter to be woken, and the output if the waiter is no task.
     #[inline]
-    pub(crate) fn complete(&self, completion: Completion) -> Waiter {
+    pub(crate) fn complete(&self, completion: Completion) -> (Waiter, Option<Output>) {
         let Completion {
             token,
             result,
@@ -170,13 +170,16 @@ impl<D: Driver> ShardOps<D> {
         let was_given_up = slot.changes && stage == OpStage::Abandoned;
         assert!(stage != OpStage::Done, "{token:?} completed twice");
         let waiter = std::mem::take(&mut slot.waiter);
-        let mut unwanted = None;
-        if stage == OpStage::Pending {
-            slot.stage = OpStage::Done;
-            slot.output = Some((result, payload));
-        } else {
+        let (mut output, mut unwanted) = (None, None);
+        if stage == OpStage::Abandoned {
             table.free_slot(token);
             unwanted = Some((result, payload));
+        } else if matches!(waiter, Waiter::Read(_) | Waiter::Request(..)) {
+            table.free_slot(token);
+            output = Some((result, payload));
+        } else {
+            slot.stage = OpStage::Done;
+            slot.output = Some((result, payload));
         }
         let queue = table.queue(target);
         let next = queue.waiting.pop_front();
@@ -198,7 +201,7 @@ impl<D: Driver> ShardOps<D> {
         if let Some((token, op)) = next {
             self.driver.borrow_mut().submit(token, target, op);
         }
-        waiter
+        (waiter, output)
     }
 
     /// Returns the output of an operation that has ended; otherwise `waiter` is woken later.
@@ -233,6 +236,15 @@ impl<D: Driver> ShardOps<D> {
         if let Some(output) = output {
             self.discard(opens, output);
         }
+    }
+
+    /// Forgets who waits for operations.
+    pub(crate) fn forget_waiters(&self) {
+        let mut table = self.table.borrow_mut();
+        let slots = table.slots.iter_mut();
+        let waiters: Vec<_> = slots.map(|slot| std::mem::take(&mut slot.waiter)).collect();
+        drop(table);
+        drop(waiters);
     }
 
     /// Waits until no change of `target` that was given up can undo a later one.

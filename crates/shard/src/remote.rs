@@ -18,11 +18,12 @@
 use crate::kept::{self, GateHits, KeptUnits};
 use crate::lane::{LaneAsker, LaneEnd, LaneServer};
 use crate::local::Local;
-use crate::located::LocatedReader;
+use crate::executor::ShardCore;
+use crate::located::{LocatedAsk, LocatedGate};
 use block::{
-    Boundary, Content, Driver, Env, Extent, FlushErrors, Fua, Generations, Geometry, IoError,
-    IoErrorKind, IoResult, KeptHits, LocatedEnd, LocatedFate, LocatedRead, LocatedUnit, Nanos,
-    SharedBuf, Signal, Timer,
+    AskedRead, Boundary, Content, Driver, Env, Executor, Extent, FlushErrors, Fua, Generations,
+    Geometry, IoError, IoErrorKind, IoResult, KeptHits, LocatedEnd, LocatedFate, LocatedRead,
+    LocatedUnit, Nanos, ReadTaker, SharedBuf, Signal, Timer,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -208,7 +209,7 @@ pub struct GateAsker<D: Driver>(Rc<AskingShard<D>>);
 
 struct AskingShard<D: Driver> {
     lane: LaneAsker<GateRequest, GateAnswer>,
-    reader: Rc<LocatedReader<D>>,
+    core: Rc<ShardCore<D>>,
     kept: RefCell<KeptUnits>,
     ends: RefCell<Vec<CountedEnd>>,
     /// The hits of each gate, by number, that are not reported.
@@ -244,7 +245,7 @@ impl<D: Driver> GateAsker<D> {
         let env = local.env();
         let asking = Rc::new(AskingShard {
             lane: end.begin(&env),
-            reader: LocatedReader::of(local),
+            core: local.0.clone(),
             kept: RefCell::default(),
             ends: RefCell::default(),
             hits: RefCell::default(),
@@ -312,8 +313,10 @@ async fn report<D: Driver>(asking: Weak<AskingShard<D>>, reports: Rc<ReportsDue>
     }
 }
 
-/// A gate of another shard.
-pub struct RemoteGate<D: Driver> {
+/// A gate of another shard; clones are the same.
+pub struct RemoteGate<D: Driver>(Rc<RemoteShared<D>>);
+
+struct RemoteShared<D: Driver> {
     asker: GateAsker<D>,
     pass: GatePass,
     hits: Rc<RefCell<GateHits>>,
@@ -321,11 +324,11 @@ pub struct RemoteGate<D: Driver> {
 
 impl<D: Driver> Clone for RemoteGate<D> {
     fn clone(&self) -> RemoteGate<D> {
-        RemoteGate::new(self.asker.clone(), self.pass.clone())
+        RemoteGate(self.0.clone())
     }
 }
 
-impl<D: Driver> Drop for RemoteGate<D> {
+impl<D: Driver> Drop for RemoteShared<D> {
     fn drop(&mut self) {
         // The gate's own, and the asker's.
         if Rc::strong_count(&self.hits) == 2 {
@@ -339,9 +342,11 @@ impl<D: Driver> RemoteGate<D> {
     /// The gate that `pass` names, on the shard that `asker` asks.
     pub fn new(asker: GateAsker<D>, pass: GatePass) -> RemoteGate<D> {
         let hits = asker.0.hits_of(pass.gate);
-        RemoteGate { asker, pass, hits }
+        RemoteGate(Rc::new(RemoteShared { asker, pass, hits }))
     }
+}
 
+impl<D: Driver> RemoteShared<D> {
     async fn ask(&self, verb: GateVerb) -> GateAnswer {
         let request = GateRequest::To(self.pass.gate, verb);
         let answer = self.asker.0.lane.ask(request).await;
@@ -355,78 +360,118 @@ impl<D: Driver> RemoteGate<D> {
             _ => unreachable!("a read has bytes"),
         }
     }
+
+    /// The read, if its places are kept.
+    #[inline]
+    fn kept_read(&self, offset: u64, len: usize) -> Option<LocatedRead> {
+        let (kept, generations) = (&self.asker.0.kept, self.pass.generations.as_ref()?);
+        let kept = kept.borrow();
+        kept.read(self.pass.gate, (offset, len), generations)
+    }
+}
+
+impl<D: Driver> LocatedGate for RemoteShared<D> {
+    #[inline]
+    fn generations(&self) -> &Generations {
+        self.pass.generations.as_ref().expect("reads are located")
+    }
+
+    #[inline]
+    fn count(&self, asked: &AskedRead, end: &LocatedEnd, is_kept: bool) {
+        let (asking, gate) = (&*self.asker.0, self.pass.gate);
+        if !is_kept || end.fate != LocatedFate::Accepted {
+            return asking.count(CountedEnd { gate, end: *end });
+        }
+        let (offset, len) = (asked.offset, asked.len as usize);
+        let blocks = kept::blocks(offset, len);
+        self.hits.borrow_mut().add(end, blocks);
+        if end.request.is_some() {
+            let mut kept = asking.kept.borrow_mut();
+            kept.touch(gate, (offset, len), self.generations());
+            asking.is_due();
+        }
+    }
 }
 
 impl<D: Driver> Boundary for RemoteGate<D> {
     fn geometry(&self) -> &Geometry {
-        &self.pass.geometry
+        &self.0.pass.geometry
     }
 
     fn flush_errors(&self) -> &Arc<FlushErrors> {
-        &self.pass.flush_errors
+        &self.0.pass.flush_errors
     }
 
     async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
-        let Some(generations) = &self.pass.generations else {
-            return self.read_there(offset, len).await;
+        let gate = &*self.0;
+        let Some(generations) = &gate.pass.generations else {
+            return gate.read_there(offset, len).await;
         };
-        let (asking, gate) = (&*self.asker.0, self.pass.gate);
-        let asked = asking.reader.now();
-        let kept = asking.kept.borrow().read(gate, (offset, len), generations);
-        let is_kept = kept.is_some();
+        let (asking, kept) = (&*gate.asker.0, gate.kept_read(offset, len));
+        let (begun, is_kept) = (asking.core.now(), kept.is_some());
         let read = match kept {
             Some(read) => read,
-            None => match self.ask(GateVerb::Locate(offset, len)).await? {
+            None => match gate.ask(GateVerb::Locate(offset, len)).await? {
                 GateSuccess::Bytes(bytes) => return Ok(bytes),
                 GateSuccess::Located(read, unit) => {
                     if let Some(unit) = unit {
-                        asking.kept.borrow_mut().keep(gate, *unit, generations);
+                        let mut kept = asking.kept.borrow_mut();
+                        kept.keep(gate.pass.gate, *unit, generations);
                     }
                     read
                 }
                 _ => unreachable!("a read has bytes"),
             },
         };
-        let report = |end: LocatedEnd| match is_kept && end.fate == LocatedFate::Accepted {
-            true => {
-                let blocks = kept::blocks(offset, len);
-                self.hits.borrow_mut().add(&end, blocks);
-            }
-            false => asking.count(CountedEnd { gate, end }),
+        let ask = |taker| LocatedAsk {
+            asked: AskedRead::of(offset, len),
+            begun,
+            is_kept,
+            gate: self.0.clone(),
+            taker,
         };
-        let reading = asking.reader.read(&read, len, generations, (asked, report));
-        match reading.await {
-            Some(bytes) => {
-                if is_kept {
-                    let mut kept = asking.kept.borrow_mut();
-                    kept.touch(gate, (offset, len), generations);
-                    asking.is_due();
-                }
-                Ok(bytes)
-            }
+        match asking.core.read_located(read, ask).await {
+            Some(bytes) => Ok(bytes),
             // The device's shard meets the fault, if there is one, and deals with it.
-            None => self.read_there(offset, len).await,
+            None => gate.read_there(offset, len).await,
         }
     }
 
+    #[inline]
+    fn begin_read(&self, asked: AskedRead, taker: Rc<dyn ReadTaker>) -> bool {
+        let Some(read) = self.0.kept_read(asked.offset, asked.len as usize) else {
+            return false;
+        };
+        let core = &self.0.asker.0.core;
+        let ask = LocatedAsk {
+            asked,
+            begun: core.now(),
+            is_kept: true,
+            gate: self.0.clone(),
+            taker,
+        };
+        core.begin_located(read, ask);
+        true
+    }
+
     async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
-        self.ask(GateVerb::Write(offset, data, fua)).await.map(drop)
+        self.0.ask(GateVerb::Write(offset, data, fua)).await.map(drop)
     }
 
     async fn zero(&self, offset: u64, len: u64) -> IoResult {
-        self.ask(GateVerb::Zero(offset, len)).await.map(drop)
+        self.0.ask(GateVerb::Zero(offset, len)).await.map(drop)
     }
 
     async fn discard(&self, offset: u64, len: u64) -> IoResult {
-        self.ask(GateVerb::Discard(offset, len)).await.map(drop)
+        self.0.ask(GateVerb::Discard(offset, len)).await.map(drop)
     }
 
     async fn flush(&self) -> IoResult {
-        self.ask(GateVerb::Flush).await.map(drop)
+        self.0.ask(GateVerb::Flush).await.map(drop)
     }
 
     async fn extents(&self, offset: u64, len: u64, out: &mut Vec<(Extent, Content)>) -> IoResult {
-        match self.ask(GateVerb::Extents(offset, len)).await? {
+        match self.0.ask(GateVerb::Extents(offset, len)).await? {
             GateSuccess::Contents(mut runs) => {
                 out.append(&mut runs);
                 Ok(())
@@ -437,6 +482,6 @@ impl<D: Driver> Boundary for RemoteGate<D> {
 
     async fn announce(&self, offset: u64, len: u64) {
         // Whether the gate is still there is found by the transfer.
-        drop(self.ask(GateVerb::Announce(offset, len)).await);
+        drop(self.0.ask(GateVerb::Announce(offset, len)).await);
     }
 }

@@ -9,7 +9,7 @@
 //! once too often.
 
 use crate::mesh::{Mailbox, MeshMessage};
-use block::Driver;
+use block::{Driver, RequestTaker, Tag};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -50,6 +50,10 @@ pub(crate) enum Waiter {
     None,
     Task(u32),
     Other(Waker),
+    /// The located read of this key.
+    Read(u32),
+    /// The server of a port, for a tag.
+    Request(Rc<dyn RequestTaker>, Tag),
 }
 
 struct TaskWaker<D: Driver> {
@@ -148,7 +152,7 @@ impl<D: Driver> Tasks<D> {
     #[inline]
     pub(crate) fn wake(&self, waiter: Waiter, ready: &Ready) {
         match waiter {
-            Waiter::None => {}
+            Waiter::None | Waiter::Read(_) | Waiter::Request(..) => {}
             Waiter::Other(waker) => waker.wake(),
             Waiter::Task(slot) => {
                 let slots = self.slots.borrow();

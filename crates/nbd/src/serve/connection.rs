@@ -4,7 +4,7 @@ use super::limits::HANDSHAKE_INBOX_BYTES;
 use super::link::{Admitted, LinkSource, Place, ServerLink};
 use super::quota::Handshake;
 use super::server::{Export, NbdServer, Tls};
-use super::work;
+use super::work::{self, ConnectionRequests};
 use super::workers::{WorkerJob, WriteParts};
 use crate::inbox::{INBOX_BYTES, ReceivedBytes};
 use crate::outbox::Outbox;
@@ -15,7 +15,7 @@ use crate::protocol::session::{NbdSession, RequestRefusal, SessionCommand, paylo
 use crate::protocol::wire::REQUEST_BYTES;
 use crate::tls::TLS_BYTES;
 use crate::until_stopped::until_stopped;
-use block::{Boundary, Buf, Fua, IoResult, Nanos, PAGE_BYTES, Pool, Stream};
+use block::{AskedRead, Boundary, Buf, Fua, IoResult, Nanos, PAGE_BYTES, Pool, Stream};
 use std::rc::Rc;
 
 /// Reason for a connection's end, if worth a line in the log.
@@ -216,6 +216,12 @@ async fn transmit<G: Boundary, S: Stream>(
     link.life.serves(export.withdrawn.clone());
     let sender = sender(link.clone(), stream.clone(), server.env.pool.clone());
     server.env.spawn.spawn(sender);
+    let requests = Rc::new(ConnectionRequests {
+        server: server.clone(),
+        link: link.clone(),
+        export: export.clone(),
+        session,
+    });
     let mut reader = RequestReader {
         server: server.clone(),
         link: link.clone(),
@@ -223,9 +229,10 @@ async fn transmit<G: Boundary, S: Stream>(
         inbox,
         export: export.clone(),
         session,
+        requests,
         gather: Gather::default(),
     };
-    let ending = until_stopped(link.life.is_killed(), reader.requests()).await;
+    let ending = until_stopped(link.life.is_killed(), reader.receive()).await;
     drop(reader);
     link.finish();
     link.admission.account.shrink(fixed - INBOX_BYTES);
@@ -279,7 +286,7 @@ async fn sender<S: Stream>(link: Rc<ServerLink>, stream: Rc<S>, pool: Pool) {
     }
 }
 
-/// Reads requests and hands them to the workers.
+/// Receives requests, begins reads, and hands the rest to the workers.
 struct RequestReader<G: Boundary, S> {
     server: Rc<NbdServer<G>>,
     link: Rc<ServerLink>,
@@ -287,11 +294,12 @@ struct RequestReader<G: Boundary, S> {
     inbox: ReceivedBytes,
     export: Rc<Export<G>>,
     session: NbdSession,
+    requests: Rc<ConnectionRequests<G>>,
     gather: Gather<REQUEST_BYTES>,
 }
 
 impl<G: Boundary, S: Stream> RequestReader<G, S> {
-    async fn requests(&mut self) -> Ending {
+    async fn receive(&mut self) -> Ending {
         loop {
             let wire = self.inbox.parse(|input| self.gather.take(input));
             let Some(wire) = wire else {
@@ -349,12 +357,25 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
         }
     }
 
-    /// Hands a command that was admitted to a worker.
+    /// Begins a read whose place is known, and hands any other command to a worker.
     #[inline]
     fn hand_over(&self, cookie: u64, command: SessionCommand, admitted: Admitted<'_>) {
         let (charge, piece) = (admitted.charge(), admitted.piece);
         admitted.keep();
-        self.dispatch(WorkerJob {
+        if let SessionCommand::Read { offset, len, .. } = command
+            && len <= piece
+        {
+            let read = AskedRead {
+                offset,
+                len,
+                charge,
+                ticket: cookie,
+            };
+            if self.export.gate.begin_read(read, self.requests.clone()) {
+                return;
+            }
+        }
+        self.requests.clone().dispatch(WorkerJob {
             cookie,
             command,
             charge,
@@ -362,19 +383,6 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
             payload: None,
             parts: None,
         });
-    }
-
-    fn dispatch(&self, job: WorkerJob) {
-        if let Some(number) = self.link.dispatch(job) {
-            let worker = work::worker(
-                self.server.clone(),
-                self.link.clone(),
-                self.export.clone(),
-                self.session,
-                number,
-            );
-            self.server.env.spawn.spawn(worker);
-        }
     }
 
     /// Receives a write's payload, in parts if the payload is long.
@@ -405,7 +413,7 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
                 });
             }
             let parts = rest.as_mut().map(|rest| rest.take(n));
-            self.dispatch(WorkerJob {
+            self.requests.clone().dispatch(WorkerJob {
                 cookie,
                 command: SessionCommand::Write {
                     offset: from,

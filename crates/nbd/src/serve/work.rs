@@ -1,7 +1,6 @@
 //! Execution of requests, and their answers.
 
 use super::admission::Release;
-use super::flushes::Flushes;
 use super::link::ServerLink;
 use super::server::{Export, NbdServer};
 use super::workers::{WorkerJob, WriteParts};
@@ -11,8 +10,8 @@ use crate::protocol::reply;
 use crate::protocol::session::{NbdSession, SessionCommand};
 use crate::protocol::wire::{chunk, state};
 use block::{
-    BUF_BYTES_MAX, Boundary, Content, Extent, Fua, IoError, IoErrorKind, IoResult, PAGE_BYTES,
-    Pool, SharedBuf,
+    AskedRead, BUF_BYTES_MAX, Boundary, Content, Extent, Fua, IoError, IoErrorKind, IoResult,
+    PAGE_BYTES, Pool, ReadTaker, SharedBuf,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -36,49 +35,57 @@ pub(super) fn charge(offset: u64, len: u32) -> u32 {
     rounded((end - offset / page * page) as u32)
 }
 
-/// The worker `number` of a connection: carries out jobs until there are no more.
-pub(super) async fn worker<G: Boundary>(
-    server: Rc<NbdServer<G>>,
-    link: Rc<ServerLink>,
-    export: Rc<Export<G>>,
-    session: NbdSession,
-    number: u32,
-) {
-    let worker = RequestWorker {
-        server: &server,
-        link: &link,
-        gate: &export.gate,
-        flushes: &export.flushes,
-        session: &session,
-    };
-    while let Some(job) = link.next_job(number).await {
-        let (cookie, charge) = (job.cookie, job.charge);
-        // The requests of a hit path are carried out right here, the rest in a future of its own.
-        match job.command {
-            SessionCommand::Read { offset, len, .. } if len <= job.piece => {
-                match export.gate.read(offset, len as usize).await {
-                    Ok(data) => worker.answer_read(cookie, offset, charge, data),
-                    Err(error) => worker.fail(cookie, charge, &error).await,
-                }
-            }
-            _ => worker.perform(job).await,
+/// The requests of one connection, received and not answered.
+pub(super) struct ConnectionRequests<G: Boundary> {
+    pub(super) server: Rc<NbdServer<G>>,
+    pub(super) link: Rc<ServerLink>,
+    pub(super) export: Rc<Export<G>>,
+    pub(super) session: NbdSession,
+}
+
+impl<G: Boundary> ReadTaker for ConnectionRequests<G> {
+    #[inline]
+    fn take_read(self: Rc<Self>, read: &AskedRead, bytes: Option<SharedBuf>) {
+        match bytes {
+            Some(data) => self.answer_read(read.ticket, read.offset, read.charge, data),
+            None => self.dispatch(WorkerJob {
+                cookie: read.ticket,
+                command: SessionCommand::Read {
+                    offset: read.offset,
+                    len: read.len,
+                    df: false,
+                },
+                charge: read.charge,
+                piece: read.len,
+                payload: None,
+                parts: None,
+            }),
         }
     }
 }
 
-struct RequestWorker<'a, G: Boundary> {
-    server: &'a NbdServer<G>,
-    link: &'a ServerLink,
-    gate: &'a G,
-    flushes: &'a Flushes,
-    session: &'a NbdSession,
-}
+impl<G: Boundary> ConnectionRequests<G> {
+    /// Hands a job to a worker.
+    pub(super) fn dispatch(self: Rc<Self>, job: WorkerJob) {
+        if let Some(number) = self.link.dispatch(job) {
+            let spawn = self.server.env.spawn.clone();
+            spawn.spawn(async move {
+                while let Some(job) = self.link.next_job(number).await {
+                    self.perform(job).await;
+                }
+            });
+        }
+    }
 
-impl<G: Boundary> RequestWorker<'_, G> {
-    /// Carries out any request but a read of one piece.
     async fn perform(&self, job: WorkerJob) {
         let (cookie, charge, piece) = (job.cookie, job.charge, job.piece);
         let result = match job.command {
+            SessionCommand::Read { offset, len, .. } if len <= piece => {
+                match self.export.gate.read(offset, len as usize).await {
+                    Ok(data) => return self.answer_read(cookie, offset, charge, data),
+                    Err(error) => Err(error),
+                }
+            }
             SessionCommand::Read { df: true, .. } => {
                 self.link.discharge(charge);
                 let why = "too long for one chunk";
@@ -86,13 +93,13 @@ impl<G: Boundary> RequestWorker<'_, G> {
             }
             SessionCommand::Read { offset, len, .. } => {
                 let all = pieces(offset, len, piece);
-                self.gate.announce(offset, len.into()).await;
+                self.export.gate.announce(offset, len.into()).await;
                 return self.long_read(cookie, charge, offset, len, all).await;
             }
             SessionCommand::Write { offset, fua, .. } => {
                 let payload = job.payload.expect("a write has its payload");
                 let n = payload.len() as u64;
-                let result = self.gate.write(offset, payload, fua).await;
+                let result = self.export.gate.write(offset, payload, fua).await;
                 self.link.client.acknowledged();
                 if let Some(parts) = job.parts {
                     return self.part_written(cookie, charge, &parts, n, result).await;
@@ -175,7 +182,7 @@ impl<G: Boundary> RequestWorker<'_, G> {
         pieces: impl Iterator<Item = (u64, u32)>,
     ) -> bool {
         for (at, n) in pieces {
-            let data = match self.gate.read(at, n as usize).await {
+            let data = match self.export.gate.read(at, n as usize).await {
                 Ok(data) => data,
                 Err(error) => {
                     self.fail(cookie, charge, &error).await;
@@ -206,7 +213,7 @@ impl<G: Boundary> RequestWorker<'_, G> {
     ) -> bool {
         let mut begun = false;
         for (at, n) in pieces {
-            let data = match self.gate.read(at, n as usize).await {
+            let data = match self.export.gate.read(at, n as usize).await {
                 Ok(data) => data,
                 Err(error) if !begun => {
                     self.fail(cookie, charge, &error).await;
@@ -278,13 +285,13 @@ impl<G: Boundary> RequestWorker<'_, G> {
                     return self.write_zeroes(offset, len, fua, piece).await;
                 }
                 for (at, n) in chunks(offset, len, RANGE_BYTES_MAX) {
-                    self.gate.zero(at, n).await?;
+                    self.export.gate.zero(at, n).await?;
                 }
                 self.flush_if(fua).await
             }
             SessionCommand::Trim { offset, len, fua } => {
                 for (at, n) in chunks(offset, len, RANGE_BYTES_MAX) {
-                    match self.gate.discard(at, n).await {
+                    match self.export.gate.discard(at, n).await {
                         // A trim is a hint; a device may not care.
                         Err(error) if error.kind() == IoErrorKind::Unsupported => break,
                         result => result?,
@@ -294,7 +301,7 @@ impl<G: Boundary> RequestWorker<'_, G> {
             }
             SessionCommand::Cache { offset, len } => {
                 for (at, n) in pieces(offset, len, piece) {
-                    self.gate.read(at, n as usize).await?;
+                    self.export.gate.read(at, n as usize).await?;
                 }
                 Ok(())
             }
@@ -309,7 +316,7 @@ impl<G: Boundary> RequestWorker<'_, G> {
         zeroes.fill(0);
         let zeroes = zeroes.share();
         for (at, n) in chunks(offset, len, piece) {
-            self.gate
+            self.export.gate
                 .write(at, zeroes.slice(0..n as usize), fua)
                 .await?;
         }
@@ -317,8 +324,9 @@ impl<G: Boundary> RequestWorker<'_, G> {
     }
 
     async fn flush(&self) -> IoResult {
-        let flush = self.gate.flush();
-        self.flushes.flush(&self.link.client, flush).await
+        let flush = self.export.gate.flush();
+        let flushes = &self.export.flushes;
+        flushes.flush(&self.link.client, flush).await
     }
 
     async fn flush_if(&self, fua: Fua) -> IoResult {
@@ -334,7 +342,7 @@ impl<G: Boundary> RequestWorker<'_, G> {
         let want = if one { 1 } else { EXTENTS_MAX };
         for (at, n) in chunks(offset, len, STATUS_BYTES_MAX) {
             runs.clear();
-            self.gate.extents(at, n, &mut runs).await?;
+            self.export.gate.extents(at, n, &mut runs).await?;
             append(&mut extents, at, at + n, &runs);
             if extents.len() > want {
                 break;
@@ -363,7 +371,7 @@ impl<G: Boundary> RequestWorker<'_, G> {
     async fn refuse(&self, cookie: u64, errno: Errno, why: &str) {
         self.server.count(|s| s.errors.add(1));
         let pool = &self.server.env.pool;
-        let frame = self::error(pool, self.session, cookie, errno, why).await;
+        let frame = self::error(pool, &self.session, cookie, errno, why).await;
         self.link.answer(frame);
     }
 }
