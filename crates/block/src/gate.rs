@@ -239,11 +239,9 @@ impl<D: Device> Boundary for Gate<D> {
     #[inline]
     fn locate(&self, offset: u64, len: usize) -> Option<LocatedRead> {
         let cover = self.0.cover(offset, len).ok()?;
-        let read = self.0.device.locate(cover.blocks)?;
-        Some(LocatedRead {
-            skip: read.skip + cover.inside.start as u32,
-            ..read
-        })
+        let mut read = self.0.device.locate(cover.blocks)?;
+        read.skip += cover.inside.start as u32;
+        Some(read)
     }
 
     fn locate_unit(&self, offset: u64) -> Option<LocatedUnit> {

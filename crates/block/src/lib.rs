@@ -54,9 +54,9 @@ pub use in_flight::{Entered, InFlight};
 pub use intent::Intent;
 pub use layer::Layer;
 pub use located::{
-    AskedRead, Checksums, DiskPlace, Generation, Generations, KeptHits, KeptTouch, LOCATED_BLOCK_BYTES,
+    AskedRead, DiskPlace, Generation, Generations, KeptHits, KeptTouch, LOCATED_BLOCK_BYTES,
     LOCATED_BLOCK_SECTORS, LOCATED_BLOCKS_MAX, LocatedEnd, LocatedFate, LocatedRead,
-    LocatedRequest, LocatedUnit, ReadTaker, ReadTimes, UNIT_BLOCKS_MAX,
+    LocatedRequest, LocatedUnit, MoreBlocks, ReadTaker, ReadTimes, UNIT_BLOCKS_MAX,
 };
 pub use log_limiter::LogLimiter;
 pub use mutex::Mutex;

@@ -105,29 +105,6 @@ impl Generations {
     }
 }
 
-/// The checksums of the blocks of a read.
-#[derive(Clone, Debug)]
-pub enum Checksums {
-    /// Of the only block.
-    One(u32),
-    /// Of each block, in order.
-    Each(Box<[u32]>),
-}
-
-impl Checksums {
-    /// True if `checksum` gives the same for each of `blocks`.
-    #[inline]
-    pub fn are_of(&self, blocks: &[u8], checksum: impl Fn(&[u8]) -> u32) -> bool {
-        match self {
-            Checksums::One(one) => checksum(blocks) == *one,
-            Checksums::Each(each) => blocks
-                .chunks_exact(LOCATED_BLOCK_BYTES)
-                .zip(each)
-                .all(|(block, expected)| checksum(block) == *expected),
-        }
-    }
-}
-
 /// A place on a disk of the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DiskPlace {
@@ -146,20 +123,62 @@ pub struct LocatedRead {
     pub blocks: u32,
     /// Bytes of the blocks before the first that was asked for.
     pub skip: u32,
-    /// CRC32C of each block.
-    pub checksums: Checksums,
-    /// Generation of the slot at the look-up.
-    pub generation: Generation,
+    /// CRC32C of the first block.
+    pub checksum: u32,
     /// The disk's number in its cache.
     pub member: u32,
+    /// Generation of the slot at the look-up.
+    pub generation: Generation,
+    /// Of a read of more than one block.
+    pub more: Option<Box<MoreBlocks>>,
+}
+
+/// The blocks of a read after the first.
+#[derive(Clone, Debug, Default)]
+pub struct MoreBlocks {
+    /// CRC32C of each further block of the slot.
+    pub checksums: Vec<u32>,
     /// The blocks that follow, of one slot each.
-    pub rest: Box<[LocatedRead]>,
+    pub rest: Vec<LocatedRead>,
 }
 
 impl LocatedRead {
     /// Bytes of the blocks of the slot.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.blocks as usize * LOCATED_BLOCK_BYTES
+    }
+
+    /// The blocks that follow, of one slot each.
+    #[inline]
+    pub fn rest(&self) -> &[LocatedRead] {
+        self.more.as_ref().map_or(&[], |more| &more.rest)
+    }
+
+    /// True if each of the slot's `blocks` has its checksum, by `checksum`.
+    #[inline]
+    pub fn is_sound(&self, blocks: &[u8], checksum: impl Fn(&[u8]) -> u32) -> bool {
+        let (first, others) = blocks.split_at(LOCATED_BLOCK_BYTES);
+        if checksum(first) != self.checksum {
+            return false;
+        }
+        let Some(more) = &self.more else { return true };
+        let mut others = others.chunks_exact(LOCATED_BLOCK_BYTES).zip(&more.checksums);
+        others.all(|(block, expected)| checksum(block) == *expected)
+    }
+}
+
+impl MoreBlocks {
+    /// The further blocks of a slot, if there are any, by their checksums.
+    #[inline]
+    pub fn of(checksums: impl ExactSizeIterator<Item = u32>) -> Option<Box<MoreBlocks>> {
+        let is_any = checksums.len() > 0;
+        is_any.then(|| {
+            Box::new(MoreBlocks {
+                checksums: checksums.collect(),
+                rest: Vec::new(),
+            })
+        })
     }
 }
 
@@ -191,6 +210,7 @@ impl LocatedUnit {
         }
         let skipped = u64::from(blocks.start) * LOCATED_BLOCK_SECTORS;
         let (first, end) = (blocks.start as usize, blocks.end as usize);
+        let checksum = self.checksums[first];
         Some(LocatedRead {
             place: DiskPlace {
                 at: Lba(self.place.at.0 + skipped),
@@ -198,13 +218,10 @@ impl LocatedUnit {
             },
             blocks: count,
             skip: 0,
-            checksums: match count {
-                1 => Checksums::One(self.checksums[first]),
-                _ => Checksums::Each(self.checksums[first..end].into()),
-            },
-            generation: self.generation,
+            checksum,
             member: self.member,
-            rest: Box::default(),
+            generation: self.generation,
+            more: MoreBlocks::of(self.checksums[first + 1..end].iter().copied()),
         })
     }
 }
@@ -348,11 +365,9 @@ mod tests {
             (two.place.at, two.blocks, two.bytes()),
             (Lba(1016), 2, 8192)
         );
-        assert!(matches!(two.checksums, Checksums::Each(each) if *each == [2, 3]));
-        assert!(matches!(
-            unit.read(15..16).unwrap().checksums,
-            Checksums::One(15)
-        ));
+        assert_eq!((two.checksum, &two.more.unwrap().checksums[..]), (2, &[3][..]));
+        let last = unit.read(15..16).unwrap();
+        assert!(last.checksum == 15 && last.more.is_none());
         for missing in [0..1, 0..2, 3..5, 14..16, 0..16] {
             assert!(unit.read(missing.clone()).is_none(), "{missing:?}");
         }
@@ -362,10 +377,24 @@ mod tests {
     fn each_block_is_compared_with_its_own_checksum() {
         let sum = |block: &[u8]| block.iter().map(|byte| u32::from(*byte)).sum();
         let mut blocks = vec![1; 2 * LOCATED_BLOCK_BYTES];
-        let each = Checksums::Each([4096, 4096].into());
-        assert!(each.are_of(&blocks, sum));
+        let generations = Generations::new(Nanos::from_millis(1), 16);
+        let read = |more: &[u32]| LocatedRead {
+            place: DiskPlace {
+                target: TargetId(0),
+                at: Lba(0),
+            },
+            blocks: 1 + more.len() as u32,
+            skip: 0,
+            checksum: 4096,
+            member: 0,
+            generation: generations.of(0),
+            more: MoreBlocks::of(more.iter().copied()),
+        };
+        assert!(read(&[4096]).is_sound(&blocks, sum));
         blocks[LOCATED_BLOCK_BYTES] = 2;
-        assert!(!each.are_of(&blocks, sum));
-        assert!(Checksums::One(4096).are_of(&blocks[..LOCATED_BLOCK_BYTES], sum));
+        assert!(!read(&[4096]).is_sound(&blocks, sum));
+        assert!(read(&[]).is_sound(&blocks[..LOCATED_BLOCK_BYTES], sum));
+        blocks[0] = 2;
+        assert!(!read(&[4097]).is_sound(&blocks, sum));
     }
 }

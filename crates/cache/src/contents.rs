@@ -101,6 +101,9 @@ impl PoolContents {
     pub(crate) fn leading(&self, slot: SlotNumber, run: BlockRun) -> (bool, u32) {
         let start = self.index(slot, run.first);
         let valid = self.valid[start / 64] >> (start % 64) & 1 == 1;
+        if run.count == 1 {
+            return (valid, 1);
+        }
         let mut len = 0;
         while len < run.count {
             let at = start + len as usize;

@@ -19,11 +19,11 @@ use crate::lines::{
 };
 use crate::state::{CacheState, LinePlace};
 use block::{
-    BUF_BYTES_MAX, Buf, Checksums, Device, Extent, IoResult, KeptHits, LOCATED_BLOCK_BYTES,
-    LOCATED_BLOCKS_MAX, Lba, LocatedRead, LocatedUnit, UNIT_BLOCKS_MAX,
+    BUF_BYTES_MAX, Buf, Device, Extent, IoResult, KeptHits, LOCATED_BLOCK_BYTES,
+    LOCATED_BLOCKS_MAX, Lba, LocatedRead, LocatedUnit, MoreBlocks, UNIT_BLOCKS_MAX,
 };
 use futures_util::future::join_all;
-use policy::{PolicyOp, PolicyRequest};
+use policy::{PolicyOp, PolicyRequest, SlotNumber};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::pin;
@@ -89,32 +89,26 @@ pub(crate) fn locate<P: Device>(volume: &CacheShared<P>, extent: Extent) -> Opti
         return None;
     }
     let state = &mut *core.state.borrow_mut();
-    let parts = || core.shape.parts(volume.id(), blocks.clone());
-    let mut located = locate_part(state, parts().next()?)?;
+    let mut parts = core.shape.parts(volume.id(), blocks.clone());
+    let first = parts.next()?;
+    let (slot, mut located) = locate_part(state, first)?;
+    let mut slots = Vec::new();
     if u64::from(located.blocks) < count {
-        let rest = parts().skip(1).map(|part| locate_part(state, part));
-        located.rest = rest.collect::<Option<_>>()?;
+        let rest = parts.clone().map(|part| locate_part(state, part));
+        let rest = rest.collect::<Option<Vec<_>>>()?.into_iter();
+        (slots, located.more.get_or_insert_default().rest) = rest.unzip();
     }
-    count_located(volume, state, &blocks);
-    located.skip = (extent.start - extent_of(&blocks).start).bytes() as u32;
-    Some(located)
-}
-
-/// Counts a hit of resident `blocks`.
-#[inline]
-fn count_located<P: Device>(
-    volume: &CacheShared<P>,
-    state: &mut CacheState<P>,
-    blocks: &Range<u64>,
-) {
     let counters = &volume.counters;
-    volume.sequential.borrow_mut().observe(blocks);
-    for part in volume.core.shape.parts(volume.id(), blocks.clone()) {
-        state.touch(part, bytes_of(blocks), counters);
+    volume.sequential.borrow_mut().observe(&blocks);
+    state.touch(slot, first, bytes_of(&blocks));
+    for (slot, part) in slots.into_iter().zip(parts) {
+        state.touch(slot, part, bytes_of(&blocks));
     }
     counters.count(Counter::ReadsHit);
     counters.count(Counter::HitsLocated);
-    counters.add(Counter::BlocksHit, blocks.end - blocks.start);
+    counters.add(Counter::BlocksHit, count);
+    located.skip = (extent.start - extent_of(&blocks).start).bytes() as u32;
+    Some(located)
 }
 
 /// Counts hits that were not looked up. The policy hears of each place once, and of no line that has
@@ -133,8 +127,8 @@ pub(crate) fn count_kept<P: Device>(volume: &CacheShared<P>, hits: &KeptHits) {
     {
         let blocks = covering(touch.extent);
         for part in volume.core.shape.parts(volume.id(), blocks.clone()) {
-            if state.policy.peek(part.key).is_some() {
-                state.touch(part, bytes_of(&blocks), counters);
+            if let Some(slot) = state.policy.peek(part.key) {
+                state.touch(slot, part, bytes_of(&blocks));
             }
         }
     }
@@ -182,25 +176,26 @@ pub(crate) fn locate_unit<P: Device>(volume: &CacheShared<P>, at: Lba) -> Option
 
 /// The place of the blocks of a part, if all are valid.
 #[inline]
-fn locate_part<P: Device>(state: &CacheState<P>, part: LinePart) -> Option<LocatedRead> {
+fn locate_part<P: Device>(
+    state: &CacheState<P>,
+    part: LinePart,
+) -> Option<(SlotNumber, LocatedRead)> {
     let (slot, run) = (state.policy.peek(part.key)?, part.run);
     if state.contents.leading(slot, run) != (true, run.count) {
         return None;
     }
     let member = state.devices.of(slot)?;
     let checksum = |block| state.contents.crc(slot, block);
-    Some(LocatedRead {
+    let read = LocatedRead {
         place: member.device.disk_place(member.at(slot, run.first))?,
         blocks: run.count,
         skip: 0,
-        checksums: match run.count {
-            1 => Checksums::One(checksum(run.first)),
-            count => Checksums::Each((run.first..run.first + count).map(checksum).collect()),
-        },
-        generation: state.contents.generations().of(slot.0),
+        checksum: checksum(run.first),
         member: member.id.0,
-        rest: Box::default(),
-    })
+        generation: state.contents.generations().of(slot.0),
+        more: MoreBlocks::of((run.first + 1..run.first + run.count).map(checksum)),
+    };
+    Some((slot, read))
 }
 
 /// Cuts the requested part out of the blocks around `extent`.

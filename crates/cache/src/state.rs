@@ -94,15 +94,15 @@ impl<P: Device> CacheState<P> {
         }
     }
 
-    /// Notes that a read of `len_bytes` has hit a part of a resident line.
+    /// Notes that a read of `len_bytes` has hit a part of the line in `slot`.
     #[inline]
-    pub(crate) fn touch(&mut self, part: LinePart, len_bytes: usize, counters: &CacheCounters) {
+    pub(crate) fn touch(&mut self, slot: SlotNumber, part: LinePart, len_bytes: usize) {
         let touches = PolicyRequest {
             op: PolicyOp::Read,
             len_bytes: len_bytes as u32,
             parts: self.shape.touched(part.run),
         };
-        self.look_up(part.key, &touches, Ok(()), counters);
+        self.policy.touch_resident(slot, part.key, &touches);
     }
 
     /// Counts why `key` is not admitted, or not written to the pool.

@@ -319,6 +319,17 @@ impl<I: Index> Policy for Auto<I> {
         Some(SlotNumber(slot))
     }
 
+    #[inline]
+    fn touch_resident(&mut self, slot: SlotNumber, key: LineKey, request: &PolicyRequest) {
+        let accesses = self.accesses + 1;
+        if accesses == self.step_at || self.sampled(key) {
+            self.observe(key, request, Some(slot.0));
+        } else {
+            self.accesses = accesses;
+        }
+        self.use_line(slot.0, request);
+    }
+
     #[inline(never)]
     fn insert(
         &mut self,

@@ -171,6 +171,13 @@ pub trait Policy {
         None
     }
 
+    /// Records an access to `key`, which is resident in `slot`.
+    #[inline]
+    fn touch_resident(&mut self, slot: SlotNumber, key: LineKey, request: &PolicyRequest) {
+        let touched = self.touch(key, request);
+        debug_assert_eq!(touched, Some(slot));
+    }
+
     /// Makes room for `key`, which is not resident.
     fn insert(
         &mut self,

@@ -142,6 +142,31 @@ impl<D: Driver> ShardCore<D> {
         }
     }
 
+    /// Gives the output of an operation to its waiter.
+    #[inline]
+    fn take_in(&self, completion: Completion) {
+        let Completion {
+            token,
+            result,
+            payload,
+        } = completion;
+        match self.ops.end(token) {
+            None => self.ops.discard(token, (result, payload)),
+            Some(Waiter::Read(key)) => {
+                self.ops.free(token);
+                self.slot_completed(key, (result, payload));
+            }
+            Some(Waiter::Request(taker, tag)) => {
+                self.ops.free(token);
+                taker.take_next(tag, queue::next_of((result, payload)));
+            }
+            Some(waiter) => {
+                self.ops.keep(token, (result, payload));
+                self.tasks.wake(waiter, &self.ready);
+            }
+        }
+    }
+
     /// True if a shard without work does not sleep yet.
     fn looks_on(&self, has_worked: bool) -> bool {
         if self.busy_poll == Nanos::ZERO {
@@ -220,13 +245,7 @@ impl<D: Driver> ShardTurn for Shard<D> {
             core.is_busy.set(true);
         }
         for completion in self.done.drain(..) {
-            match core.ops.complete(completion) {
-                (Waiter::Read(key), Some(output)) => core.slot_completed(key, output),
-                (Waiter::Request(taker, tag), Some(output)) => {
-                    taker.take_next(tag, queue::next_of(output));
-                }
-                (waiter, _) => core.tasks.wake(waiter, &core.ready),
-            }
+            core.take_in(completion);
         }
         core.receive();
         core.fire_timers();

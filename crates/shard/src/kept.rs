@@ -305,7 +305,8 @@ impl KeptUnits {
         let (head, last) = (blocks.start / unit_blocks, (blocks.end - 1) / unit_blocks);
         let mut read = part(head)?;
         if head < last {
-            read.rest = (head + 1..=last).map(part).collect::<Option<_>>()?;
+            let rest = (head + 1..=last).map(part).collect::<Option<_>>()?;
+            read.more.get_or_insert_default().rest = rest;
         }
         read.skip = (offset % LOCATED_BLOCK_BYTES as u64) as u32;
         Some(read)
@@ -341,10 +342,10 @@ mod tests {
         kept.keep(7, unit(4, 40, &generations), &generations);
         let at = 3 * 16 * BLOCK as u64 + 100;
         let read = kept.read(7, (at, 300), &generations).unwrap();
-        assert_eq!((read.blocks, read.skip, read.rest.len()), (1, 100, 0));
+        assert_eq!((read.blocks, read.skip, read.rest().len()), (1, 100, 0));
         assert_eq!(read.place.at, Lba((1 << 20) + 384));
         let two = kept.read(7, (at, 16 * BLOCK), &generations).unwrap();
-        assert_eq!((two.blocks, two.rest[0].blocks), (16, 1));
+        assert_eq!((two.blocks, two.rest()[0].blocks), (16, 1));
         assert!(is_of_one(at, 300, &generations) && !is_of_one(at, 16 * BLOCK, &generations));
         for (gate, offset, len, why) in [
             (6, at, 300, "another gate"),

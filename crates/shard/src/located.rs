@@ -127,11 +127,12 @@ impl<D: Driver> ShardCore<D> {
     /// Begins a read, of which `ask.taker` gets the end.
     #[inline]
     pub(crate) fn begin_located(self: &Rc<Self>, mut read: LocatedRead, ask: LocatedAsk) {
-        if read.rest.is_empty() {
+        if read.rest().is_empty() {
             let buf = self.pool.take(read.bytes());
             return self.begin_slot(read, buf, SlotShare::All(ask));
         }
-        let rest = std::mem::take(&mut read.rest).into_vec();
+        let rest = read.more.as_mut().map(|more| std::mem::take(&mut more.rest));
+        let rest = rest.unwrap_or_default();
         let parted = Rc::new(PartedRead {
             ask,
             skip: read.skip,
@@ -199,7 +200,7 @@ impl<D: Driver> ShardCore<D> {
         } = slot;
         let answer = match output {
             (Ok(_), Payload::Buf(buf)) => {
-                let is_sound = read.checksums.are_of(&buf, crc_fast::crc32_iscsi);
+                let is_sound = read.is_sound(&buf, crc_fast::crc32_iscsi);
                 let generations = share.ask().gate.generations();
                 match is_sound && generations.is_present(read.generation) {
                     true => Ok(buf),

@@ -7,7 +7,7 @@
 //!     `given_up_ended` has ended ⟹ no change that was given up before can still land
 
 use crate::task::Waiter;
-use block::{Completion, Driver, DriverOp, IoResult, Payload, TargetId, Token};
+use block::{Driver, DriverOp, IoResult, Payload, TargetId, Token};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -155,39 +155,26 @@ impl<D: Driver> ShardOps<D> {
         token
     }
 
-    /// Takes in a completion and submits the next operation that waits for the target. Returns the
-    /// waiter to be woken, and the output if the waiter is no task.
+    /// Counts the end of an operation, and submits the next that waits for the target. Returns the
+    /// waiter, which is to have the output. `None`: nobody waits, and the output is to be discarded.
     #[inline]
-    pub(crate) fn complete(&self, completion: Completion) -> (Waiter, Option<Output>) {
-        let Completion {
-            token,
-            result,
-            payload,
-        } = completion;
+    pub(crate) fn end(&self, token: Token) -> Option<Waiter> {
         let mut table = self.table.borrow_mut();
         let slot = table.slot(token);
-        let (target, stage, opens) = (slot.target, slot.stage, slot.opens);
-        let was_given_up = slot.changes && stage == OpStage::Abandoned;
+        let (target, stage, changes) = (slot.target, slot.stage, slot.changes);
         assert!(stage != OpStage::Done, "{token:?} completed twice");
         let waiter = std::mem::take(&mut slot.waiter);
-        let (mut output, mut unwanted) = (None, None);
-        if stage == OpStage::Abandoned {
-            table.free_slot(token);
-            unwanted = Some((result, payload));
-        } else if matches!(waiter, Waiter::Read(_) | Waiter::Request(..)) {
-            table.free_slot(token);
-            output = Some((result, payload));
-        } else {
-            slot.stage = OpStage::Done;
-            slot.output = Some((result, payload));
-        }
+        slot.stage = OpStage::Done;
         let queue = table.queue(target);
-        let next = queue.waiting.pop_front();
+        let next = match queue.waiting.is_empty() {
+            true => None,
+            false => queue.waiting.pop_front(),
+        };
         if next.is_none() {
             queue.in_flight -= 1;
         }
         let mut flushes = Vec::new();
-        if was_given_up {
+        if stage == OpStage::Abandoned && changes {
             queue.given_up -= 1;
             if queue.given_up == 0 {
                 flushes = std::mem::take(&mut queue.flushes);
@@ -195,13 +182,22 @@ impl<D: Driver> ShardOps<D> {
         }
         drop(table);
         flushes.into_iter().for_each(Waker::wake);
-        if let Some(output) = unwanted {
-            self.discard(opens, output);
-        }
         if let Some((token, op)) = next {
             self.driver.borrow_mut().submit(token, target, op);
         }
-        (waiter, output)
+        (stage == OpStage::Pending).then_some(waiter)
+    }
+
+    /// Keeps the output of an operation that has ended, for its task.
+    #[inline]
+    pub(crate) fn keep(&self, token: Token, output: Output) {
+        self.table.borrow_mut().slot(token).output = Some(output);
+    }
+
+    /// Frees the slot of an operation that has ended.
+    #[inline]
+    pub(crate) fn free(&self, token: Token) {
+        self.table.borrow_mut().free_slot(token);
     }
 
     /// Returns the output of an operation that has ended; otherwise `waiter` is woken later.
@@ -234,7 +230,7 @@ impl<D: Driver> ShardOps<D> {
         drop(table);
         drop(waiter);
         if let Some(output) = output {
-            self.discard(opens, output);
+            self.close_opened(opens, output);
         }
     }
 
@@ -261,8 +257,14 @@ impl<D: Driver> ShardOps<D> {
         .await;
     }
 
-    /// Drops an output that no task waits for, and closes a stream that it opened.
-    fn discard(&self, opens: bool, (result, _payload): Output) {
+    /// Drops an output that nobody waits for, and closes a stream that it opened.
+    pub(crate) fn discard(&self, token: Token, output: Output) {
+        let opens = self.table.borrow_mut().slot(token).opens;
+        self.free(token);
+        self.close_opened(opens, output);
+    }
+
+    fn close_opened(&self, opens: bool, (result, _payload): Output) {
         if let (true, Ok(opened)) = (opens, result) {
             self.driver.borrow_mut().close(TargetId(opened as u32));
         }

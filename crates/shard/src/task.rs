@@ -23,7 +23,7 @@ pub(crate) type Ready = Rc<RefCell<VecDeque<u32>>>;
 
 thread_local! {
     /// The shard that runs on this thread: its mailbox's address and its queue of tasks to poll.
-    static CURRENT: RefCell<Option<(*const (), Ready)>> = const { RefCell::new(None) };
+    static CURRENT: Cell<Option<(*const (), Ready)>> = const { Cell::new(None) };
 }
 
 /// Marks a shard as the running one until dropped.
@@ -32,13 +32,13 @@ pub(crate) struct RunningShard(Option<(*const (), Ready)>);
 impl RunningShard {
     pub(crate) fn enter<D: Driver>(home: &Arc<Mailbox<D>>, ready: &Ready) -> RunningShard {
         let this = Some((Arc::as_ptr(home).cast(), ready.clone()));
-        RunningShard(CURRENT.with(|current| current.replace(this)))
+        RunningShard(CURRENT.replace(this))
     }
 }
 
 impl Drop for RunningShard {
     fn drop(&mut self) {
-        CURRENT.with(|current| current.replace(self.0.take()));
+        CURRENT.set(self.0.take());
     }
 }
 
@@ -72,13 +72,15 @@ impl<D: Driver> Wake for TaskWaker<D> {
             return;
         }
         let here: *const () = Arc::as_ptr(&self.home).cast();
-        let local = CURRENT.with(|current| match &*current.borrow() {
+        let current = CURRENT.take();
+        let local = match &current {
             Some((shard, ready)) if *shard == here => {
                 ready.borrow_mut().push_back(self.slot);
                 true
             }
             _ => false,
-        });
+        };
+        CURRENT.set(current);
         if !local {
             self.home.send(MeshMessage::Poll(self.slot));
         }

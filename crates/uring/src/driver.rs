@@ -81,17 +81,6 @@ enum DriverWork {
     Port(PortOp),
 }
 
-impl DriverWork {
-    /// The key of the disk on which this makes writes durable.
-    #[inline]
-    fn sync(&self) -> Option<usize> {
-        match self {
-            DriverWork::Disk(disk, op) if op.is_sync() => Some(*disk),
-            _ => None,
-        }
-    }
-}
-
 /// The waker of a shard.
 pub(crate) fn waker() -> IoResult<Waker> {
     Waker::new().map_err(|cause| errno::error(cause, "no eventfd to wake a shard with"))
@@ -200,15 +189,6 @@ impl UringDriver {
         });
     }
 
-    /// The answer to the slot's operation, if it needs no ring.
-    #[inline]
-    fn in_place(&mut self, key: usize) -> Option<i32> {
-        match &mut self.slots[key].work {
-            DriverWork::Disk(disk, op) => op.in_place(&self.disks.get(*disk).disk),
-            DriverWork::Stream(_) | DriverWork::Port(_) => None,
-        }
-    }
-
     /// Puts the slot's next entry into the ring, or into the backlog.
     #[inline]
     fn queue(&mut self, key: usize) {
@@ -228,7 +208,7 @@ impl UringDriver {
         if queue.is_full() {
             return false;
         }
-        let entry = match &mut self.slots[key].work {
+        let mut entry = match &mut self.slots[key].work {
             DriverWork::Disk(disk, op) => {
                 self.held_back += 1;
                 op.entry(self.disks.get(*disk).handle, &self.arena)
@@ -240,9 +220,10 @@ impl UringDriver {
                 self.ports.entry(op, &self.arena)
             }
         };
+        entry.set_user_data(key as u64);
         // SAFETY: the slot owns all memory that the entry points at, and stays until the kernel's
         // completion or, in `drop`, for ever.
-        unsafe { queue.push(&entry.user_data(key as u64)) }.is_ok()
+        unsafe { queue.push(&entry) }.is_ok()
     }
 
     /// Puts an entry without a slot into the ring; false if it stays full.
@@ -296,8 +277,12 @@ impl UringDriver {
     /// The kernel has answered the slot's entry.
     #[inline]
     pub(crate) fn complete(&mut self, key: usize, answer: i32, done: &mut Vec<Completion>) {
+        let mut sync = None;
         let step = match &mut self.slots[key].work {
-            DriverWork::Disk(disk, op) => op.advance(&self.disks.get(*disk).disk, answer),
+            DriverWork::Disk(disk, op) => {
+                sync = op.is_sync().then_some(*disk);
+                op.advance(&self.disks.get(*disk).disk, answer)
+            }
             DriverWork::Stream(op) => match op.advance(&self.host.targets, answer) {
                 OpStep::Again if self.is_ending => return drop(self.slots.remove(key)),
                 step => step,
@@ -311,7 +296,7 @@ impl UringDriver {
             OpStep::Again => return self.queue(key),
             OpStep::Done(result) => result,
         };
-        match self.slots[key].work.sync() {
+        match sync {
             None => self.deliver(key, result, done),
             Some(disk) => self.end_sync(disk, key, result, done),
         }
@@ -429,13 +414,18 @@ impl Driver for UringDriver {
             return;
         }
         match self.begin(target, op) {
-            Ok(work) => {
-                let sync = work.sync();
-                let key = self.slots.insert(DriverSlot { token, work });
-                if let Some(disk) = sync {
-                    self.disks.syncs(disk).begin(key);
+            Ok(mut work) => {
+                let entry = self.slots.vacant_entry();
+                let key = entry.key();
+                let mut answer = None;
+                if let DriverWork::Disk(disk, op) = &mut work {
+                    if op.is_sync() {
+                        self.disks.syncs(*disk).begin(key);
+                    }
+                    answer = op.in_place(&self.disks.get(*disk).disk);
                 }
-                match self.in_place(key) {
+                entry.insert(DriverSlot { token, work });
+                match answer {
                     None => self.queue(key),
                     Some(answer) => {
                         let mut ended = mem::take(&mut self.ended);

@@ -210,11 +210,14 @@ impl Sampler {
         let known = self.lines.get_mut(&line);
         if op == PolicyOp::Read {
             let touched = known.as_ref().map_or(0, |known| known.touched);
-            self.parts_first_read += scale * f64::from((blocks & !touched).count_ones());
+            let first_read = blocks & !touched;
+            if first_read != 0 {
+                self.parts_first_read += scale * f64::from(first_read.count_ones());
+            }
         }
         match known {
             Some(known) => {
-                let newer = self.order.beyond(known.position);
+                let newer = self.order.beyond(known.position, position);
                 if blocks & !known.touched == 0 {
                     self.histogram[bin((f64::from(newer) * scale) as u64)] += scale;
                 } else {

@@ -1,7 +1,7 @@
 //! Which of a row of positions are marked, and how many are beyond one.
 //!
 //! Three levels: a bit a position, a count for each 64, a count for each 1024.
-//! Marking costs three steps, counting at most 32 additions.
+//! Marking costs three steps, counting at most 32 additions, fewer near the last mark.
 
 /// Positions there are.
 pub(super) const POSITIONS: usize = 1 << 14;
@@ -40,14 +40,15 @@ impl LineOrder {
         self.blocks[word / WORDS_PER_BLOCK] -= 1;
     }
 
-    /// Marks beyond `position`.
-    pub(super) fn beyond(&self, position: u32) -> u32 {
-        let word = position as usize / WORD;
-        let block = word / WORDS_PER_BLOCK;
+    /// Marks beyond `position`, where none is from `end` on, which is further.
+    pub(super) fn beyond(&self, position: u32, end: u32) -> u32 {
+        let (word, last) = (position as usize / WORD, (end as usize - 1) / WORD);
+        let (block, last_block) = (word / WORDS_PER_BLOCK, last / WORDS_PER_BLOCK);
         let within = self.bits[word] >> (position % WORD as u32) >> 1;
-        let words = &self.words[word + 1..(block + 1) * WORDS_PER_BLOCK];
+        let words_end = last.min(block * WORDS_PER_BLOCK + WORDS_PER_BLOCK - 1);
+        let words = &self.words[word + 1..=words_end];
         let words: u32 = words.iter().map(|n| u32::from(*n)).sum();
-        let blocks: u32 = self.blocks[block + 1..].iter().sum();
+        let blocks: u32 = self.blocks[block + 1..=last_block].iter().sum();
         within.count_ones() + words + blocks
     }
 
@@ -79,9 +80,13 @@ mod tests {
                 order.mark(at);
             }
             let asked = (x >> 20) as u32 % POSITIONS as u32;
-            assert_eq!(order.beyond(asked) as usize, set.range(asked + 1..).count());
+            let end = set.last().map_or(0, |last| last + 1).max(asked + 1);
+            for end in [end, POSITIONS as u32] {
+                let beyond = order.beyond(asked, end) as usize;
+                assert_eq!(beyond, set.range(asked + 1..).count());
+            }
         }
         order.reset();
-        assert_eq!(order.beyond(0), 0);
+        assert_eq!(order.beyond(0, POSITIONS as u32), 0);
     }
 }
