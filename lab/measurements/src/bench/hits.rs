@@ -1,14 +1,19 @@
 //! Cost of a hit of the cache engine: 4 KiB reads of resident blocks, on a driver that completes at
-//! once.
+//! once. Of the volume by a task, and at its gate as frontends read.
 
 use super::nop::{Nop, drive, instructions};
 use super::{BenchRow, Goal, alone, paired};
-use block::{BoxDevice, Device, Lba, Sectors, TargetId};
+use block::{
+    AskedRead, Boundary, BoxDevice, Device, Gate, Lba, ReadTaker, Sectors, SharedBuf, TargetId,
+};
 use cache::{Cache, CacheMode, Config, Counter, NewPoolDevice, Volume, VolumeConfig};
-use shard::Local;
+use futures_channel::oneshot;
+use shard::{Local, LocatingGate};
+use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::io;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// Lines that are read, 64 KiB each.
@@ -65,7 +70,7 @@ pub fn reads(ops: u64, depth: u64, policy: &str) {
         let mut tasks = Vec::new();
         for task in 0..depth {
             let (volume, pool) = (volume.clone(), local.env().pool);
-            let (done, ended) = futures_channel::oneshot::channel();
+            let (done, ended) = oneshot::channel();
             local.env().spawn.spawn(async move {
                 let mut buf = pool.get(4096).await;
                 for i in 0..ops / depth {
@@ -83,6 +88,61 @@ pub fn reads(ops: u64, depth: u64, policy: &str) {
         }
         let hits = cache.counters().get(Counter::ReadsHit);
         assert_eq!(hits, ops / depth * depth, "every read is a hit");
+    });
+}
+
+/// A frontend at a constant depth: each answer begins the next read.
+struct GateReader<G> {
+    gate: G,
+    /// Reads that have not begun.
+    left: Cell<u64>,
+    unanswered: Cell<u64>,
+    done: RefCell<Option<oneshot::Sender<()>>>,
+}
+
+impl<G: Boundary> GateReader<G> {
+    fn begin(self: Rc<Self>) {
+        let left = self.left.get();
+        if left > 0 {
+            self.left.set(left - 1);
+            let read = AskedRead::of(place(left).byte(), 4096);
+            assert!(self.gate.begin_read(read, self.clone()), "it is a hit");
+        }
+    }
+}
+
+impl<G: Boundary> ReadTaker for GateReader<G> {
+    fn take_read(self: Rc<Self>, _: &AskedRead, bytes: Option<SharedBuf>) {
+        assert!(bytes.is_some(), "the bytes are sound");
+        self.unanswered.set(self.unanswered.get() - 1);
+        if self.unanswered.get() == 0
+            && let Some(done) = self.done.take()
+        {
+            // The shard outlives its tasks.
+            let _ = done.send(());
+        }
+        self.begin();
+    }
+}
+
+/// Reads 4 KiB `ops` times at a gate, as a frontend does, `depth` at a time.
+pub fn at_gate(ops: u64, depth: u64) {
+    drive(move |local| async move {
+        let leaf = local.disk(TargetId(0)).expect("nop is a disk");
+        let (cache, volume) = warm(&local, leaf, POLICIES[0]).await;
+        // The driver writes to no buffer: all have to have the disk's content.
+        local.env().pool.take(4096).fill(0);
+        let (done, ended) = oneshot::channel();
+        let reader = Rc::new(GateReader {
+            gate: LocatingGate::new(Gate::new(volume, local.env()), &local),
+            left: Cell::new(ops),
+            unanswered: Cell::new(ops),
+            done: RefCell::new(Some(done)),
+        });
+        (0..depth).for_each(|_| reader.clone().begin());
+        ended.await.expect("the reader lasts");
+        let hits = cache.counters().get(Counter::ReadsHit);
+        assert_eq!(hits, ops, "every read is a hit");
     });
 }
 
@@ -113,8 +173,8 @@ fn checksum_beside_sse42() -> BenchRow {
     paired(name, "ns", "crc32c 0.6, SSE4.2", None, &pairs)
 }
 
-/// Instructions of a hit beyond the executor's, and its checksum apart; `hits`
-/// and `nop` are the programs of those names.
+/// Instructions of a hit without its checksum: of the volume beyond the executor's, and at its gate
+/// with the executor's. `hits` and `nop` are the programs of those names.
 pub fn rows(hits: &Path, nop: &Path) -> io::Result<Vec<BenchRow>> {
     let checksum = instructions(hits, &["checksum"])?;
     let mut rows = vec![alone(
@@ -138,6 +198,19 @@ pub fn rows(hits: &Path, nop: &Path) -> io::Result<Vec<BenchRow>> {
                 &[engine],
             ));
         }
+        let whole = instructions(hits, &["gate", depth])? - checksum;
+        let name = format!("hit at a gate, depth {depth}: instructions of 4 KiB without its checksum");
+        rows.push(alone(name, "instructions", None, &[whole]));
     }
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_read_at_a_gate_is_a_hit() {
+        for depth in [1, 32] {
+            super::at_gate(500, depth);
+        }
+    }
 }
