@@ -56,7 +56,7 @@ pub use layer::Layer;
 pub use located::{
     AskedRead, DiskPlace, Generation, Generations, KeptHits, KeptTouch, LOCATED_BLOCK_BYTES,
     LOCATED_BLOCK_SECTORS, LOCATED_BLOCKS_MAX, LocatedEnd, LocatedFate, LocatedRead,
-    LocatedRequest, LocatedUnit, MoreBlocks, ReadTaker, ReadTimes, UNIT_BLOCKS_MAX,
+    LocatedRequest, LocatedUnit, MoreBlocks, ReadTaker, ReadTimes, TakenRead, UNIT_BLOCKS_MAX,
 };
 pub use log_limiter::LogLimiter;
 pub use mutex::Mutex;

@@ -19,7 +19,10 @@
 //! (`shard`).
 
 use crate::buf::SharedBuf;
+use crate::error::IoResult;
+use crate::signal::Signal;
 use crate::units::{Extent, Lba, Nanos, SECTOR_BYTES, Sectors, TargetId};
+use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -163,7 +166,9 @@ impl LocatedRead {
             return false;
         }
         let Some(more) = &self.more else { return true };
-        let mut others = others.chunks_exact(LOCATED_BLOCK_BYTES).zip(&more.checksums);
+        let mut others = others
+            .chunks_exact(LOCATED_BLOCK_BYTES)
+            .zip(&more.checksums);
         others.all(|(block, expected)| checksum(block) == *expected)
     }
 }
@@ -253,8 +258,29 @@ impl AskedRead {
 
 /// Takes the ends of the reads of a frontend, while the shard takes in what has completed.
 pub trait ReadTaker {
-    /// Takes the bytes of `read`. `None`: the frontend is to read by [`crate::Boundary::read`].
-    fn take_read(self: Rc<Self>, read: &AskedRead, bytes: Option<SharedBuf>);
+    /// Takes the bytes of `read`, or its error.
+    fn take_read(self: Rc<Self>, read: &AskedRead, result: IoResult<SharedBuf>);
+}
+
+/// Takes the result of one read for a task.
+#[derive(Default)]
+pub struct TakenRead {
+    result: RefCell<Option<IoResult<SharedBuf>>>,
+    taken: Signal,
+}
+
+impl TakenRead {
+    /// Waits for the result.
+    pub async fn result(&self) -> IoResult<SharedBuf> {
+        self.taken.until_some(|| self.result.take()).await
+    }
+}
+
+impl ReadTaker for TakenRead {
+    fn take_read(self: Rc<Self>, _: &AskedRead, result: IoResult<SharedBuf>) {
+        self.result.replace(Some(result));
+        self.taken.notify();
+    }
 }
 
 /// The fate of a located read.
@@ -365,7 +391,10 @@ mod tests {
             (two.place.at, two.blocks, two.bytes()),
             (Lba(1016), 2, 8192)
         );
-        assert_eq!((two.checksum, &two.more.unwrap().checksums[..]), (2, &[3][..]));
+        assert_eq!(
+            (two.checksum, &two.more.unwrap().checksums[..]),
+            (2, &[3][..])
+        );
         let last = unit.read(15..16).unwrap();
         assert!(last.checksum == 15 && last.more.is_none());
         for missing in [0..1, 0..2, 3..5, 14..16, 0..16] {

@@ -205,6 +205,20 @@ mod tests {
     }
 
     #[test]
+    fn what_is_taken_at_once_overtakes_nobody() {
+        let semaphore = Semaphore::new(10);
+        assert!(semaphore.try_take(6) && !semaphore.try_take(5));
+        let mut waiting = semaphore.permit(8);
+        assert!(!is_held(&mut waiting) && !semaphore.try_take(1));
+        semaphore.release(6);
+        assert!(is_held(&mut waiting) && semaphore.try_take(2));
+        assert_eq!(semaphore.free(), 0);
+        drop(waiting);
+        semaphore.release(2);
+        assert_eq!(semaphore.free(), 10);
+    }
+
+    #[test]
     fn what_one_leaves_wakes_the_next() {
         use std::sync::Arc;
         use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -106,7 +106,11 @@ impl LineShape {
 
     /// The lines that `blocks` of a volume touch, in order.
     #[inline]
-    pub(crate) fn parts(self, volume: u32, blocks: Range<u64>) -> impl Iterator<Item = LinePart> + Clone {
+    pub(crate) fn parts(
+        self,
+        volume: u32,
+        blocks: Range<u64>,
+    ) -> impl Iterator<Item = LinePart> + Clone {
         let mut at = blocks.start;
         std::iter::from_fn(move || {
             if at >= blocks.end {

@@ -223,17 +223,8 @@ impl<P: Port, G: Boundary> RequestTaker for PortServer<P, G> {
 
 impl<P: Port, G: Boundary> ReadTaker for PortServer<P, G> {
     #[inline]
-    fn take_read(self: Rc<Self>, read: &AskedRead, bytes: Option<SharedBuf>) {
-        let (tag, read) = (Tag(read.ticket as u16), *read);
-        if bytes.is_some() {
-            self.bytes.release(read.charge as usize);
-            return self.answered(tag, Ok(bytes));
-        }
-        let spawn = self.env.spawn.clone();
-        spawn.spawn(async move {
-            let data = self.gate.read(read.offset, read.len as usize).await;
-            self.bytes.release(read.charge as usize);
-            self.answered(tag, data.map(Some));
-        });
+    fn take_read(self: Rc<Self>, read: &AskedRead, result: IoResult<SharedBuf>) {
+        self.bytes.release(read.charge as usize);
+        self.answered(Tag(read.ticket as u16), result.map(Some));
     }
 }

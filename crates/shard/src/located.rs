@@ -17,9 +17,8 @@ use crate::task::Waiter;
 use block::{
     AskedRead, Boundary, Buf, Content, Device, Driver, DriverOp, Env, Executor, Extent,
     FlushErrors, Fua, Generations, Geometry, IoResult, LocatedEnd, LocatedFate, LocatedRead,
-    LocatedRequest, Nanos, Payload, ReadTaker, SECTOR_BYTES, Sectors, SharedBuf, Token,
+    LocatedRequest, Nanos, Payload, ReadTaker, SECTOR_BYTES, Sectors, SharedBuf, TakenRead, Token,
 };
-use futures_channel::oneshot;
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -35,6 +34,9 @@ pub(crate) trait LocatedGate {
 
     /// Counts the end of the read of a slot. `is_kept`: the place was not looked up.
     fn count(&self, asked: &AskedRead, end: &LocatedEnd, is_kept: bool);
+
+    /// Reads by the device, which meets the fault, if there is one, and deals with it.
+    fn read_otherwise(self: Rc<Self>, asked: AskedRead, taker: Rc<dyn ReadTaker>);
 }
 
 /// A request whose place is known.
@@ -131,7 +133,10 @@ impl<D: Driver> ShardCore<D> {
             let buf = self.pool.take(read.bytes());
             return self.begin_slot(read, buf, SlotShare::All(ask));
         }
-        let rest = read.more.as_mut().map(|more| std::mem::take(&mut more.rest));
+        let rest = read
+            .more
+            .as_mut()
+            .map(|more| std::mem::take(&mut more.rest));
         let rest = rest.unwrap_or_default();
         let parted = Rc::new(PartedRead {
             ask,
@@ -270,28 +275,15 @@ impl<D: Driver> ShardCore<D> {
         });
     }
 
-    /// The bytes of a read, located for `ask`. `None` if the device is to be asked for them.
+    /// The bytes of a read, located for `ask`.
     pub(crate) async fn read_located(
         self: &Rc<Self>,
         read: LocatedRead,
         ask: impl FnOnce(Rc<dyn ReadTaker>) -> LocatedAsk,
-    ) -> Option<SharedBuf> {
-        let (sender, bytes) = oneshot::channel();
-        let taker = OneTaker(RefCell::new(Some(sender)));
-        self.begin_located(read, ask(Rc::new(taker)));
-        bytes.await.unwrap_or(None)
-    }
-}
-
-/// Takes the end of one read for a task.
-struct OneTaker(RefCell<Option<oneshot::Sender<Option<SharedBuf>>>>);
-
-impl ReadTaker for OneTaker {
-    fn take_read(self: Rc<Self>, _: &AskedRead, bytes: Option<SharedBuf>) {
-        if let Some(sender) = self.0.take() {
-            // The task may have gone.
-            let _ = sender.send(bytes);
-        }
+    ) -> IoResult<SharedBuf> {
+        let taken = Rc::new(TakenRead::default());
+        self.begin_located(read, ask(taken.clone()));
+        taken.result().await
     }
 }
 
@@ -319,14 +311,16 @@ impl LocatedAsk {
     /// Gives the bytes asked for, `skip` bytes into `blocks`, to the taker.
     #[inline]
     fn take(&self, blocks: Option<Buf>, skip: u32) {
-        let bytes = blocks.map(|blocks| {
-            let (data, skip, len) = (blocks.share(), skip as usize, self.asked.len as usize);
-            match data.len() == len {
-                true => data,
-                false => data.slice(skip..skip + len),
-            }
-        });
-        self.taker.clone().take_read(&self.asked, bytes);
+        let (gate, taker) = (&self.gate, self.taker.clone());
+        let Some(blocks) = blocks else {
+            return gate.clone().read_otherwise(self.asked, taker);
+        };
+        let (data, skip, len) = (blocks.share(), skip as usize, self.asked.len as usize);
+        let data = match data.len() == len {
+            true => data,
+            false => data.slice(skip..skip + len),
+        };
+        taker.take_read(&self.asked, Ok(data));
     }
 }
 
@@ -405,6 +399,14 @@ impl<D: Driver, G: Boundary> LocatedGate for LocatingShared<D, G> {
     fn count(&self, _: &AskedRead, end: &LocatedEnd, _: bool) {
         self.gate.located(end);
     }
+
+    fn read_otherwise(self: Rc<Self>, asked: AskedRead, taker: Rc<dyn ReadTaker>) {
+        let core = self.core.clone();
+        core.spawn(Box::pin(async move {
+            let read = self.gate.read(asked.offset, asked.len as usize);
+            taker.take_read(&asked, read.await);
+        }));
+    }
 }
 
 impl<D: Driver, G: Boundary> Boundary for LocatingGate<D, G> {
@@ -419,9 +421,7 @@ impl<D: Driver, G: Boundary> Boundary for LocatingGate<D, G> {
     async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
         if let Some(read) = self.locate(offset, len) {
             let ask = |taker| self.ask(AskedRead::of(offset, len), taker);
-            if let Some(data) = self.0.core.read_located(read, ask).await {
-                return Ok(data);
-            }
+            return self.0.core.read_located(read, ask).await;
         }
         // A read that is not located is rare, or slow.
         Box::pin(self.0.gate.read(offset, len)).await

@@ -15,10 +15,10 @@
 //! The bytes of a read are memory of the shard that read them, and a write's are memory of the
 //! frontend's. Either goes back to its pool when it is dropped.
 
+use crate::executor::ShardCore;
 use crate::kept::{self, GateHits, KeptUnits};
 use crate::lane::{LaneAsker, LaneEnd, LaneServer};
 use crate::local::Local;
-use crate::executor::ShardCore;
 use crate::located::{LocatedAsk, LocatedGate};
 use block::{
     AskedRead, Boundary, Content, Driver, Env, Executor, Extent, FlushErrors, Fua, Generations,
@@ -391,6 +391,14 @@ impl<D: Driver> LocatedGate for RemoteShared<D> {
             asking.is_due();
         }
     }
+
+    fn read_otherwise(self: Rc<Self>, asked: AskedRead, taker: Rc<dyn ReadTaker>) {
+        let core = self.asker.0.core.clone();
+        core.spawn(Box::pin(async move {
+            let read = self.read_there(asked.offset, asked.len as usize);
+            taker.take_read(&asked, read.await);
+        }));
+    }
 }
 
 impl<D: Driver> Boundary for RemoteGate<D> {
@@ -430,11 +438,7 @@ impl<D: Driver> Boundary for RemoteGate<D> {
             gate: self.0.clone(),
             taker,
         };
-        match asking.core.read_located(read, ask).await {
-            Some(bytes) => Ok(bytes),
-            // The device's shard meets the fault, if there is one, and deals with it.
-            None => gate.read_there(offset, len).await,
-        }
+        asking.core.read_located(read, ask).await
     }
 
     #[inline]
@@ -455,7 +459,10 @@ impl<D: Driver> Boundary for RemoteGate<D> {
     }
 
     async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
-        self.0.ask(GateVerb::Write(offset, data, fua)).await.map(drop)
+        self.0
+            .ask(GateVerb::Write(offset, data, fua))
+            .await
+            .map(drop)
     }
 
     async fn zero(&self, offset: u64, len: u64) -> IoResult {

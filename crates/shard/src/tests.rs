@@ -1,10 +1,13 @@
 //! The executor over a driver that the test works by hand.
 
+use crate::located::{LocatedAsk, LocatedGate};
+use crate::task::Waiter;
 use crate::{Config, Local, Mesh, Shard};
 use block::{
-    Address, Boundary, Completion, Connector, Device, Driver, DriverOp, Fua, Gate, Geometry,
-    IoError, IoErrorKind, Lba, Nanos, Payload, Pool, Sectors, ShardId, ShardTurn, Stream, TargetId,
-    Token, TurnProgress, Unpark,
+    Address, AskedRead, Boundary, Completion, Connector, Device, DiskPlace, Driver, DriverOp,
+    Executor, Fua, Gate, Generations, Geometry, IoError, IoErrorKind, IoResult, Lba, LocatedEnd,
+    LocatedRead, Nanos, Payload, Pool, ReadTaker, Request, RequestTaker, Sectors, ShardId,
+    ShardTurn, SharedBuf, Stream, Tag, TargetId, Token, TurnProgress, Unpark,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -682,4 +685,152 @@ fn a_lane_whose_other_end_is_gone_answers_none() {
         }
         assert_eq!(answer.take(), Some(None), "begun: {begun}");
     }
+}
+
+/// Waits without a task, and holds its shard: a cycle.
+struct ShardHolder {
+    #[expect(dead_code, reason = "held for its drop")]
+    held: Rc<()>,
+    local: Local<Manual>,
+    generations: Generations,
+    taken: RefCell<Vec<IoResult<usize>>>,
+}
+
+impl RequestTaker for ShardHolder {
+    fn take_next(self: Rc<Self>, _: Tag, next: IoResult<Request>) {
+        let next = next.map(|request| request.bytes());
+        self.taken.borrow_mut().push(next);
+    }
+}
+
+impl ReadTaker for ShardHolder {
+    fn take_read(self: Rc<Self>, _: &AskedRead, result: IoResult<SharedBuf>) {
+        self.taken.borrow_mut().push(result.map(|data| data.len()));
+    }
+}
+
+impl LocatedGate for ShardHolder {
+    fn generations(&self) -> &Generations {
+        &self.generations
+    }
+    fn count(&self, _: &AskedRead, _: &LocatedEnd, _: bool) {}
+    fn read_otherwise(self: Rc<Self>, asked: AskedRead, taker: Rc<dyn ReadTaker>) {
+        let error = IoError::new(IoErrorKind::Media, "refused");
+        taker.take_read(&asked, Err(error));
+    }
+}
+
+impl ShardHolder {
+    /// Begins to wait for a request, and reads of one block and of two, at a slot each.
+    fn begin(held: Rc<()>, local: &Local<Manual>) -> Rc<ShardHolder> {
+        let holder = Rc::new(ShardHolder {
+            held,
+            local: local.clone(),
+            generations: Generations::new(Nanos(80), 16),
+            taken: RefCell::default(),
+        });
+        let waiter = Waiter::Request(holder.clone(), Tag(3));
+        let ops = &local.0.ops;
+        ops.start(TargetId(1), DriverOp::Next(Tag(3), None), waiter);
+        for blocks in [1, 2] {
+            let slot = |number: u32| LocatedRead {
+                place: DiskPlace {
+                    target: TargetId(0),
+                    at: Lba(8),
+                },
+                blocks: 1,
+                skip: 0,
+                checksum: crc_fast::crc32_iscsi(&[0; 4096]),
+                member: 0,
+                generation: holder.generations.of(number),
+                more: None,
+            };
+            let mut read = slot(0);
+            if blocks == 2 {
+                read.more.get_or_insert_default().rest = vec![slot(1)];
+            }
+            let ask = LocatedAsk {
+                asked: AskedRead::of(0, blocks * 4096),
+                begun: local.0.now(),
+                is_kept: false,
+                gate: holder.clone(),
+                taker: holder.clone(),
+            };
+            local.0.begin_located(read, ask);
+        }
+        holder
+    }
+}
+
+/// A rig with a holder, and the count of what the holder holds.
+fn held() -> (Rig, Rc<()>, Rc<RefCell<Option<Rc<ShardHolder>>>>) {
+    let (alive, begun) = (Rc::new(()), Rc::new(RefCell::new(None)));
+    let (held, place) = (alive.clone(), begun.clone());
+    let mut rig = Rig::boot(8, move |local| async move {
+        place.replace(Some(ShardHolder::begin(held, &local)));
+        never().await
+    });
+    rig.run();
+    (rig, alive, begun)
+}
+
+#[test]
+fn what_waits_without_a_task_is_told_in_the_turn_that_takes_the_completion_in() {
+    let (mut rig, _, begun) = held();
+    let holder = begun.take().unwrap();
+    // The wait for a request, and three reads, of which the last has another content.
+    assert_eq!(rig.bench.borrow().submitted.len(), 4);
+    for (op, taken) in [(1, 1), (1, 1), (1, 2)] {
+        let mut bench = rig.bench.borrow_mut();
+        if let DriverOp::Read(_, buf) = &mut bench.submitted[op].1 {
+            buf.fill(u8::from(taken == 2));
+        }
+        bench.finish(op, 0);
+        drop(bench);
+        rig.deliver();
+        assert_eq!(holder.taken.borrow().len(), taken);
+    }
+    let taken = holder.taken.take();
+    assert_eq!(taken[0].as_ref().ok(), Some(&4096));
+    assert!(taken[1].is_err(), "a slot has another checksum");
+    let token = rig.bench.borrow_mut().submitted.remove(0).0;
+    let flush = Completion {
+        token,
+        result: Ok(0),
+        payload: Payload::Request(Request::Flush),
+    };
+    rig.bench.borrow_mut().due.push_back(flush);
+    rig.deliver();
+    assert_eq!(holder.taken.take().len(), 1);
+    assert_eq!(holder.local.tasks(), 2, "main, and the looks at the reads");
+}
+
+#[test]
+fn a_read_that_is_late_is_read_otherwise_and_its_disk_answers_nobody() {
+    let (mut rig, _, begun) = held();
+    let holder = begun.take().unwrap();
+    // Nothing completes: time passes to the next look.
+    for _ in 0..12 {
+        if let TurnProgress::Idle(deadline) = rig.run() {
+            rig.turn.park(deadline);
+        }
+    }
+    let taken = holder.taken.take();
+    assert_eq!(taken.len(), 2);
+    assert!(taken.iter().all(Result::is_err));
+    for _ in 0..3 {
+        rig.bench.borrow_mut().finish(1, 0);
+        rig.deliver();
+    }
+    assert!(holder.taken.borrow().is_empty());
+    assert_eq!(holder.local.tasks(), 1, "nobody looks at no reads");
+}
+
+#[test]
+fn a_shard_that_ends_forgets_who_waits_without_a_task() {
+    let (rig, alive, begun) = held();
+    drop(begun.take());
+    assert_eq!(Rc::strong_count(&alive), 2, "the shard holds it");
+    drop(rig);
+    assert_eq!(Rc::strong_count(&alive), 1);
 }

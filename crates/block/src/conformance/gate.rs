@@ -1,6 +1,7 @@
 //! The contract of [`Boundary`], such as a [`Gate`] over any device: bytes at any offset, and
 //! overlapping requests as if one after another.
 
+use super::begun::read_begun;
 use super::join::{Boxed, join_all};
 use super::linear::{LinearEvent, explains};
 use super::rng::{SuiteRng, mix};
@@ -198,6 +199,8 @@ impl<G: Boundary> GateSuite<'_, G> {
             let what = format!("bytes {offset}+{len}");
             let result = self.gate.read(offset, len).await.map(drop);
             self.expect_invalid(&format!("a read of {what}"), result);
+            let result = read_begun(self.gate, offset, len).await.map(drop);
+            self.expect_invalid(&format!("a read begun of {what}"), result);
             let (buf, _rest) = self.env.pool.get(len.max(1)).await.split_at(len);
             let result = self.gate.write(offset, buf.share(), Fua::No).await;
             self.expect_invalid(&format!("a write to {what}"), result);
@@ -216,7 +219,11 @@ impl<G: Boundary> GateSuite<'_, G> {
     }
 
     async fn read(&self, offset: u64, len: usize) -> SharedBuf {
-        match self.gate.read(offset, len).await {
+        let result = match self.below(2) {
+            0 => self.gate.read(offset, len).await,
+            _ => read_begun(self.gate, offset, len).await,
+        };
+        match result {
             Ok(data) => {
                 check!(
                     self.case,

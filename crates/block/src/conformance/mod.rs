@@ -12,6 +12,7 @@
 //!
 //! Not here: durability, which only a power cut shows (the simulator's crash runs), and speed.
 
+mod begun;
 mod bytes;
 mod device;
 mod driver;
@@ -29,6 +30,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+pub use begun::BeginningGate;
 pub use device::device;
 pub use driver::{DriverRig, driver, run};
 pub use gate::{boundary, gate};

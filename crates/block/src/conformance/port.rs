@@ -7,7 +7,7 @@ use super::rng::{SuiteRng, mix};
 use super::{SuiteCase, check};
 use crate::{
     Answer, Env, Extent, Fua, IoError, IoErrorKind, IoResult, Lba, Nanos, Port, Request,
-    SECTOR_BYTES, Sectors, SharedBuf, Tag,
+    RequestTaker, SECTOR_BYTES, Sectors, SharedBuf, Signal, Tag,
 };
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -100,6 +100,20 @@ struct SuiteServer<P> {
     left: Cell<u16>,
 }
 
+/// Takes one request for a task.
+#[derive(Default)]
+struct TakenRequest {
+    next: RefCell<Option<IoResult<Request>>>,
+    taken: Signal,
+}
+
+impl RequestTaker for TakenRequest {
+    fn take_next(self: Rc<Self>, _: Tag, next: IoResult<Request>) {
+        self.next.replace(Some(next));
+        self.taken.notify();
+    }
+}
+
 fn fails(extent: Extent) -> bool {
     (extent.start.0 / PLACE.0).is_multiple_of(3)
 }
@@ -112,10 +126,22 @@ impl<P: Port> SuiteServer<P> {
         (0..len).map(|at| mix(salt ^ at) as u8).collect()
     }
 
+    /// The next request: of every other tag without a task, if the port can.
+    async fn next(&self, tag: Tag, answer: Option<Answer>) -> IoResult<Request> {
+        if tag.0.is_multiple_of(2) {
+            return self.port.next(tag, answer).await;
+        }
+        let taken = Rc::new(TakenRequest::default());
+        match self.port.begin_next(tag, answer, taken.clone()) {
+            Ok(()) => taken.taken.until_some(|| taken.next.take()).await,
+            Err(answer) => self.port.next(tag, answer).await,
+        }
+    }
+
     async fn serve(&self, tag: Tag) {
         let mut answer = None;
         loop {
-            let request = match self.port.next(tag, answer.take()).await {
+            let request = match self.next(tag, answer.take()).await {
                 Ok(request) => request,
                 Err(error) => {
                     let closed =
@@ -177,7 +203,7 @@ impl<P: Port> SuiteServer<P> {
         }
         for answer in wrong {
             let what = format!("{answer:?}");
-            let next = self.port.next(tag, answer).await;
+            let next = self.next(tag, answer).await;
             let kind = next.map_err(|error| error.kind());
             let refused = kind == Err(IoErrorKind::Invalid);
             check!(

@@ -2,10 +2,10 @@
 
 use crate::common::{Rig, Setup, extent, run};
 use block::{
-    Boundary, Device, Fua, Gate, LOCATED_BLOCK_BYTES, Lba, LocatedRead, Nanos,
-    SECTOR_BYTES,
+    Boundary, Device, Fua, Gate, LOCATED_BLOCK_BYTES, Lba, LocatedRead, Nanos, SECTOR_BYTES,
+    Sectors,
 };
-use cache::{CacheMode, Counter};
+use cache::{CacheMode, Config, Counter};
 use shard::LocatingGate;
 
 const LINE: u64 = 128;
@@ -112,6 +112,32 @@ fn the_bytes_of_a_located_read_are_those_of_the_look_up_or_are_read_again() {
         assert!(located.more.is_none());
         assert_eq!(located.bytes(), LOCATED_BLOCK_BYTES);
     });
+}
+
+#[test]
+fn a_gate_that_locates_reads_keeps_the_contract() {
+    for seed in 0..4 {
+        let config = Config {
+            line_bytes: 16384,
+            ..Config::default()
+        };
+        let setup = Setup {
+            seed,
+            config,
+            origin: Sectors::from_mib(3),
+            ..Setup::default()
+        };
+        run(setup, move |rig| async move {
+            let gate = Gate::new(rig.volume.clone(), rig.env.clone());
+            let gate = LocatingGate::new(gate, &rig.local);
+            let block = gate.geometry().block.bytes();
+            block::conformance::boundary(&gate, block, &rig.env, seed).await;
+            rig.cache.settle().await;
+            block::conformance::boundary(&gate, block, &rig.env, seed + 9).await;
+            assert!(rig.count(Counter::HitsLocated) > 1000);
+            assert_eq!(rig.count(Counter::HitsRefused), 0);
+        });
+    }
 }
 
 #[test]

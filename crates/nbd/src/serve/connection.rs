@@ -450,7 +450,7 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
         let admitted = self.link.admit(|_| 0).await;
         let pool = &self.server.env.pool;
         let RequestRefusal { errno, why } = refusal;
-        let frame = work::error(pool, &self.session, request.cookie, errno, why).await;
+        let frame = work::error(pool, &self.session, request.cookie, errno, why);
         admitted.keep();
         self.link.answer(frame);
         Ok(())

@@ -45,21 +45,10 @@ pub(super) struct ConnectionRequests<G: Boundary> {
 
 impl<G: Boundary> ReadTaker for ConnectionRequests<G> {
     #[inline]
-    fn take_read(self: Rc<Self>, read: &AskedRead, bytes: Option<SharedBuf>) {
-        match bytes {
-            Some(data) => self.answer_read(read.ticket, read.offset, read.charge, data),
-            None => self.dispatch(WorkerJob {
-                cookie: read.ticket,
-                command: SessionCommand::Read {
-                    offset: read.offset,
-                    len: read.len,
-                    df: false,
-                },
-                charge: read.charge,
-                piece: read.len,
-                payload: None,
-                parts: None,
-            }),
+    fn take_read(self: Rc<Self>, read: &AskedRead, result: IoResult<SharedBuf>) {
+        match result {
+            Ok(data) => self.answer_read(read.ticket, read.offset, read.charge, data),
+            Err(error) => self.fail(read.ticket, read.charge, &error),
         }
     }
 }
@@ -89,7 +78,7 @@ impl<G: Boundary> ConnectionRequests<G> {
             SessionCommand::Read { df: true, .. } => {
                 self.link.discharge(charge);
                 let why = "too long for one chunk";
-                return self.refuse(cookie, Errno::Overflow, why).await;
+                return self.refuse(cookie, Errno::Overflow, why);
             }
             SessionCommand::Read { offset, len, .. } => {
                 let all = pieces(offset, len, piece);
@@ -131,7 +120,7 @@ impl<G: Boundary> ConnectionRequests<G> {
         };
         match result {
             Ok(()) => self.link.answer(success(cookie, charge)),
-            Err(error) => self.fail(cookie, charge, &error).await,
+            Err(error) => self.fail(cookie, charge, &error),
         }
     }
 
@@ -185,7 +174,7 @@ impl<G: Boundary> ConnectionRequests<G> {
             let data = match self.export.gate.read(at, n as usize).await {
                 Ok(data) => data,
                 Err(error) => {
-                    self.fail(cookie, charge, &error).await;
+                    self.fail(cookie, charge, &error);
                     return false;
                 }
             };
@@ -216,7 +205,7 @@ impl<G: Boundary> ConnectionRequests<G> {
             let data = match self.export.gate.read(at, n as usize).await {
                 Ok(data) => data,
                 Err(error) if !begun => {
-                    self.fail(cookie, charge, &error).await;
+                    self.fail(cookie, charge, &error);
                     return false;
                 }
                 Err(_) => {
@@ -264,7 +253,7 @@ impl<G: Boundary> ConnectionRequests<G> {
             return;
         }
         match parts.error.take() {
-            Some(error) => self.fail(cookie, 0, &error).await,
+            Some(error) => self.fail(cookie, 0, &error),
             None => {
                 self.server.count(|s| s.writes.add(1));
                 self.link.answer(success(cookie, 0));
@@ -316,7 +305,8 @@ impl<G: Boundary> ConnectionRequests<G> {
         zeroes.fill(0);
         let zeroes = zeroes.share();
         for (at, n) in chunks(offset, len, piece) {
-            self.export.gate
+            self.export
+                .gate
                 .write(at, zeroes.slice(0..n as usize), fua)
                 .await?;
         }
@@ -358,20 +348,20 @@ impl<G: Boundary> ConnectionRequests<G> {
         let context = self.session.allocation.expect("admitted only with it");
         let mut wire = Vec::new();
         reply::put_block_status(&mut wire, cookie, context, &extents);
-        self.link.answer(body(&self.server.env.pool, &wire).await);
+        self.link.answer(body(&self.server.env.pool, &wire));
         Ok(())
     }
 
-    async fn fail(&self, cookie: u64, charge: u32, error: &IoError) {
+    fn fail(&self, cookie: u64, charge: u32, error: &IoError) {
         self.link.discharge(charge);
         let errno = Errno::from_kind(error.kind());
-        self.refuse(cookie, errno, &error.to_string()).await;
+        self.refuse(cookie, errno, &error.to_string());
     }
 
-    async fn refuse(&self, cookie: u64, errno: Errno, why: &str) {
+    fn refuse(&self, cookie: u64, errno: Errno, why: &str) {
         self.server.count(|s| s.errors.add(1));
         let pool = &self.server.env.pool;
-        let frame = self::error(pool, &self.session, cookie, errno, why).await;
+        let frame = self::error(pool, &self.session, cookie, errno, why);
         self.link.answer(frame);
     }
 }
@@ -408,7 +398,7 @@ fn success(cookie: u64, charge: u32) -> Frame {
 }
 
 /// The answer to a request that failed.
-pub(super) async fn error(
+pub(super) fn error(
     pool: &Pool,
     session: &NbdSession,
     cookie: u64,
@@ -420,11 +410,11 @@ pub(super) async fn error(
     }
     let mut wire = Vec::new();
     reply::put_error(&mut wire, cookie, errno, message);
-    body(pool, &wire).await
+    body(pool, &wire)
 }
 
 /// A frame of bytes built elsewhere; at most `BUF_BYTES_MAX` of them.
-async fn body(pool: &Pool, wire: &[u8]) -> Frame {
+fn body(pool: &Pool, wire: &[u8]) -> Frame {
     assert!(wire.len() <= BUF_BYTES_MAX);
     let mut buf = pool.take(wire.len());
     buf.copy_from_slice(wire);

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
+use block::conformance::BeginningGate;
 use block::{Address, Gate, Host, Nanos, ShardId};
 use nbd::protocol::server_handshake::TlsPolicy;
 use nbd::serve::{ExportOptions, NbdServer, NbdStats, ServerLimits};
@@ -128,7 +129,9 @@ impl Default for Setup {
 }
 
 /// The running server, kept on its shard for [`Served::with`].
-struct Running(RefCell<Option<Rc<NbdServer<Gate<Real>>>>>);
+type RealServer = Rc<NbdServer<BeginningGate<Gate<Real>>>>;
+
+struct Running(RefCell<Option<RealServer>>);
 
 impl Served {
     /// Serves "vol" of 64 MiB, writable, and "ro", the same file read-only.
@@ -176,6 +179,7 @@ impl Served {
                                 read_only,
                             };
                             let gate = Gate::new(local.disk(disk).unwrap(), local.env());
+                            let gate = BeginningGate::new(gate, local.env());
                             server.add(name, gate, &options).unwrap();
                         }
                         local.put(Rc::new(Running(RefCell::new(Some(server.clone())))));
@@ -201,7 +205,7 @@ impl Served {
     /// Runs `work` on the server's shard.
     pub fn with<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&Local<UringDriver>, &Rc<NbdServer<Gate<Real>>>) -> T + Send + 'static,
+        work: impl FnOnce(&Local<UringDriver>, &RealServer) -> T + Send + 'static,
     ) -> T {
         let (send, receive) = mpsc::channel();
         self.mesh.post(ShardId(0), move |local| {

@@ -2,13 +2,14 @@
 //! or stall at the places of a plan.
 
 use block::conformance;
+use block::conformance::BeginningGate;
 use block::{
     Address, BoxDevice, Buf, Device, Env, Extent, Fua, Gate, Geometry, IoErrorKind, IoResult, Lba,
     Nanos, Sectors, SharedBuf, TargetId,
 };
 use nbd::client::{Client, Options};
 use nbd::serve::{ExportOptions, NbdServer, ServerLimits};
-use shard::{Config, Local, Mesh, Shard};
+use shard::{Config, Local, Mesh, Shard, ShardDisk};
 use sim::{
     Direction, DiskSpec, FaultClass, FaultEffect, FaultPlan, FaultRule, LinkSpec, OpFilter,
     RunOutcome, SimDriver, SimHost, SimRng, SimWorld, StreamEffect, StreamRule, When,
@@ -76,6 +77,7 @@ where
                 };
                 let server = NbdServer::new(local.env(), limits, None, Rc::new(|_| ())).unwrap();
                 let gate = Gate::new(local.disk(disk).unwrap(), local.env());
+                let gate = BeginningGate::new(gate, local.env());
                 server.add("", gate, &ExportOptions::default()).unwrap();
                 local.put(server.clone());
                 server.serve(local.listener(listener)).await;
@@ -111,7 +113,8 @@ fn a_disk_of_4096_is_offered_as_one() {
 /// Stops the server.
 fn shut_down(local: &Local<SimDriver>) {
     local.mesh().post(block::ShardId(0), |local| {
-        let Some(server) = local.get::<NbdServer<Gate<shard::ShardDisk<SimDriver>>>>() else {
+        let Some(server) = local.get::<NbdServer<BeginningGate<Gate<ShardDisk<SimDriver>>>>>()
+        else {
             return;
         };
         local.env().spawn.spawn(async move {

@@ -4,7 +4,8 @@
 use super::nop::{Nop, drive, instructions};
 use super::{BenchRow, Goal, alone, paired};
 use block::{
-    AskedRead, Boundary, BoxDevice, Device, Gate, Lba, ReadTaker, Sectors, SharedBuf, TargetId,
+    AskedRead, Boundary, BoxDevice, Device, Gate, IoResult, Lba, ReadTaker, Sectors, SharedBuf,
+    TargetId,
 };
 use cache::{Cache, CacheMode, Config, Counter, NewPoolDevice, Volume, VolumeConfig};
 use futures_channel::oneshot;
@@ -112,8 +113,8 @@ impl<G: Boundary> GateReader<G> {
 }
 
 impl<G: Boundary> ReadTaker for GateReader<G> {
-    fn take_read(self: Rc<Self>, _: &AskedRead, bytes: Option<SharedBuf>) {
-        assert!(bytes.is_some(), "the bytes are sound");
+    fn take_read(self: Rc<Self>, _: &AskedRead, result: IoResult<SharedBuf>) {
+        result.expect("nop never fails");
         self.unanswered.set(self.unanswered.get() - 1);
         if self.unanswered.get() == 0
             && let Some(done) = self.done.take()
@@ -199,7 +200,8 @@ pub fn rows(hits: &Path, nop: &Path) -> io::Result<Vec<BenchRow>> {
             ));
         }
         let whole = instructions(hits, &["gate", depth])? - checksum;
-        let name = format!("hit at a gate, depth {depth}: instructions of 4 KiB without its checksum");
+        let name =
+            format!("hit at a gate, depth {depth}: instructions of 4 KiB without its checksum");
         rows.push(alone(name, "instructions", None, &[whole]));
     }
     Ok(rows)

@@ -2,6 +2,7 @@
 
 use super::client::{PLACE, PlaceContent, PortSimClients, PortSimShared};
 use super::report::{Class, Report};
+use block::conformance::BeginningGate;
 use block::{Gate, Geometry, Nanos, Sectors, TargetId};
 use port::{Options, PortServer};
 use shard::Local;
@@ -142,7 +143,8 @@ async fn live(
         // Few enough that requests wait for memory.
         memory_bytes_max: 64 << 10,
     };
-    let server = PortServer::begin(port, Gate::new(device, env.clone()), options, env.clone());
+    let gate = BeginningGate::new(Gate::new(device, env.clone()), env.clone());
+    let server = PortServer::begin(port, gate, options, env.clone());
     let until = Nanos(env.timer.now().0.saturating_add(span.0));
     while !clients.borrow().is_done() && env.timer.now() < until {
         env.timer.sleep(TICK).await;

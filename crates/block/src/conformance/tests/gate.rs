@@ -3,11 +3,12 @@
 use super::caught;
 use super::clock::block_on;
 use super::memory::{Flaw, Memory};
+use crate::conformance::BeginningGate;
 use crate::conformance::gate::{boundary, gate};
 use crate::conformance::join::join;
 use crate::{
-    Boundary, Buf, Content, Device, Env, Extent, FlushErrors, Fua, Gate, Geometry, IoErrorKind,
-    IoResult, Layer, Lba, SECTOR_BYTES, Sectors, SharedBuf,
+    AskedRead, Boundary, Buf, Content, Device, Env, Extent, FlushErrors, Fua, Gate, Geometry,
+    IoErrorKind, IoResult, Layer, Lba, ReadTaker, SECTOR_BYTES, Sectors, SharedBuf,
 };
 
 use std::cell::Cell;
@@ -131,12 +132,21 @@ fn requests_that_wait_while_the_block_becomes_larger_get_whole_blocks() {
     });
 }
 
-/// A read, a merge and a write, without a lock; or requests widened to blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Breach {
+    /// A read, a merge and a write, without a lock.
+    Unlocked,
+    /// A zero is widened to blocks.
+    Widens,
+    /// A read that it begins gives the bytes of the place before.
+    BeginsElsewhere,
+}
+
 struct Broken {
     memory: Memory,
     gate: Gate<Memory>,
     env: Env,
-    widens: bool,
+    breach: Breach,
 }
 
 impl Boundary for Broken {
@@ -149,9 +159,20 @@ impl Boundary for Broken {
     async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
         self.gate.read(offset, len).await
     }
+    fn begin_read(&self, read: AskedRead, taker: Rc<dyn ReadTaker>) -> bool {
+        if self.breach != Breach::BeginsElsewhere || read.offset == 0 {
+            return false;
+        }
+        let gate = self.gate.clone();
+        self.env.spawn.spawn(async move {
+            let result = gate.read(read.offset - 1, read.len as usize).await;
+            taker.take_read(&read, result);
+        });
+        true
+    }
     async fn write(&self, offset: u64, data: SharedBuf, fua: Fua) -> IoResult {
         let bytes = self.bytes();
-        if self.widens
+        if self.breach != Breach::Unlocked
             || offset
                 .checked_add(data.len() as u64)
                 .is_none_or(|end| end > bytes)
@@ -170,7 +191,7 @@ impl Boundary for Broken {
         self.memory.write(at, buf.share(), fua).await
     }
     async fn zero(&self, offset: u64, len: u64) -> IoResult {
-        if !self.widens {
+        if self.breach != Breach::Widens {
             return self.gate.zero(offset, len).await;
         }
         self.gate.zero(offset, len).await?;
@@ -194,7 +215,7 @@ impl Boundary for Broken {
     }
 }
 
-fn run(widens: bool) {
+fn run(breach: Breach) {
     block_on(POOL, async |env| {
         let memory = Memory::new(&env, 4, 8, Flaw::None);
         let gate = Gate::new(memory.clone(), env.clone());
@@ -202,7 +223,7 @@ fn run(widens: bool) {
             memory,
             gate,
             env: env.clone(),
-            widens,
+            breach,
         };
         boundary(&broken, 4096, &env, 1).await;
     });
@@ -210,12 +231,25 @@ fn run(widens: bool) {
 
 #[test]
 fn a_gate_without_its_range_lock_is_caught() {
-    caught("no order", || run(false));
+    caught("no order", || run(Breach::Unlocked));
 }
 
 #[test]
 fn a_gate_that_zeroes_whole_blocks_is_caught() {
-    caught("must be", || run(true));
+    caught("must be", || run(Breach::Widens));
+}
+
+#[test]
+fn a_gate_that_begins_reads_elsewhere_is_caught() {
+    caught("must be", || run(Breach::BeginsElsewhere));
+}
+
+#[test]
+fn a_gate_that_begins_reads_passes() {
+    block_on(POOL, async |env| {
+        let gate = Gate::new(Memory::new(&env, 4, 8, Flaw::None), env.clone());
+        boundary(&BeginningGate::new(gate, env.clone()), 4096, &env, 2).await;
+    });
 }
 
 /// A device that cannot read one of its blocks of 4096 bytes.
