@@ -11,7 +11,7 @@ use crate::mesh::{Mailbox, Mesh, MeshMessage};
 use crate::ops::ShardOps;
 use crate::perform::Perform;
 use crate::queue;
-use crate::task::{Ready, RunningShard, Tasks, Waiter};
+use crate::task::{CurrentShard, Ready, RunningShard, Tasks, Waiter, current_shard};
 use crate::timers::Timers;
 use block::{
     Completion, Driver, DriverOp, Executor, Nanos, Pool, ShardId, ShardTurn, TargetId, TimerKey,
@@ -77,6 +77,8 @@ pub(crate) struct ShardCore<D: Driver> {
 /// One shard, as its host drives it.
 pub struct Shard<D: Driver> {
     core: Rc<ShardCore<D>>,
+    /// This shard, while it does not run.
+    current: Cell<CurrentShard>,
     done: Vec<Completion>,
 }
 
@@ -124,6 +126,7 @@ impl<D: Driver> Shard<D> {
             }
         }));
         Box::new(Shard {
+            current: Cell::new(current_shard(&core.home, &core.ready)),
             core,
             done: Vec::new(),
         })
@@ -237,7 +240,7 @@ impl<D: Driver> Executor for ShardCore<D> {
 impl<D: Driver> ShardTurn for Shard<D> {
     fn run_once(&mut self) -> TurnProgress {
         let core = &self.core;
-        let _running = RunningShard::enter(&core.home, &core.ready);
+        let _running = RunningShard::enter(&self.current);
         core.home.wake();
         core.now.set(None);
         let has_completed = !self.done.is_empty();
@@ -269,7 +272,7 @@ impl<D: Driver> ShardTurn for Shard<D> {
     }
 
     fn park(&mut self, deadline: Nanos) {
-        let _running = RunningShard::enter(&self.core.home, &self.core.ready);
+        let _running = RunningShard::enter(&self.current);
         // A wake from here on lands in `ready`, so the park must not wait.
         let deadline = if self.core.ready.borrow().is_empty() {
             deadline
@@ -286,7 +289,7 @@ impl<D: Driver> ShardTurn for Shard<D> {
 
 impl<D: Driver> Drop for Shard<D> {
     fn drop(&mut self) {
-        let _running = RunningShard::enter(&self.core.home, &self.core.ready);
+        let _running = RunningShard::enter(&self.current);
         self.core.closing.set(true);
         self.core.home.close();
         self.core.tasks.clear();

@@ -21,24 +21,37 @@ use std::task::{Context, Wake, Waker};
 
 pub(crate) type Ready = Rc<RefCell<VecDeque<u32>>>;
 
+/// A mailbox's address, and the queue of tasks to poll, of a shard.
+pub(crate) type CurrentShard = Option<(*const (), Ready)>;
+
 thread_local! {
-    /// The shard that runs on this thread: its mailbox's address and its queue of tasks to poll.
-    static CURRENT: Cell<Option<(*const (), Ready)>> = const { Cell::new(None) };
+    /// The shard that runs on this thread.
+    static CURRENT: Cell<CurrentShard> = const { Cell::new(None) };
 }
 
-/// Marks a shard as the running one until dropped.
-pub(crate) struct RunningShard(Option<(*const (), Ready)>);
+/// A shard as its thread knows it, for wakes.
+pub(crate) fn current_shard<D: Driver>(home: &Arc<Mailbox<D>>, ready: &Ready) -> CurrentShard {
+    Some((Arc::as_ptr(home).cast(), ready.clone()))
+}
 
-impl RunningShard {
-    pub(crate) fn enter<D: Driver>(home: &Arc<Mailbox<D>>, ready: &Ready) -> RunningShard {
-        let this = Some((Arc::as_ptr(home).cast(), ready.clone()));
-        RunningShard(CURRENT.replace(this))
+/// Marks a shard as the running one until dropped, and holds the former.
+pub(crate) struct RunningShard<'a> {
+    shard: &'a Cell<CurrentShard>,
+    former: CurrentShard,
+}
+
+impl RunningShard<'_> {
+    #[inline]
+    pub(crate) fn enter(shard: &Cell<CurrentShard>) -> RunningShard<'_> {
+        let former = CURRENT.replace(shard.take());
+        RunningShard { shard, former }
     }
 }
 
-impl Drop for RunningShard {
+impl Drop for RunningShard<'_> {
+    #[inline]
     fn drop(&mut self) {
-        CURRENT.set(self.0.take());
+        self.shard.set(CURRENT.replace(self.former.take()));
     }
 }
 
