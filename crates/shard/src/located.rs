@@ -78,12 +78,15 @@ enum SlotShare {
     Part(Rc<PartedRead>, usize),
 }
 
+/// The blocks of a slot, unless they were refused, and the end of the read.
+type SlotEnd = (Option<Buf>, LocatedEnd);
+
 /// A request of several slots.
 struct PartedRead {
     ask: LocatedAsk,
     skip: u32,
     /// The ends of the slots, in order. `None`: in flight.
-    ends: RefCell<Vec<Option<(Option<Buf>, LocatedEnd)>>>,
+    ends: RefCell<Vec<Option<SlotEnd>>>,
 }
 
 impl Default for ReadTable {

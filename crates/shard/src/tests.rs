@@ -762,8 +762,10 @@ impl ShardHolder {
     }
 }
 
+type BegunHolder = Rc<RefCell<Option<Rc<ShardHolder>>>>;
+
 /// A rig with a holder, and the count of what the holder holds.
-fn held() -> (Rig, Rc<()>, Rc<RefCell<Option<Rc<ShardHolder>>>>) {
+fn held() -> (Rig, Rc<()>, BegunHolder) {
     let (alive, begun) = (Rc::new(()), Rc::new(RefCell::new(None)));
     let (held, place) = (alive.clone(), begun.clone());
     let mut rig = Rig::boot(8, move |local| async move {
