@@ -4,7 +4,7 @@
 //!     an entry is in the ring or the kernel ⟹ its slot is taken, and holds
 //!     all memory that the entry points at
 //!     `submit` makes no system call on a disk used before, except one for a transfer
-//!     done in place (`DiskOp::in_place`) and one for each `EARLY` entries of disks.
+//!     done in place (`DiskOp::in_place`) and one for entries of the weight `EARLY`.
 //!     A `park` with completions due makes one system call if there are entries
 //!     to submit, else none
 //!     operations done in place never keep completions of the ring waiting
@@ -40,17 +40,22 @@ use std::sync::Arc;
 /// `user_data` of entries without a slot.
 const WAKE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
-/// Entries of disks that are submitted without waiting for the turn's end: disks that
-/// idle meanwhile cost more than the system call. Of 1, 2, 4 and 8, which all gain as
-/// many reads, this costs the least CPU (the bench group `reads` at depth 32).
-const EARLY: usize = 4;
+/// Held-back entries are submitted at this weight, before the turn's end: disks that idle meanwhile
+/// cost more than the system call. Of 1, 2, 4 and 8 entries of disks, 4 cost the least CPU, and 8
+/// some 2 % of the reads (the bench group `reads` at depth 32).
+const EARLY: usize = 8;
+/// Weight of an entry of a disk.
+const DISK_WEIGHT: usize = 2;
+/// Weight of the answer to a client of a port. A client that is woken for fewer answers costs more.
+const ANSWER_WEIGHT: usize = 1;
+
 /// The queue pair and clock of one shard. Belongs to the thread that made it.
 pub struct UringDriver {
     ring: KernelRing,
     slots: Slab<DriverSlot>,
     /// Slots that found the submission queue full, in order.
     backlog: VecDeque<usize>,
-    /// Entries of disks in the ring that are not submitted.
+    /// Weight of the entries of disks and ports in the ring that are not submitted.
     held_back: usize,
     /// Operations that ended in `submit`, for the next `park` to deliver.
     ended: Vec<Completion>,
@@ -210,13 +215,12 @@ impl UringDriver {
         }
         let mut entry = match &mut self.slots[key].work {
             DriverWork::Disk(disk, op) => {
-                self.held_back += 1;
+                self.held_back += DISK_WEIGHT;
                 op.entry(self.disks.get(*disk).handle, &self.arena)
             }
             DriverWork::Stream(op) => op.entry(),
             DriverWork::Port(op) => {
-                // Clients wait for the answers in this entry.
-                self.held_back += 1;
+                self.held_back += ANSWER_WEIGHT;
                 self.ports.entry(op, &self.arena)
             }
         };
