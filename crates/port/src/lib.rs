@@ -1,4 +1,4 @@
-//! Serves the requests of a port from a device: one task a tag, through a `Gate`.
+//! Serves the requests of a port from a device: through a `Boundary`.
 //!
 //! Invariants:
 //!     a write's data is taken before the answer, of refused writes too
