@@ -186,9 +186,12 @@ impl<D: Driver> ShardCore<D> {
     fn is_on_disk(self: &Rc<Self>, read: &LocatedRead) -> bool {
         let (place, number) = (read.place, read.place.target.0 as usize);
         let fits = |disk: &Geometry| disk.transfer(place.at, read.bytes()).is_ok();
-        if let Some(Some(disk)) = self.reads.disks.borrow().get(number) {
-            return fits(disk);
+        if let Some(Some(disk)) = self.reads.disks.borrow().get(number)
+            && fits(disk)
+        {
+            return true;
         }
+        // Another disk may have the number by now.
         let Ok(disk) = Local(self.clone()).disk(place.target) else {
             return false;
         };
@@ -216,7 +219,7 @@ impl<D: Driver> ShardCore<D> {
                 }
             }
             (Err(_), _) => {
-                // Another disk may have the number by now.
+                // As above.
                 self.reads.disks.borrow_mut()[read.place.target.0 as usize] = None;
                 Err(LocatedFate::Refused)
             }

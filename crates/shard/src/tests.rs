@@ -24,6 +24,8 @@ struct Bench {
     closed: Vec<TargetId>,
     now: Nanos,
     clock_reads: u32,
+    /// Of each disk; 0 is 1024.
+    sectors: u64,
 }
 
 impl Bench {
@@ -74,7 +76,11 @@ impl Driver for Manual {
         Arc::new(CountUnpark(AtomicU32::new(0)))
     }
     fn geometry(&self, _: TargetId) -> Option<Geometry> {
-        Some(Geometry::new("manual", Sectors(1024), Sectors(1)))
+        let sectors = match self.bench.borrow().sectors {
+            0 => 1024,
+            sectors => sectors,
+        };
+        Some(Geometry::new("manual", Sectors(sectors), Sectors(1)))
     }
     fn peer_closed(&self, _: TargetId) -> bool {
         false
@@ -733,32 +739,40 @@ impl ShardHolder {
         let ops = &local.0.ops;
         ops.start(TargetId(1), DriverOp::Next(Tag(3), None), waiter);
         for blocks in [1, 2] {
-            let slot = |number: u32| LocatedRead {
-                place: DiskPlace {
-                    target: TargetId(0),
-                    at: Lba(8),
-                },
-                blocks: 1,
-                skip: 0,
-                checksum: crc_fast::crc32_iscsi(&[0; 4096]),
-                member: 0,
-                generation: holder.generations.of(number),
-                more: None,
-            };
-            let mut read = slot(0);
-            if blocks == 2 {
-                read.more.get_or_insert_default().rest = vec![slot(1)];
-            }
-            let ask = LocatedAsk {
-                asked: AskedRead::of(0, blocks * 4096),
-                begun: local.0.now(),
-                is_kept: false,
-                gate: holder.clone(),
-                taker: holder.clone(),
-            };
-            local.0.begin_located(read, ask);
+            holder.read(Lba(8), blocks);
         }
         holder
+    }
+
+    /// Begins to read blocks at `at`, each of a slot of its own.
+    fn read(self: &Rc<Self>, at: Lba, blocks: usize) {
+        let place = DiskPlace {
+            target: TargetId(0),
+            at,
+        };
+        let slot = |number: usize| LocatedRead {
+            place,
+            blocks: 1,
+            skip: 0,
+            checksum: crc_fast::crc32_iscsi(&[0; 4096]),
+            member: 0,
+            generation: self.generations.of(number as u32),
+            more: None,
+        };
+        let mut read = slot(0);
+        if blocks > 1 {
+            let rest = (1..blocks).map(slot).collect();
+            read.more.get_or_insert_default().rest = rest;
+        }
+        let core = &self.local.0;
+        let ask = LocatedAsk {
+            asked: AskedRead::of(0, blocks * 4096),
+            begun: core.now(),
+            is_kept: false,
+            gate: self.clone(),
+            taker: self.clone(),
+        };
+        core.begin_located(read, ask);
     }
 }
 
@@ -826,6 +840,18 @@ fn a_read_that_is_late_is_read_otherwise_and_its_disk_answers_nobody() {
     }
     assert!(holder.taken.borrow().is_empty());
     assert_eq!(holder.local.tasks(), 1, "nobody looks at no reads");
+}
+
+#[test]
+fn a_larger_disk_that_gets_the_number_of_another_is_read_whole() {
+    let (rig, _, begun) = held();
+    let holder = begun.take().unwrap();
+    holder.read(Lba(2000), 1);
+    assert_eq!(holder.taken.take().len(), 1, "past the end");
+    rig.bench.borrow_mut().sectors = 4096;
+    holder.read(Lba(2000), 1);
+    assert!(holder.taken.borrow().is_empty(), "it is read");
+    assert_eq!(rig.bench.borrow().submitted.len(), 5);
 }
 
 #[test]

@@ -223,13 +223,9 @@ async fn transmit<G: Boundary, S: Stream>(
         session,
     });
     let mut reader = RequestReader {
-        server: server.clone(),
-        link: link.clone(),
+        requests,
         stream,
         inbox,
-        export: export.clone(),
-        session,
-        requests,
         gather: Gather::default(),
     };
     let ending = until_stopped(link.life.is_killed(), reader.receive()).await;
@@ -288,13 +284,9 @@ async fn sender<S: Stream>(link: Rc<ServerLink>, stream: Rc<S>, pool: Pool) {
 
 /// Receives requests, begins reads, and hands the rest to the workers.
 struct RequestReader<G: Boundary, S> {
-    server: Rc<NbdServer<G>>,
-    link: Rc<ServerLink>,
+    requests: Rc<ConnectionRequests<G>>,
     stream: Rc<S>,
     inbox: ReceivedBytes,
-    export: Rc<Export<G>>,
-    session: NbdSession,
-    requests: Rc<ConnectionRequests<G>>,
     gather: Gather<REQUEST_BYTES>,
 }
 
@@ -312,9 +304,9 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
             let Some(request) = WireRequest::parse(&wire) else {
                 return Some("something that is no NBD request".into());
             };
-            let received = match self.session.admit(&request) {
+            let received = match self.requests.session.admit(&request) {
                 Ok(SessionCommand::Disconnect) => {
-                    self.link.client.ends_in_order();
+                    self.requests.link.client.ends_in_order();
                     return None;
                 }
                 Ok(SessionCommand::Write { offset, len, fua }) => {
@@ -322,9 +314,9 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
                 }
                 Ok(command) => {
                     let charge = |piece| charge(&command, piece);
-                    let admitted = match self.link.try_admit(charge) {
+                    let admitted = match self.requests.link.try_admit(charge) {
                         Some(admitted) => admitted,
-                        None => self.link.admit(charge).await,
+                        None => self.requests.link.admit(charge).await,
                     };
                     self.hand_over(request.cookie, command, admitted);
                     Ok(())
@@ -339,15 +331,19 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
 
     /// Receives more. False if the connection has to stop.
     async fn fill(&mut self) -> Result<bool, Ending> {
-        let (server, export) = (&self.server, &self.export);
+        let (server, export) = (&self.requests.server, &self.requests.export);
         let stops = || (server.stopping.get() || export.withdrawn.get()).then_some(());
-        self.link.life.receiving.set(self.gather.is_partial());
+        self.requests
+            .link
+            .life
+            .receiving
+            .set(self.gather.is_partial());
         let filled = until_stopped(
             server.stop.until_some(stops),
             self.inbox.fill(&*self.stream),
         )
         .await;
-        self.link.life.has_progressed();
+        self.requests.link.life.has_progressed();
         match filled {
             None => Ok(false),
             Some(Ok(true)) => Ok(true),
@@ -371,7 +367,12 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
                 charge,
                 ticket: cookie,
             };
-            if self.export.gate.begin_read(read, self.requests.clone()) {
+            if self
+                .requests
+                .export
+                .gate
+                .begin_read(read, self.requests.clone())
+            {
                 return;
             }
         }
@@ -387,7 +388,7 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
 
     /// Receives a write's payload, in parts if the payload is long.
     async fn write(&mut self, cookie: u64, offset: u64, len: u32, fua: Fua) -> IoResult {
-        let link = self.link.clone();
+        let link = self.requests.link.clone();
         let mut rest = None;
         let mut at = 0;
         while at < len {
@@ -405,7 +406,7 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
             let payload = self.payload(n).await?.share();
             admitted.keep();
             if at == 0 && n < len {
-                self.export.gate.announce(offset, len.into()).await;
+                self.requests.export.gate.announce(offset, len.into()).await;
                 rest = Some(WriteRest {
                     link: &link,
                     parts: Rc::new(WriteParts::new(len)),
@@ -431,8 +432,8 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
     }
 
     async fn payload(&mut self, len: u32) -> IoResult<Buf> {
-        let buf = self.server.env.pool.take(len as usize);
-        let link = &self.link;
+        let buf = self.requests.server.env.pool.take(len as usize);
+        let link = &self.requests.link;
         link.life.receiving.set(true);
         let received = self
             .inbox
@@ -445,20 +446,20 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
     /// Skips the payload, if there is one, and answers with an error. A client may not look for an
     /// answer before the end of its own request.
     async fn refuse(&mut self, request: &WireRequest, refusal: RequestRefusal) -> IoResult {
-        self.server.count(|s| s.errors.add(1));
+        self.requests.server.count(|s| s.errors.add(1));
         self.skip_payload(request).await?;
-        let admitted = self.link.admit(|_| 0).await;
-        let pool = &self.server.env.pool;
+        let admitted = self.requests.link.admit(|_| 0).await;
+        let pool = &self.requests.server.env.pool;
         let RequestRefusal { errno, why } = refusal;
-        let frame = work::error(pool, &self.session, request.cookie, errno, why);
+        let frame = work::error(pool, &self.requests.session, request.cookie, errno, why);
         admitted.keep();
-        self.link.answer(frame);
+        self.requests.link.answer(frame);
         Ok(())
     }
 
     async fn skip_payload(&mut self, request: &WireRequest) -> IoResult {
         let mut left = payload_bytes(request) as usize;
-        self.link.life.receiving.set(left > 0);
+        self.requests.link.life.receiving.set(left > 0);
         loop {
             let n = left.min(self.inbox.bytes().len());
             self.inbox.consume(n);
@@ -469,9 +470,9 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
             if !self.inbox.fill(&*self.stream).await? {
                 break;
             }
-            self.link.life.has_progressed();
+            self.requests.link.life.has_progressed();
         }
-        self.link.life.receiving.set(false);
+        self.requests.link.life.receiving.set(false);
         Ok(())
     }
 }
