@@ -72,8 +72,8 @@ pub trait Boundary: 'static {
     /// A transfer of `len` bytes at `offset` follows in pieces, as of [`Device::announce`].
     async fn announce(&self, offset: u64, len: u64);
 
-    /// Begins a read without a task, if this can tell at once where the bytes are. `taker` gets what
-    /// [`Boundary::read`] would return, at the soonest within this call. False: nothing has begun.
+    /// Begins a read without a task, if the place of the bytes is known at once. `taker` gets the
+    /// result of [`Boundary::read`], at the soonest within this call. False: nothing has begun.
     fn begin_read(&self, read: AskedRead, taker: Rc<dyn ReadTaker>) -> bool {
         let _ = (read, taker);
         false

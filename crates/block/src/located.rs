@@ -256,7 +256,7 @@ impl AskedRead {
     }
 }
 
-/// Takes the ends of the reads of a frontend, while the shard takes in what has completed.
+/// Takes the ends of the reads of a frontend, while the shard takes in completions.
 pub trait ReadTaker {
     /// Takes the bytes of `read`, or its error.
     fn take_read(self: Rc<Self>, read: &AskedRead, result: IoResult<SharedBuf>);

@@ -90,7 +90,7 @@ pub trait Port: 'static {
     fn close(&self);
 }
 
-/// Takes the outcomes of waits for requests, while the shard takes in what has completed.
+/// Takes the outcomes of waits for requests, while the shard takes in completions.
 pub trait RequestTaker {
     /// Takes the next request of `tag`, or the error of [`Port::next`].
     fn take_next(self: Rc<Self>, tag: Tag, next: IoResult<Request>);

@@ -207,21 +207,21 @@ fn full_lines_out_of_use_make_room() {
     assert!(reads < 60.0, "{reads}");
 }
 
-/// An access to a resident line is the same, told with its place or without.
+/// An access to a resident line is the same, with its place or without.
 #[test]
 fn a_line_is_touched_the_same_where_its_place_is_known() {
     for name in registry::POLICIES {
-        let (mut told, mut asked) = (Load::new(name), Load::new(name));
+        let (mut placed, mut asked) = (Load::new(name), Load::new(name));
         for i in 0..200_000u64 {
             let key = LineKey(crate::mix(i) % u64::from(POOL) * (1 + i % 3));
             let request = PolicyRequest::default();
             let answer = asked.policy.access(key, &request, &Unpinned);
-            match told.policy.peek(key) {
+            match placed.policy.peek(key) {
                 Some(slot) => {
-                    told.policy.touch_resident(slot, key, &request);
+                    placed.policy.touch_resident(slot, key, &request);
                     assert_eq!(answer, Instruction::Hit(slot), "{name}, access {i}");
                 }
-                None => assert_eq!(told.policy.access(key, &request, &Unpinned), answer),
+                None => assert_eq!(placed.policy.access(key, &request, &Unpinned), answer),
             }
         }
     }

@@ -6,9 +6,8 @@
 //! request for it: time does not pass within a turn.
 
 use crate::local::Local;
-use crate::located::ReadTable;
 use crate::mesh::{Mailbox, Mesh, MeshMessage};
-use crate::ops::ShardOps;
+use crate::ops::{ShardOps, WaitingReads};
 use crate::perform::Perform;
 use crate::queue;
 use crate::task::{CurrentShard, Ready, RunningShard, Tasks, Waiter, current_shard};
@@ -18,7 +17,7 @@ use block::{
     TurnProgress,
 };
 use std::any::{Any, TypeId};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -56,7 +55,7 @@ pub(crate) struct ShardCore<D: Driver> {
     pub(crate) mesh: Mesh<D>,
     pub(crate) ops: ShardOps<D>,
     pub(crate) pool: Pool,
-    pub(crate) reads: ReadTable,
+    pub(crate) reads: OnceCell<Rc<dyn WaitingReads>>,
     pub(crate) locals: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     home: Arc<Mailbox<D>>,
     pub(crate) tasks: Tasks<D>,
@@ -103,7 +102,7 @@ impl<D: Driver> Shard<D> {
             id,
             pool: driver.pool().clone(),
             ops: ShardOps::new(driver, config.depth),
-            reads: ReadTable::default(),
+            reads: OnceCell::new(),
             locals: RefCell::default(),
             tasks: Tasks::new(home.clone()),
             ready: Ready::default(),
@@ -157,7 +156,8 @@ impl<D: Driver> ShardCore<D> {
             None => self.ops.discard(token, (result, payload)),
             Some(Waiter::Read(key)) => {
                 self.ops.free(token);
-                self.slot_completed(key, (result, payload));
+                let reads = self.reads.get().expect("set before the first read");
+                reads.completed(key, self.now(), (result, payload));
             }
             Some(Waiter::Request(taker, tag)) => {
                 self.ops.free(token);
@@ -293,7 +293,9 @@ impl<D: Driver> Drop for Shard<D> {
         self.core.closing.set(true);
         self.core.home.close();
         self.core.tasks.clear();
-        self.core.reads.clear();
+        if let Some(reads) = self.core.reads.get() {
+            reads.clear();
+        }
         self.core.ops.forget_waiters();
         let locals = std::mem::take(&mut *self.core.locals.borrow_mut());
         drop(locals);

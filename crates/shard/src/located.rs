@@ -1,7 +1,7 @@
 //! Located reads, carried out on this shard.
 //!
-//! A read is an entry of a table and no task: the turn that takes its completion in tells its taker
-//! the end.
+//! A read is an entry of a table and no task: the turn that takes in its completion hands the result
+//! to its taker.
 //!
 //! Invariants:
 //!     bytes are given ⟹ each block has its checksum, and was the device's until the read ended
@@ -12,12 +12,12 @@
 
 use crate::executor::ShardCore;
 use crate::local::Local;
-use crate::ops::Output;
+use crate::ops::{Output, WaitingReads};
 use crate::task::Waiter;
 use block::{
-    AskedRead, Boundary, Buf, Content, Device, Driver, DriverOp, Env, Executor, Extent,
-    FlushErrors, Fua, Generations, Geometry, IoResult, LocatedEnd, LocatedFate, LocatedRead,
-    LocatedRequest, Nanos, Payload, ReadTaker, SECTOR_BYTES, Sectors, SharedBuf, TakenRead, Token,
+    AskedRead, Boundary, Buf, Content, Device, Driver, DriverOp, Executor, Extent, FlushErrors,
+    Fua, Generations, Geometry, IoResult, LocatedEnd, LocatedFate, LocatedRead, LocatedRequest,
+    Nanos, Payload, Pool, ReadTaker, SECTOR_BYTES, Sectors, SharedBuf, TakenRead, Token,
 };
 use slab::Slab;
 use std::cell::{Cell, RefCell};
@@ -59,6 +59,13 @@ pub(crate) struct ReadTable {
     is_watched: Cell<bool>,
     /// The disks used so far, by number.
     disks: RefCell<Vec<Option<Geometry>>>,
+    pool: Pool,
+}
+
+/// Carries out the located reads of one shard; clones are the same.
+pub(crate) struct LocatedReader<D: Driver> {
+    core: Rc<ShardCore<D>>,
+    table: Rc<ReadTable>,
 }
 
 /// The read of the blocks of one slot.
@@ -71,7 +78,7 @@ struct SlotRead {
     share: SlotShare,
 }
 
-/// What a slot is of its request.
+/// The share of a slot in its request.
 enum SlotShare {
     All(LocatedAsk),
     /// The part of this number.
@@ -89,14 +96,11 @@ struct PartedRead {
     ends: RefCell<Vec<Option<SlotEnd>>>,
 }
 
-impl Default for ReadTable {
-    fn default() -> ReadTable {
-        ReadTable {
-            reads: RefCell::default(),
-            look: Cell::new(0),
-            period: Cell::new(Nanos(u64::MAX)),
-            is_watched: Cell::new(false),
-            disks: RefCell::default(),
+impl<D: Driver> Clone for LocatedReader<D> {
+    fn clone(&self) -> LocatedReader<D> {
+        LocatedReader {
+            core: self.core.clone(),
+            table: self.table.clone(),
         }
     }
 }
@@ -122,90 +126,42 @@ impl ReadTable {
         Some(reads.remove(key))
     }
 
-    /// Forgets all reads.
-    pub(crate) fn clear(&self) {
-        drop(self.reads.take());
+    #[inline]
+    fn end_slot(
+        &self,
+        read: &LocatedRead,
+        (begun, now): (Nanos, Nanos),
+        share: SlotShare,
+        answer: Result<Buf, LocatedFate>,
+    ) {
+        let end = LocatedEnd {
+            fate: *answer.as_ref().err().unwrap_or(&LocatedFate::Accepted),
+            member: read.member,
+            sectors: Sectors(read.bytes() as u64 / SECTOR_BYTES),
+            time: now.since(begun),
+            request: None,
+        };
+        match share {
+            SlotShare::All(ask) => {
+                ask.count(end, answer.is_ok().then_some(now));
+                ask.take(answer.ok(), read.skip);
+            }
+            SlotShare::Part(parted, number) => {
+                let mut ends = parted.ends.borrow_mut();
+                ends[number] = Some((answer.ok(), end));
+                if ends.iter().all(Option::is_some) {
+                    drop(ends);
+                    parted.end(now, &self.pool);
+                }
+            }
+        }
     }
 }
 
-impl<D: Driver> ShardCore<D> {
-    /// Begins a read, of which `ask.taker` gets the end.
+impl WaitingReads for ReadTable {
     #[inline]
-    pub(crate) fn begin_located(self: &Rc<Self>, mut read: LocatedRead, ask: LocatedAsk) {
-        if read.rest().is_empty() {
-            let buf = self.pool.take(read.bytes());
-            return self.begin_slot(read, buf, SlotShare::All(ask));
-        }
-        let rest = read
-            .more
-            .as_mut()
-            .map(|more| std::mem::take(&mut more.rest));
-        let rest = rest.unwrap_or_default();
-        let parted = Rc::new(PartedRead {
-            ask,
-            skip: read.skip,
-            ends: RefCell::new((0..=rest.len()).map(|_| None).collect()),
-        });
-        let slots: Vec<_> = std::iter::once(read).chain(rest).collect();
-        let mut left = self.pool.take(slots.iter().map(LocatedRead::bytes).sum());
-        for (number, slot) in slots.into_iter().enumerate() {
-            let (buf, tail) = left.split_at(slot.bytes());
-            left = tail;
-            self.begin_slot(slot, buf, SlotShare::Part(parted.clone(), number));
-        }
-    }
-
-    /// Begins to read the blocks of one slot into `buf`.
-    #[inline]
-    fn begin_slot(self: &Rc<Self>, read: LocatedRead, buf: Buf, share: SlotShare) {
-        let (table, place, begun) = (&self.reads, read.place, self.now());
-        if !self.is_on_disk(&read) {
-            let answer = Err(LocatedFate::Refused);
-            return self.end_slot(&read, begun, share, answer);
-        }
-        let late_at = table.late_at(share.ask().gate.generations().limit());
-        let mut reads = table.reads.borrow_mut();
-        let entry = reads.vacant_entry();
-        let waiter = Waiter::Read(entry.key() as u32);
-        let op = DriverOp::Read(place.at, buf);
-        entry.insert(SlotRead {
-            operation: self.ops.start(place.target, op, waiter),
-            begun,
-            late_at,
-            read,
-            share,
-        });
-        drop(reads);
-        if !table.is_watched.get() {
-            self.watch_reads();
-        }
-    }
-
-    /// True if the blocks of one slot are on a disk of this shard.
-    #[inline]
-    fn is_on_disk(self: &Rc<Self>, read: &LocatedRead) -> bool {
-        let (place, number) = (read.place, read.place.target.0 as usize);
-        let fits = |disk: &Geometry| disk.transfer(place.at, read.bytes()).is_ok();
-        if let Some(Some(disk)) = self.reads.disks.borrow().get(number)
-            && fits(disk)
-        {
-            return true;
-        }
-        // Another disk may have the number by now.
-        let Ok(disk) = Local(self.clone()).disk(place.target) else {
-            return false;
-        };
-        let mut disks = self.reads.disks.borrow_mut();
-        if disks.len() <= number {
-            disks.resize_with(number + 1, || None);
-        }
-        fits(disks[number].insert(disk.geometry().clone()))
-    }
-
-    /// Takes in the output of the read of this key.
-    #[inline]
-    pub(crate) fn slot_completed(&self, key: u32, output: Output) {
-        let slot = self.reads.reads.borrow_mut().remove(key as usize);
+    fn completed(&self, key: u32, now: Nanos, output: Output) {
+        let slot = self.reads.borrow_mut().remove(key as usize);
         let SlotRead {
             begun, read, share, ..
         } = slot;
@@ -219,62 +175,140 @@ impl<D: Driver> ShardCore<D> {
                 }
             }
             (Err(_), _) => {
-                // As above.
-                self.reads.disks.borrow_mut()[read.place.target.0 as usize] = None;
+                // Another disk may have the number by now.
+                self.disks.borrow_mut()[read.place.target.0 as usize] = None;
                 Err(LocatedFate::Refused)
             }
             (_, other) => panic!("a read gave back {other:?}"),
         };
-        self.end_slot(&read, begun, share, answer);
+        self.end_slot(&read, (begun, now), share, answer);
+    }
+
+    fn clear(&self) {
+        drop(self.reads.take());
+    }
+}
+
+impl<D: Driver> LocatedReader<D> {
+    /// The reader of the shard of `local`.
+    pub(crate) fn of(local: &Local<D>) -> LocatedReader<D> {
+        let core = local.0.clone();
+        let table = local.get::<ReadTable>().unwrap_or_else(|| {
+            let table = Rc::new(ReadTable {
+                reads: RefCell::default(),
+                look: Cell::new(0),
+                period: Cell::new(Nanos(u64::MAX)),
+                is_watched: Cell::new(false),
+                disks: RefCell::default(),
+                pool: core.pool.clone(),
+            });
+            local.put(table.clone());
+            core.reads.get_or_init(|| table.clone());
+            table
+        });
+        LocatedReader { core, table }
     }
 
     #[inline]
-    fn end_slot(
-        &self,
-        read: &LocatedRead,
-        begun: Nanos,
-        share: SlotShare,
-        answer: Result<Buf, LocatedFate>,
-    ) {
-        let end = LocatedEnd {
-            fate: *answer.as_ref().err().unwrap_or(&LocatedFate::Accepted),
-            member: read.member,
-            sectors: Sectors(read.bytes() as u64 / SECTOR_BYTES),
-            time: self.now().since(begun),
-            request: None,
-        };
-        match share {
-            SlotShare::All(ask) => {
-                let is_whole = answer.is_ok();
-                ask.count(end, is_whole.then(|| self.now()));
-                ask.take(answer.ok(), read.skip);
-            }
-            SlotShare::Part(parted, number) => {
-                let mut ends = parted.ends.borrow_mut();
-                ends[number] = Some((answer.ok(), end));
-                if ends.iter().all(Option::is_some) {
-                    drop(ends);
-                    parted.end(self);
-                }
-            }
+    pub(crate) fn now(&self) -> Nanos {
+        self.core.now()
+    }
+
+    /// Spawns a task of the shard.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.core.spawn(Box::pin(task));
+    }
+
+    /// Begins a read, of which `ask.taker` gets the end.
+    #[inline]
+    pub(crate) fn begin(&self, mut read: LocatedRead, ask: LocatedAsk) {
+        if read.rest().is_empty() {
+            let buf = self.table.pool.take(read.bytes());
+            return self.begin_slot(read, buf, SlotShare::All(ask));
         }
+        let rest = read
+            .more
+            .as_mut()
+            .map(|more| std::mem::take(&mut more.rest));
+        let rest = rest.unwrap_or_default();
+        let parted = Rc::new(PartedRead {
+            ask,
+            skip: read.skip,
+            ends: RefCell::new((0..=rest.len()).map(|_| None).collect()),
+        });
+        let slots: Vec<_> = std::iter::once(read).chain(rest).collect();
+        let mut left = self
+            .table
+            .pool
+            .take(slots.iter().map(LocatedRead::bytes).sum());
+        for (number, slot) in slots.into_iter().enumerate() {
+            let (buf, tail) = left.split_at(slot.bytes());
+            left = tail;
+            self.begin_slot(slot, buf, SlotShare::Part(parted.clone(), number));
+        }
+    }
+
+    /// Begins to read the blocks of one slot into `buf`.
+    #[inline]
+    fn begin_slot(&self, read: LocatedRead, buf: Buf, share: SlotShare) {
+        let (table, place, begun) = (&self.table, read.place, self.now());
+        if !self.is_on_disk(&read) {
+            let answer = Err(LocatedFate::Refused);
+            return table.end_slot(&read, (begun, begun), share, answer);
+        }
+        let late_at = table.late_at(share.ask().gate.generations().limit());
+        let mut reads = table.reads.borrow_mut();
+        let entry = reads.vacant_entry();
+        let waiter = Waiter::Read(entry.key() as u32);
+        let op = DriverOp::Read(place.at, buf);
+        entry.insert(SlotRead {
+            operation: self.core.ops.start(place.target, op, waiter),
+            begun,
+            late_at,
+            read,
+            share,
+        });
+        drop(reads);
+        if !table.is_watched.get() {
+            self.watch_reads();
+        }
+    }
+
+    /// True if the blocks of one slot are on a disk of this shard.
+    #[inline]
+    fn is_on_disk(&self, read: &LocatedRead) -> bool {
+        let (place, number) = (read.place, read.place.target.0 as usize);
+        let fits = |disk: &Geometry| disk.transfer(place.at, read.bytes()).is_ok();
+        if let Some(Some(disk)) = self.table.disks.borrow().get(number)
+            && fits(disk)
+        {
+            return true;
+        }
+        // Another disk may have the number by now.
+        let Ok(disk) = Local(self.core.clone()).disk(place.target) else {
+            return false;
+        };
+        let mut disks = self.table.disks.borrow_mut();
+        if disks.len() <= number {
+            disks.resize_with(number + 1, || None);
+        }
+        fits(disks[number].insert(disk.geometry().clone()))
     }
 
     /// Looks at the reads in flight, as long as there are some.
     #[cold]
-    fn watch_reads(self: &Rc<Self>) {
-        self.reads.is_watched.set(true);
-        let (core, env) = (self.clone(), Env::new(self.clone(), self.pool.clone()));
-        let timer = env.timer.clone();
-        env.spawn.spawn(async move {
-            let table = &core.reads;
+    fn watch_reads(&self) {
+        self.table.is_watched.set(true);
+        let (reader, timer) = (self.clone(), Local(self.core.clone()).env().timer);
+        self.spawn(async move {
+            let table = &reader.table;
             while !table.reads.borrow().is_empty() {
                 timer.sleep(table.period.get()).await;
                 table.look.set(table.look.get() + 1);
                 while let Some(slot) = table.take_late() {
-                    core.ops.abandon(slot.operation);
-                    let answer = Err(LocatedFate::Late);
-                    core.end_slot(&slot.read, slot.begun, slot.share, answer);
+                    reader.core.ops.abandon(slot.operation);
+                    let (times, answer) = ((slot.begun, timer.now()), Err(LocatedFate::Late));
+                    table.end_slot(&slot.read, times, slot.share, answer);
                 }
             }
             table.is_watched.set(false);
@@ -282,13 +316,13 @@ impl<D: Driver> ShardCore<D> {
     }
 
     /// The bytes of a read, located for `ask`.
-    pub(crate) async fn read_located(
-        self: &Rc<Self>,
+    pub(crate) async fn read(
+        &self,
         read: LocatedRead,
         ask: impl FnOnce(Rc<dyn ReadTaker>) -> LocatedAsk,
     ) -> IoResult<SharedBuf> {
         let taken = Rc::new(TakenRead::default());
-        self.begin_located(read, ask(taken.clone()));
+        self.begin(read, ask(taken.clone()));
         taken.result().await
     }
 }
@@ -332,16 +366,16 @@ impl LocatedAsk {
 
 impl PartedRead {
     /// Ends the request, all slots of which have ended.
-    fn end<D: Driver>(&self, core: &ShardCore<D>) {
+    fn end(&self, now: Nanos, pool: &Pool) {
         let ends: Vec<_> = self.ends.take().into_iter().flatten().collect();
         let is_whole = ends.iter().all(|(buf, _)| buf.is_some());
         let mut bufs = Vec::with_capacity(ends.len());
         for (buf, end) in ends {
             let is_first = is_whole && bufs.is_empty();
-            self.ask.count(end, is_first.then(|| core.now()));
+            self.ask.count(end, is_first.then_some(now));
             bufs.extend(buf);
         }
-        let blocks = is_whole.then(|| Buf::join(bufs, &core.pool));
+        let blocks = is_whole.then(|| Buf::join(bufs, pool));
         self.ask.take(blocks, self.skip);
     }
 }
@@ -353,7 +387,7 @@ pub struct LocatingGate<D: Driver, G>(Rc<LocatingShared<D, G>>);
 struct LocatingShared<D: Driver, G> {
     gate: G,
     generations: Option<Arc<Generations>>,
-    core: Rc<ShardCore<D>>,
+    reader: LocatedReader<D>,
 }
 
 impl<D: Driver, G> Clone for LocatingGate<D, G> {
@@ -368,7 +402,7 @@ impl<D: Driver, G: Boundary> LocatingGate<D, G> {
         LocatingGate(Rc::new(LocatingShared {
             generations: gate.generations(),
             gate,
-            core: local.0.clone(),
+            reader: LocatedReader::of(local),
         }))
     }
 
@@ -387,7 +421,7 @@ impl<D: Driver, G: Boundary> LocatingGate<D, G> {
     fn ask(&self, asked: AskedRead, taker: Rc<dyn ReadTaker>) -> LocatedAsk {
         LocatedAsk {
             asked,
-            begun: self.0.core.now(),
+            begun: self.0.reader.now(),
             is_kept: false,
             gate: self.0.clone(),
             taker,
@@ -407,11 +441,11 @@ impl<D: Driver, G: Boundary> LocatedGate for LocatingShared<D, G> {
     }
 
     fn read_otherwise(self: Rc<Self>, asked: AskedRead, taker: Rc<dyn ReadTaker>) {
-        let core = self.core.clone();
-        core.spawn(Box::pin(async move {
+        let reader = self.reader.clone();
+        reader.spawn(async move {
             let read = self.gate.read(asked.offset, asked.len as usize);
             taker.take_read(&asked, read.await);
-        }));
+        });
     }
 }
 
@@ -427,7 +461,7 @@ impl<D: Driver, G: Boundary> Boundary for LocatingGate<D, G> {
     async fn read(&self, offset: u64, len: usize) -> IoResult<SharedBuf> {
         if let Some(read) = self.locate(offset, len) {
             let ask = |taker| self.ask(AskedRead::of(offset, len), taker);
-            return self.0.core.read_located(read, ask).await;
+            return self.0.reader.read(read, ask).await;
         }
         // A read that is not located is rare, or slow.
         Box::pin(self.0.gate.read(offset, len)).await
@@ -439,7 +473,7 @@ impl<D: Driver, G: Boundary> Boundary for LocatingGate<D, G> {
             return false;
         };
         let ask = self.ask(asked, taker);
-        self.0.core.begin_located(read, ask);
+        self.0.reader.begin(read, ask);
         true
     }
 

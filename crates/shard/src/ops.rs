@@ -7,13 +7,22 @@
 //!     `given_up_ended` has ended ⟹ no change that was given up before can still land
 
 use crate::task::Waiter;
-use block::{Driver, DriverOp, IoResult, Payload, TargetId, Token};
+use block::{Driver, DriverOp, IoResult, Nanos, Payload, TargetId, Token};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
 pub(crate) type Output = (IoResult<u64>, Payload);
+
+/// The reads that wait for operations by [`Waiter::Read`].
+pub(crate) trait WaitingReads {
+    /// Takes in the output for the read of this key, in the turn of `now`.
+    fn completed(&self, key: u32, now: Nanos, output: Output);
+
+    /// Forgets all reads.
+    fn clear(&self);
+}
 
 pub(crate) struct ShardOps<D: Driver> {
     driver: RefCell<D>,
@@ -234,7 +243,7 @@ impl<D: Driver> ShardOps<D> {
         }
     }
 
-    /// Forgets who waits for operations.
+    /// Forgets all waiters.
     pub(crate) fn forget_waiters(&self) {
         let mut table = self.table.borrow_mut();
         let slots = table.slots.iter_mut();

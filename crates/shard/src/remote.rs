@@ -15,15 +15,14 @@
 //! The bytes of a read are memory of the shard that read them, and a write's are memory of the
 //! frontend's. Either goes back to its pool when it is dropped.
 
-use crate::executor::ShardCore;
 use crate::kept::{self, GateHits, KeptUnits};
 use crate::lane::{LaneAsker, LaneEnd, LaneServer};
 use crate::local::Local;
-use crate::located::{LocatedAsk, LocatedGate};
+use crate::located::{LocatedAsk, LocatedGate, LocatedReader};
 use block::{
-    AskedRead, Boundary, Content, Driver, Env, Executor, Extent, FlushErrors, Fua, Generations,
-    Geometry, IoError, IoErrorKind, IoResult, KeptHits, LocatedEnd, LocatedFate, LocatedRead,
-    LocatedUnit, Nanos, ReadTaker, SharedBuf, Signal, Timer,
+    AskedRead, Boundary, Content, Driver, Env, Extent, FlushErrors, Fua, Generations, Geometry,
+    IoError, IoErrorKind, IoResult, KeptHits, LocatedEnd, LocatedFate, LocatedRead, LocatedUnit,
+    Nanos, ReadTaker, SharedBuf, Signal, Timer,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -209,7 +208,7 @@ pub struct GateAsker<D: Driver>(Rc<AskingShard<D>>);
 
 struct AskingShard<D: Driver> {
     lane: LaneAsker<GateRequest, GateAnswer>,
-    core: Rc<ShardCore<D>>,
+    reader: LocatedReader<D>,
     kept: RefCell<KeptUnits>,
     ends: RefCell<Vec<CountedEnd>>,
     /// The hits of each gate, by number, that are not reported.
@@ -245,7 +244,7 @@ impl<D: Driver> GateAsker<D> {
         let env = local.env();
         let asking = Rc::new(AskingShard {
             lane: end.begin(&env),
-            core: local.0.clone(),
+            reader: LocatedReader::of(local),
             kept: RefCell::default(),
             ends: RefCell::default(),
             hits: RefCell::default(),
@@ -393,11 +392,11 @@ impl<D: Driver> LocatedGate for RemoteShared<D> {
     }
 
     fn read_otherwise(self: Rc<Self>, asked: AskedRead, taker: Rc<dyn ReadTaker>) {
-        let core = self.asker.0.core.clone();
-        core.spawn(Box::pin(async move {
+        let reader = self.asker.0.reader.clone();
+        reader.spawn(async move {
             let read = self.read_there(asked.offset, asked.len as usize);
             taker.take_read(&asked, read.await);
-        }));
+        });
     }
 }
 
@@ -416,7 +415,7 @@ impl<D: Driver> Boundary for RemoteGate<D> {
             return gate.read_there(offset, len).await;
         };
         let (asking, kept) = (&*gate.asker.0, gate.kept_read(offset, len));
-        let (begun, is_kept) = (asking.core.now(), kept.is_some());
+        let (begun, is_kept) = (asking.reader.now(), kept.is_some());
         let read = match kept {
             Some(read) => read,
             None => match gate.ask(GateVerb::Locate(offset, len)).await? {
@@ -438,7 +437,7 @@ impl<D: Driver> Boundary for RemoteGate<D> {
             gate: self.0.clone(),
             taker,
         };
-        asking.core.read_located(read, ask).await
+        asking.reader.read(read, ask).await
     }
 
     #[inline]
@@ -446,15 +445,15 @@ impl<D: Driver> Boundary for RemoteGate<D> {
         let Some(read) = self.0.kept_read(asked.offset, asked.len as usize) else {
             return false;
         };
-        let core = &self.0.asker.0.core;
+        let reader = &self.0.asker.0.reader;
         let ask = LocatedAsk {
             asked,
-            begun: core.now(),
+            begun: reader.now(),
             is_kept: true,
             gate: self.0.clone(),
             taker,
         };
-        core.begin_located(read, ask);
+        reader.begin(read, ask);
         true
     }
 

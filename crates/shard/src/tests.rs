@@ -1,13 +1,13 @@
 //! The executor over a driver that the test works by hand.
 
-use crate::located::{LocatedAsk, LocatedGate};
+use crate::located::{LocatedAsk, LocatedGate, LocatedReader};
 use crate::task::Waiter;
 use crate::{Config, Local, Mesh, Shard};
 use block::{
-    Address, AskedRead, Boundary, Completion, Connector, Device, DiskPlace, Driver, DriverOp,
-    Executor, Fua, Gate, Generations, Geometry, IoError, IoErrorKind, IoResult, Lba, LocatedEnd,
-    LocatedRead, Nanos, Payload, Pool, ReadTaker, Request, RequestTaker, Sectors, ShardId,
-    ShardTurn, SharedBuf, Stream, Tag, TargetId, Token, TurnProgress, Unpark,
+    Address, AskedRead, Boundary, Completion, Connector, Device, DiskPlace, Driver, DriverOp, Fua,
+    Gate, Generations, Geometry, IoError, IoErrorKind, IoResult, Lba, LocatedEnd, LocatedRead,
+    Nanos, Payload, Pool, ReadTaker, Request, RequestTaker, Sectors, ShardId, ShardTurn, SharedBuf,
+    Stream, Tag, TargetId, Token, TurnProgress, Unpark,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -764,21 +764,21 @@ impl ShardHolder {
             let rest = (1..blocks).map(slot).collect();
             read.more.get_or_insert_default().rest = rest;
         }
-        let core = &self.local.0;
+        let reader = LocatedReader::of(&self.local);
         let ask = LocatedAsk {
             asked: AskedRead::of(0, blocks * 4096),
-            begun: core.now(),
+            begun: reader.now(),
             is_kept: false,
             gate: self.clone(),
             taker: self.clone(),
         };
-        core.begin_located(read, ask);
+        reader.begin(read, ask);
     }
 }
 
 type BegunHolder = Rc<RefCell<Option<Rc<ShardHolder>>>>;
 
-/// A rig with a holder, and the count of what the holder holds.
+/// A rig with a holder, and the count of the holder's part.
 fn held() -> (Rig, Rc<()>, BegunHolder) {
     let (alive, begun) = (Rc::new(()), Rc::new(RefCell::new(None)));
     let (held, place) = (alive.clone(), begun.clone());
@@ -791,7 +791,7 @@ fn held() -> (Rig, Rc<()>, BegunHolder) {
 }
 
 #[test]
-fn what_waits_without_a_task_is_told_in_the_turn_that_takes_the_completion_in() {
+fn a_wait_without_a_task_ends_in_the_turn_that_takes_the_completion_in() {
     let (mut rig, _, begun) = held();
     let holder = begun.take().unwrap();
     // The wait for a request, and three reads, of which the last has another content.
