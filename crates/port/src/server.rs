@@ -1,6 +1,6 @@
 //! The requests of a port, from each to its answer.
 //!
-//! A read whose place is known needs no task: its end answers it. Any other request is a task.
+//! A read that begins at once needs no task: its end is the answer. Any other request is a task.
 
 use block::{
     Answer, AskedRead, Boundary, Env, Extent, IoError, IoErrorKind, IoResult, Nanos, Port,

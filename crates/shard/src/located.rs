@@ -39,7 +39,7 @@ pub(crate) trait LocatedGate {
     fn read_otherwise(self: Rc<Self>, asked: AskedRead, taker: Rc<dyn ReadTaker>);
 }
 
-/// A request whose place is known.
+/// A request with a known place.
 pub(crate) struct LocatedAsk {
     pub(crate) asked: AskedRead,
     pub(crate) begun: Nanos,

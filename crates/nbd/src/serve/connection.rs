@@ -353,7 +353,7 @@ impl<G: Boundary, S: Stream> RequestReader<G, S> {
         }
     }
 
-    /// Begins a read whose place is known, and hands any other command to a worker.
+    /// Begins a read that can begin at once, and hands any other command to a worker.
     #[inline]
     fn hand_over(&self, cookie: u64, command: SessionCommand, admitted: Admitted<'_>) {
         let (charge, piece) = (admitted.charge(), admitted.piece);
