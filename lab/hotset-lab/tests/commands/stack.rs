@@ -46,7 +46,7 @@ fn a_database_recovers_from_kills_of_the_daemon() {
 fn pgbench_runs_on_a_modelled_disk_in_each_mode() {
     let Some(place) = place() else { return };
     let mut command = lab();
-    command.args(["stack", "--pgbench", "1", "--seconds", "2", "--directory"]);
+    command.args(["stack", "--pgbench", "1", "--seconds", "5", "--directory"]);
     let report = run(command.arg(place.path("stack")));
     println!("{report}");
     let report: serde_json::Value = serde_json::from_str(&report).unwrap();
